@@ -13,27 +13,54 @@ from rich.console import Console
 
 from scenarios._harness import main
 from scenarios._infinitehbd.claims import fault_claims
+from scenarios._infinitehbd.cluster import Cluster
 from scenarios._infinitehbd.report import FaultResults, sheets
-from scenarios._infinitehbd.study import FITTED, MODEL_SEEDS, NODES, SERVERS, fault_study
-from scenarios._options import Debug, Out, seed_range
+from scenarios._infinitehbd.study import MODEL_SEEDS, fault_study
+from scenarios._options import Debug, Out, listed, seed_range
 from scenarios._output import print_results, sheet_table
 from testbed.report.run_json import Run
 from testbed.report.table import claims_table
 from topologies.errors import ScenarioError, TraceError
 from traffic.fault_trace import FaultTrace, stand_in_trace
-from traffic.readers.infinitehbd import read_fault_trace
+from traffic.readers.infinitehbd import SERVERS, read_fault_trace
 from traffic.workloads.datasets import FAULT_TRACE, dataset_path
 
 Trace = Annotated[
     Path | None,
-    typer.Option(help="A fault trace of 8-GPU servers; by default InfiniteHBD's, where it is found."),
+    typer.Option(help="A fault trace of servers; by default InfiniteHBD's, where it is found."),
 ]
+TraceServers = Annotated[
+    int | None,
+    typer.Option(
+        help="Servers that a trace of yours is of, those that never failed included. [default: 400]"
+    ),
+]
+Servers = Annotated[
+    int, typer.Option(help="How many of the trace's servers the cluster has, drawn by seeds.")
+]
+ServerGpus = Annotated[int, typer.Option(help="GPUs of a server.")]
+NodeGpus = Annotated[int, typer.Option(help="GPUs of a node: those of a server, or half of them.")]
+TpSizes = Annotated[str, typer.Option("--tp", help="TP sizes in GPUs, comma-separated.")]
 Seeds = Annotated[
     int, typer.Option(help="How many seeds; each draws which servers, in which order, and which halves fail.")
 ]
 
+MOST_DIGITS = 9
+"""Of a TP size."""
+MOST_TRACE_SERVERS = 10_000
 
-def infinitehbd_faults(trace: Trace = None, seeds: Seeds = 20, out: Out = None, debug: Debug = False) -> None:
+
+def infinitehbd_faults(
+    trace: Trace = None,
+    trace_servers: TraceServers = None,
+    servers: Servers = 360,
+    server_gpus: ServerGpus = 8,
+    node_gpus: NodeGpus = 4,
+    tp: TpSizes = "8,16,32,64",
+    seeds: Seeds = 20,
+    out: Out = None,
+    debug: Debug = False,
+) -> None:
     """Faulty nodes in 2,880 GPUs: what InfiniteHBD, NVL, TPUv4 and SiP-Ring waste, and which jobs run.
 
     No network: states of faulty nodes from InfiniteHBD's trace of 348 days, and from a fault model, are
@@ -41,11 +68,16 @@ def infinitehbd_faults(trace: Trace = None, seeds: Seeds = 20, out: Out = None, 
     with K=3 at 0.5 % for TP-32, nearly all of it the remainder that one big switch has too; NVL-72
     at 10 %; TPUv4 at 5 to 8 %, by how the paper is read. How the trace is read, and TPUv4's blocks, are
     fitted to the paper, and labelled so. Without the trace a synthetic stand-in of the same statistics
-    is studied, and named so everywhere. What idle and faulty GPUs and the interconnect cost together is
-    printed by faulty nodes (figure 17d), at a price of a GPU that is fitted to the paper.
+    is studied, and named so everywhere. What interconnects cost and draw is printed (table 6), and what they
+    cost together with idle and faulty GPUs by faulty nodes (figure 17d), at a price of a GPU that is fitted
+    to the paper. With another cluster the paper's numbers are not compared; what cannot be made of it is
+    left out, and named.
     """
     drawn = seed_range(seeds)
-    faults = fault_trace(trace)
+    cluster = Cluster(servers, server_gpus, node_gpus, _tp_sizes(tp))
+    faults = fault_trace(trace, trace_servers)
+    if servers > faults.nodes:
+        raise ScenarioError(f"{servers} servers of a trace with {faults.nodes}", "take no more than it has")
     run = Run(
         "infinitehbd_faults",
         "InfiniteHBD: healthy GPUs wasted around faulty nodes",
@@ -54,21 +86,26 @@ def infinitehbd_faults(trace: Trace = None, seeds: Seeds = 20, out: Out = None, 
         settings={
             "trace": {"name": faults.name, "synthetic": faults.synthetic, "servers": faults.nodes,
                       "window_days": faults.window_days, "faults": len(faults.node)},
-            "cluster": {"servers": SERVERS, "nodes": NODES, "reading": f"{FITTED}, fitted to the paper"},
+            "cluster": {"servers": servers, "server_gpus": server_gpus, "nodes": cluster.nodes,
+                        "node_gpus": node_gpus, "tp_gpus": list(cluster.tp_gpus)},
             "seeds": {"trace": seeds, "fault_model": MODEL_SEEDS},
         },
     )  # fmt: skip
     with FaultResults(run, out=out) as results, Console(stderr=True).status("count wasted GPUs"):
-        study = fault_study(faults, drawn)
+        study = fault_study(faults, drawn, cluster)
         results.add(study)
     tables = [sheet_table(sheet) for sheet in sheets(study)]
     print_results([*tables, claims_table(fault_claims(study))], results.path)
 
 
-def fault_trace(trace: Path | None) -> FaultTrace:
+def fault_trace(trace: Path | None, servers: int | None = None) -> FaultTrace:
     """Return the user's trace, else InfiniteHBD's where it is found, else the synthetic stand-in."""
+    if servers is not None and trace is None:
+        raise ScenarioError(f"--trace-servers {servers} without a trace", "name yours with --trace")
+    if servers is not None and not 1 <= servers <= MOST_TRACE_SERVERS:
+        raise ScenarioError(f"a trace of {servers} servers", f"give 1 to {MOST_TRACE_SERVERS:,}")
     try:
-        faults = read_fault_trace(dataset_path(FAULT_TRACE, trace))
+        faults = read_fault_trace(dataset_path(FAULT_TRACE, trace), SERVERS if servers is None else servers)
     except TraceError as error:
         if trace is not None:
             raise
@@ -77,6 +114,14 @@ def fault_trace(trace: Path | None) -> FaultTrace:
     if not len(faults.node):
         raise ScenarioError(f"{faults.name} has no fault", "give a trace with some")
     return faults
+
+
+def _tp_sizes(text: str) -> tuple[int, ...]:
+    """Return the TP sizes of a list by commas, each once, in rising order."""
+    words = listed(text)
+    if not all(word.isdecimal() and word.isascii() and len(word) <= MOST_DIGITS for word in words):
+        raise ScenarioError(f"--tp {text}", "give numbers of GPUs, such as 8,16,32")
+    return tuple(sorted({int(word) for word in words}))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scenarios._infinitehbd.costs import BILLS, aggregate_costs
-from scenarios._infinitehbd.study import FITTED, JOB_SHARES, MAIN_TP, TP_GPUS, Study
+from scenarios._infinitehbd.costs import aggregate_costs
+from scenarios._infinitehbd.study import FITTED, JOB_SHARES, LARGEST_FAULTY, Study
 from testbed.report.page import Plot
 from testbed.report.palette import BOUND, canvas, horizontal_grid, styled
 
@@ -24,7 +24,7 @@ COLOURS = {
     "TPUv4 mod": "#009e73",
     "TPUv4 blocks": "#2b2b2b",
 }
-"""What is drawn; K = 4 would lie on the big switch, and SiP-Ring on TPUv4's blocks."""
+"""What is drawn; K = 4 and one path a bundle would lie on the big switch or K = 3, SiP-Ring on the blocks."""
 LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted), SiP-Ring"}
 PARTS_LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted)"}
 """Where there are parts: SiP-Ring's are not published."""
@@ -35,7 +35,8 @@ Points: TypeAlias = "Sequence[float] | pd.Series[float]"
 def fault_plots(study: Study) -> list[Plot]:
     """Return the plots of a study, each with what to see in it; a synthetic trace is named on each."""
     mark = " (SYNTHETIC trace)" if study.trace.synthetic else ""
-    about = f"{study.trace.name}, {FITTED} reading, which is fitted to the paper."
+    fitted = f"{FITTED} reading, which is fitted to the paper."
+    about = f"{study.trace.name}, {fitted if study.cluster.halved else f'{study.reading} as nodes.'}"
     return [
         Plot("waste_cdf", partial(_distribution, study, mark), f"Paper, figures 13 and 21. {about} {CDF}"),
         Plot("waste_over_time", partial(_over_time, study, mark), f"Paper, figure 20. {about} {TIME}"),
@@ -47,7 +48,7 @@ def fault_plots(study: Study) -> list[Plot]:
 
 
 CDF = "Share of the time in which no more is wasted, all seeds together; linear below 1 %."
-TIME = "The waste of seed 0 from day to day at TP-32; linear below 1 %."
+TIME = "The waste of seed 0 from day to day at one TP size; linear below 1 %."
 FAULTS = (
     "Fault model: exactly so many faulty nodes, uniformly drawn. Means over the seeds; bands leave out a "
     "tenth of them on either side. Linear below 1 %. The teeth are the remainder."
@@ -71,7 +72,7 @@ def _distribution(study: Study, mark: str) -> Figure:
         axes.set_xscale("symlog", linthresh=1)
         axes.xaxis.set_major_formatter("{x:g}")
 
-    return _panels(f"Distribution of the waste over time{mark}", draw)
+    return _panels(study, f"Distribution of the waste over time{mark}", draw)
 
 
 @styled
@@ -83,18 +84,19 @@ def _by_faults(study: Study) -> Figure:
             _line(axes, name, 100 * rows["x"], 100 * rows["waste"])
             band = (100 * rows["low"], 100 * rows["high"])
             axes.fill_between(100 * rows["x"], *band, color=COLOURS[name], alpha=0.12, linewidth=0)
-        axes.set(xlabel="faulty nodes [%]", ylabel="waste [%]", xlim=(0, 15), ylim=(0, 100))
+        axes.set(xlabel="faulty nodes [%]", ylabel="waste [%]", xlim=(0, LARGEST_FAULTY), ylim=(0, 100))
         axes.set_yscale("symlog", linthresh=1)
         axes.yaxis.set_major_formatter("{x:g}")
 
-    return _panels("Waste against the share of faulty nodes", draw)
+    return _panels(study, "Waste against the share of faulty nodes", draw)
 
 
 @styled
 def _over_time(study: Study, mark: str) -> Figure:
-    figure = canvas(8.5, 3.4, f"Waste over time, TP-{MAIN_TP}{mark}")
+    main = study.cluster.main_tp
+    figure = canvas(8.5, 3.4, f"Waste over time, TP-{main}{mark}")
     axes = figure.subplots()
-    for name, rows in _drawn(study.curves[study.curves["kind"] == "time"], MAIN_TP):
+    for name, rows in _drawn(study.curves[study.curves["kind"] == "time"], main):
         _line(axes, name, rows["x"].repeat(2).iloc[1:], 100 * rows["waste"].repeat(2).iloc[:-1])
     axes.set(xlabel="day", ylabel="waste [%]", xlim=(0, study.trace.window_days), ylim=(0, 100))
     axes.set_yscale("symlog", linthresh=1)
@@ -108,13 +110,13 @@ def _over_time(study: Study, mark: str) -> Figure:
 def _largest_job(study: Study, mark: str) -> Figure:
     figure = canvas(7.2, 3.4, f"The largest job that never pauses{mark}")
     axes = figure.subplots()
-    fitted = study.summary[study.summary["reading"] == FITTED]
-    places = list(range(len(TP_GPUS)))
+    read = study.summary[study.summary["reading"] == study.reading]
+    place = {tp: at for at, tp in enumerate(study.cluster.tp_gpus)}
     for name in COLOURS:
-        rows = fitted[fitted["architecture"] == name]
-        jobs = rows.groupby("tp_gpus")["job_never_pauses_gpus"].mean()
-        _line(axes, name, places, jobs, "o")
-    axes.set_xticks(places, [f"TP-{tp}" for tp in TP_GPUS])
+        jobs = read[read["architecture"] == name].groupby("tp_gpus")["job_never_pauses_gpus"].mean()
+        if len(jobs):
+            _line(axes, name, [place[int(tp)] for tp in jobs.index], jobs, "o")
+    axes.set_xticks(list(place.values()), [f"TP-{tp}" for tp in place])
     axes.set(ylabel="GPUs", ylim=(0, None))
     horizontal_grid(axes)
     _legend(figure)
@@ -123,35 +125,40 @@ def _largest_job(study: Study, mark: str) -> Figure:
 
 @styled
 def _waiting(study: Study, mark: str) -> Figure:
-    fitted = study.summary[study.summary["reading"] == FITTED]
+    read = study.summary[study.summary["reading"] == study.reading]
     columns = [f"waiting_{share}" for share in JOB_SHARES]
 
     def draw(axes: Axes, tp_gpus: int) -> None:
-        for name, rows in _drawn(fitted, tp_gpus):
+        for name, rows in _drawn(read, tp_gpus):
             _line(axes, name, JOB_SHARES, 100 * rows[columns].mean(), "o")
         axes.set(xlabel="size of the job [% of all GPUs]", ylabel="waits [% of the time]", ylim=(-2, 102))
         axes.set_xticks(JOB_SHARES)
 
-    return _panels(f"Waiting for repairs{mark}", draw)
+    return _panels(study, f"Waiting for repairs{mark}", draw)
 
 
 @styled
 def _aggregate_cost(study: Study) -> Figure:
-    costs = aggregate_costs(study.curves, MAIN_TP) / 1000
-    figure = canvas(7.2, 3.8, f"Aggregate cost, TP-{MAIN_TP} (fitted to the paper)")
+    costs = aggregate_costs(study.curves, study.cluster) / 1000
+    figure = canvas(7.2, 3.8, f"Aggregate cost, TP-{study.cluster.main_tp} (fitted to the paper)")
     axes = figure.subplots()
-    for name in BILLS:
+    for name in map(str, costs):
         _line(axes, name, [100 * share for share in costs.index], costs[name], labels=PARTS_LABELS)
-    axes.set(xlabel="faulty nodes [%]", ylabel="1,000 $ per GPU", xlim=(0, 15), ylim=(0, None))
+    axes.set(xlabel="faulty nodes [%]", ylabel="1,000 $ per GPU", xlim=(0, LARGEST_FAULTY), ylim=(0, None))
     horizontal_grid(axes)
     _legend(figure)
     return figure
 
 
-def _panels(title: str, draw: Draw) -> Figure:
+def _panels(study: Study, title: str, draw: Draw) -> Figure:
     """Return a panel for each TP size, two side by side."""
-    figure = canvas(8.5, 6.2, title)
-    for axes, tp_gpus in zip(figure.subplots(2, 2).ravel(), TP_GPUS, strict=True):
+    sizes = study.cluster.tp_gpus
+    rows, columns = (len(sizes) + 1) // 2, min(2, len(sizes))
+    figure = canvas(8.5, 0.8 + 2.7 * rows, title)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for spare in panels[len(sizes) :]:
+        spare.remove()
+    for axes, tp_gpus in zip(panels, sizes, strict=False):
         draw(axes, tp_gpus)
         axes.set_title(f"TP-{tp_gpus}")
         horizontal_grid(axes)
@@ -160,8 +167,10 @@ def _panels(title: str, draw: Draw) -> Figure:
 
 
 def _drawn(curves: pd.DataFrame, tp_gpus: int) -> list[tuple[str, pd.DataFrame]]:
+    """Return what is drawn at a TP size, by architecture, as far as it can be made of the cluster."""
     here = curves[curves["tp_gpus"] == tp_gpus]
-    return [(name, here[here["architecture"] == name]) for name in COLOURS]
+    made = set(here["architecture"])
+    return [(name, here[here["architecture"] == name]) for name in COLOURS if name in made]
 
 
 def _line(

@@ -1,17 +1,19 @@
 """InfiniteHBD's fault study (section 6.2) as tables: waste on a trace and under a fault model, jobs, table 7.
 
-The cluster is the paper's: 2,880 GPUs, 720 nodes of 4 from 360 servers of 8. Everything on the
-trace is drawn anew per seed: which servers, in which order, which halves each fault holds.
+The paper's cluster has 2,880 GPUs, 720 nodes of 4 from 360 servers of 8. Everything on the trace is
+drawn anew per seed: which servers, in which order, which halves each fault holds.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from scenarios._infinitehbd.cluster import LEAST_NODES, MAIN_TP, Cluster
 from scenarios._infinitehbd.hbd import (
     ARCHITECTURES,
     Gpus,
@@ -32,23 +34,20 @@ from traffic.fault_trace import (
     weighted_quantile,
 )
 
-SERVERS, NODES, NODE_GPUS = 360, 720, 4
-GPUS = NODES * NODE_GPUS
-TP_GPUS = (8, 16, 32, 64)
-MAIN_TP = 32
-"""The TP size whose numbers the paper prints."""
 BOUND = "big switch"
 """The architecture that no other beats: what it wastes is the remainder."""
 FITTED: Reading = "joint"
 """The reading of the trace that was chosen because it comes closest to the paper."""
-WHOLE = "8-GPU nodes"
-"""The reading in which the servers themselves are the nodes; NVL-36 cannot be made of them."""
+WHOLE = "whole servers"
+"""The reading in which the servers themselves are the nodes."""
 JOB_SHARES = (80, 85, 90, 95)
 """Sizes of the jobs that wait for repairs [% of all GPUs]; the paper's are lost."""
-LARGEST_FAULTY = 0.15
-"""Of the fault model, as a share of the nodes."""
+LARGEST_FAULTY = 15
+"""Of the fault model [% of the nodes]."""
 MODEL_SEEDS = 100
 CDF_SHARES = np.linspace(0, 1, 201)
+PAPERS_TRACE = 400, 348.0, 584
+"""Servers, days and faults by which a trace is known to be the paper's."""
 TABLE_7 = {
     4: (0.0367, ("7.54 %", "0.28 %", "1.02e-04")),
     8: (0.0722, ("25.02 %", "1.81 %", "0.13 %")),
@@ -88,8 +87,10 @@ class Study:
 
     trace: FaultTrace
     """The servers' faults."""
+    cluster: Cluster
+    """What is made of the servers."""
     seeds: int
-    """How many seeds drew from it."""
+    """How many seeds drew from the trace."""
     summary: pd.DataFrame
     """A row per reading, architecture, TP size and seed: waste, jobs, waiting."""
     curves: pd.DataFrame
@@ -97,24 +98,46 @@ class Study:
     table_7: Sequence[Cell]
     """Bound, exact value and simulation per node size and K."""
 
+    @property
+    def reading(self) -> str:
+        """How the trace is read where a table has one reading."""
+        return FITTED if self.cluster.halved else WHOLE
 
-def fault_study(trace: FaultTrace, seeds: range, model_seeds: int = MODEL_SEEDS) -> Study:
-    """Return the whole study on a trace of servers of 8 GPUs."""
-    drawn = [_halves_drawn(trace, seed, FITTED) for seed in seeds]
-    rows = [row for each in drawn for row in _rows(trace, each, TP_GPUS)]
+    @property
+    def of_the_papers_trace(self) -> bool:
+        """Whether the trace is the paper's, by its size."""
+        trace = self.trace
+        return not trace.synthetic and (trace.nodes, trace.window_days, len(trace.node)) == PAPERS_TRACE
+
+
+def fault_study(trace: FaultTrace, seeds: range, cluster: Cluster, model_seeds: int = MODEL_SEEDS) -> Study:
+    """Return the whole study of a cluster on a trace of servers.
+
+    Raises
+    ------
+    TraceError
+        If the trace has fewer servers than the cluster.
+    """
+    rows: list[dict[str, object]] = []
+    main: list[_Drawn] = []
     for seed in seeds:
-        for reading in READINGS:
-            if reading != FITTED:
-                rows += _rows(trace, _halves_drawn(trace, seed, reading), (MAIN_TP,))
-        rows += _rows(trace, _servers_drawn(trace, seed), (MAIN_TP,))
-    curves = [*_over_time(drawn[0]), *_distributions(drawn), *_over_faults(model_seeds)]
-    return Study(trace, len(seeds), pd.DataFrame(rows), pd.concat(curves, ignore_index=True), table_7())
+        first, *others = _all_drawn(trace, cluster, seed)
+        main.append(first)
+        for drawn in (first, *others):
+            rows += _rows(trace, drawn)
+    curves = [*_over_time(main[0]), *_distributions(main), *_over_faults(cluster, model_seeds)]
+    summary, points = pd.DataFrame(rows), pd.concat(curves, ignore_index=True)
+    return Study(trace, cluster, len(seeds), summary, points, table_7())
 
 
-def table_7(seed: int = 0) -> list[Cell]:
-    """Return table 7: the paper's bound, the exact value for a long line, and lines simulated."""
+@cache
+def table_7() -> tuple[Cell, ...]:
+    """Return table 7: the paper's bound, the exact value for a long line, and lines simulated.
+
+    It is the same for every study, and takes two seconds.
+    """
     cells = []
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     for node_gpus, (probability, printed) in TABLE_7.items():
         lines = rng.random((SIMULATED_LINES, SIMULATED_NODES), dtype=np.float32) < probability
         for hops, digits in zip((2, 3, 4), printed, strict=True):
@@ -122,7 +145,7 @@ def table_7(seed: int = 0) -> list[Cell]:
             exact = expected_waste(probability, node_gpus, MAIN_TP, hops)
             simulated = _simulated(lines, node_gpus, hops) if hops < 4 else math.nan
             cells.append(Cell(node_gpus, hops, digits, bound, exact, simulated))
-    return cells
+    return tuple(cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +154,8 @@ class _Drawn:
 
     seed: int
     reading: str
-    node_gpus: int
-    """GPUs per node."""
+    cluster: Cluster
+    """What the nodes are of; of whole servers, the cluster that has them as nodes."""
     lengths: Days
     """How long each state lasts."""
     states: States
@@ -142,31 +165,32 @@ class _Drawn:
     """The same with the mean repair time for every fault."""
 
 
-def _halves_drawn(trace: FaultTrace, seed: int, reading: Reading) -> _Drawn:
-    nodes = half_nodes(trace, SERVERS, np.random.default_rng(seed), reading)
-    return _drawn(trace, nodes, seed, reading, NODE_GPUS)
+def _all_drawn(trace: FaultTrace, cluster: Cluster, seed: int) -> Iterator[_Drawn]:
+    """Yield what a seed draws in every reading, that of the tables first; whole servers at one TP size."""
+    for reading in READINGS if cluster.halved else ():
+        halves = half_nodes(trace, cluster.servers, np.random.default_rng(seed), reading)
+        yield _drawn(trace, halves, seed, reading, cluster)
+    servers = drawn_servers(trace, cluster.servers, np.random.default_rng(seed))
+    if not cluster.halved:
+        yield _drawn(trace, servers, seed, WHOLE, cluster)
+    elif cluster.main_tp % cluster.server_gpus == 0 and cluster.servers >= LEAST_NODES:
+        whole = replace(cluster, node_gpus=cluster.server_gpus, tp_gpus=(cluster.main_tp,))
+        yield _drawn(trace, servers, seed, WHOLE, whole)
 
 
-def _servers_drawn(trace: FaultTrace, seed: int) -> _Drawn:
-    nodes = drawn_servers(trace, SERVERS, np.random.default_rng(seed))
-    return _drawn(trace, nodes, seed, WHOLE, GPUS // SERVERS)
-
-
-def _drawn(trace: FaultTrace, nodes: FaultTrace, seed: int, reading: str, node_gpus: int) -> _Drawn:
+def _drawn(trace: FaultTrace, nodes: FaultTrace, seed: int, reading: str, cluster: Cluster) -> _Drawn:
     fixed = nodes.with_repair(trace.mean_repair_days)
-    return _Drawn(seed, reading, node_gpus, *timeline(nodes), *timeline(fixed))
+    return _Drawn(seed, reading, cluster, *timeline(nodes), *timeline(fixed))
 
 
-def _rows(trace: FaultTrace, drawn: _Drawn, sizes: Sequence[int]) -> Iterator[dict[str, object]]:
+def _rows(trace: FaultTrace, drawn: _Drawn) -> Iterator[dict[str, object]]:
     """Yield the summary's rows of a seed."""
-    faulty = drawn.states.mean(axis=1)
-    for tp_gpus in sizes:
-        remainder = _mean(ARCHITECTURES[BOUND](drawn.states, drawn.node_gpus, tp_gpus), drawn.lengths)
-        for name, waste in ARCHITECTURES.items():
-            if drawn.reading == WHOLE and name == "NVL-36":
-                continue  # 36 GPUs are no whole number of nodes
-            wasted = waste(drawn.states, drawn.node_gpus, tp_gpus)
-            usable = _usable(drawn.states, drawn.node_gpus, wasted)
+    cluster, faulty = drawn.cluster, drawn.states.mean(axis=1)
+    for tp_gpus in cluster.tp_gpus:
+        remainder = _mean(drawn, ARCHITECTURES[BOUND](drawn.states, cluster.node_gpus, tp_gpus))
+        for name in cluster.made(tp_gpus):
+            wasted = ARCHITECTURES[name](drawn.states, cluster.node_gpus, tp_gpus)
+            usable = _usable(cluster, drawn.states, wasted)
             yield {
                 "trace": trace.name,
                 "reading": drawn.reading,
@@ -176,10 +200,10 @@ def _rows(trace: FaultTrace, drawn: _Drawn, sizes: Sequence[int]) -> Iterator[di
                 "verdict": "model",
                 "faulty_mean": float(np.average(faulty, weights=drawn.lengths)),
                 "faulty_p99": weighted_quantile(faulty, drawn.lengths, 0.99),
-                "waste_mean": _mean(wasted, drawn.lengths),
-                "waste_p99": weighted_quantile(wasted / GPUS, drawn.lengths, 0.99),
+                "waste_mean": _mean(drawn, wasted),
+                "waste_p99": weighted_quantile(wasted / cluster.gpus, drawn.lengths, 0.99),
                 "remainder_mean": remainder,
-                "above_remainder_mean": _mean(wasted, drawn.lengths) - remainder,
+                "above_remainder_mean": _mean(drawn, wasted) - remainder,
                 "job_never_pauses_gpus": int(usable.min()),
                 "job_99_gpus": weighted_quantile(usable.astype(float), drawn.lengths, 0.01),
                 "usable_mean_gpus": float(np.average(usable, weights=drawn.lengths)),
@@ -189,55 +213,59 @@ def _rows(trace: FaultTrace, drawn: _Drawn, sizes: Sequence[int]) -> Iterator[di
 
 def _waiting(drawn: _Drawn, name: str, tp_gpus: int) -> dict[str, float]:
     """Return the share of the time in which a job waits for repairs, per job size."""
-    wasted = ARCHITECTURES[name](drawn.fixed_states, drawn.node_gpus, tp_gpus)
-    usable = _usable(drawn.fixed_states, drawn.node_gpus, wasted)
-    jobs = {share: share * GPUS // 100 // tp_gpus * tp_gpus for share in JOB_SHARES}
+    wasted = ARCHITECTURES[name](drawn.fixed_states, drawn.cluster.node_gpus, tp_gpus)
+    usable = _usable(drawn.cluster, drawn.fixed_states, wasted)
+    jobs = {share: drawn.cluster.job_gpus(share, tp_gpus) for share in JOB_SHARES}
     return {
         f"waiting_{share}": float(np.average(usable < job, weights=drawn.fixed_lengths))
         for share, job in jobs.items()
     }
 
 
-def _usable(states: States, node_gpus: int, wasted: Gpus) -> Gpus:
+def _usable(cluster: Cluster, states: States, wasted: Gpus) -> Gpus:
     """Return the GPUs that groups use in each state."""
-    usable: Gpus = GPUS - node_gpus * np.count_nonzero(states, axis=1) - wasted
+    usable: Gpus = cluster.gpus - cluster.node_gpus * np.count_nonzero(states, axis=1) - wasted
     return usable
 
 
-def _mean(wasted: Gpus, lengths: Days) -> float:
-    return float(np.average(wasted / GPUS, weights=lengths))
+def _mean(drawn: _Drawn, wasted: Gpus) -> float:
+    return float(np.average(wasted / drawn.cluster.gpus, weights=drawn.lengths))
 
 
 def _over_time(drawn: _Drawn) -> Iterator[pd.DataFrame]:
     """Yield the waste of one seed over time; x is the day on which a state begins."""
     begins = np.concatenate([[0.0], np.cumsum(drawn.lengths)[:-1]])
-    for name, waste in ARCHITECTURES.items():
-        wasted = waste(drawn.states, NODE_GPUS, MAIN_TP) / GPUS
-        yield _curve("time", name, MAIN_TP, begins, wasted)
+    cluster, tp_gpus = drawn.cluster, drawn.cluster.main_tp
+    for name in cluster.made(tp_gpus):
+        wasted = ARCHITECTURES[name](drawn.states, cluster.node_gpus, tp_gpus) / cluster.gpus
+        yield _curve("time", name, tp_gpus, begins, wasted)
 
 
 def _distributions(drawn: Sequence[_Drawn]) -> Iterator[pd.DataFrame]:
     """Yield the distribution of the waste over the time of all seeds; x is the share of the time."""
     lengths = np.concatenate([each.lengths for each in drawn])
     states = np.concatenate([each.states for each in drawn])
-    for tp_gpus in TP_GPUS:
-        for name, waste in ARCHITECTURES.items():
-            wasted = waste(states, NODE_GPUS, tp_gpus) / GPUS
+    cluster = drawn[0].cluster
+    for tp_gpus in cluster.tp_gpus:
+        for name in cluster.made(tp_gpus):
+            wasted = ARCHITECTURES[name](states, cluster.node_gpus, tp_gpus) / cluster.gpus
             order = np.argsort(wasted, kind="stable")
             passed = np.cumsum(lengths[order])
             at = np.searchsorted(passed, CDF_SHARES * passed[-1] * (1 - 1e-12))
             yield _curve("share of time", name, tp_gpus, CDF_SHARES, wasted[order][at])
 
 
-def _over_faults(seeds: int) -> Iterator[pd.DataFrame]:
+def _over_faults(cluster: Cluster, seeds: int) -> Iterator[pd.DataFrame]:
     """Yield the waste under the fault model; x is the share of faulty nodes, the band all but 10 % a side."""
-    counts = np.arange(round(LARGEST_FAULTY * NODES) + 1)
-    states = np.stack([uniform_faults(NODES, counts, np.random.default_rng(seed)) for seed in range(seeds)])
-    for tp_gpus in TP_GPUS:
-        for name, waste in ARCHITECTURES.items():
-            wasted = np.stack([waste(of_seed, NODE_GPUS, tp_gpus) for of_seed in states]) / GPUS
+    nodes, node_gpus = cluster.nodes, cluster.node_gpus
+    counts = np.arange(cluster.faulty_nodes(LARGEST_FAULTY) + 1)
+    states = np.stack([uniform_faults(nodes, counts, np.random.default_rng(seed)) for seed in range(seeds)])
+    for tp_gpus in cluster.tp_gpus:
+        for name in cluster.made(tp_gpus):
+            waste = ARCHITECTURES[name]
+            wasted = np.stack([waste(of_seed, node_gpus, tp_gpus) for of_seed in states]) / cluster.gpus
             low, high = np.quantile(wasted, [0.1, 0.9], axis=0)
-            yield _curve("faulty nodes", name, tp_gpus, counts / NODES, wasted.mean(axis=0), low, high)
+            yield _curve("faulty nodes", name, tp_gpus, counts / nodes, wasted.mean(axis=0), low, high)
 
 
 def _curve(
