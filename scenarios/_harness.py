@@ -396,9 +396,11 @@ def _finish(
         # Here: a table stands beside plots, and matplotlib takes longer to import than a dry run takes.
         from scenarios._results_table import results_table
 
+        of_kind, found = [results_table(results)], [*map(sheet_table, results.found.sheets)]
+        tables = [*found, *of_kind] if results.found.leads else [*of_kind, *found]
+        tables += map(sheet_table, fault_sheets(results.outcomes))
         judged = [claims_table(results.judged)] if results.judged else []
-        sheets = [*results.found.sheets, *fault_sheets(results.outcomes)]
-        print_results([results_table(results), *map(sheet_table, sheets), *judged], results.path)
+        print_results([*tables, *judged], results.path)
     return results
 
 

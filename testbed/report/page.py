@@ -70,6 +70,8 @@ class Findings:
     sheets: Sequence[Sheet] = ()
     plots: Sequence[Plot] = ()
     claims: Sequence[Claim] = ()
+    leads: bool = False
+    """Whether its tables stand before that of its kind of run."""
 
 
 @dataclass(frozen=True)

@@ -273,11 +273,12 @@ class ResultsDirectory(RunDirectory):
         found = self.found = self._findings(self.outcomes)
         self.judged = [*under_each_transport(self._claims, self.table), *found.claims]
         page = page_of(self.run, self.outcomes, self.table, self.judged)
-        more = [*found.sheets, *page.more, *order_sheets(self.table), *fault_sheets(self.outcomes)]
         texts = [page.results.caption, alike_text(self.run.alike), choices_text(self.table)]
         said = " ".join(filter(None, texts))
-        results = replace(page.results, caption=said)
-        return replace(page, results=results, more=more, plots=[*found.plots, *page.plots])
+        of_kind = [replace(page.results, caption=said)]
+        first, *more = [*found.sheets, *of_kind] if found.leads else [*of_kind, *found.sheets]
+        more += [*page.more, *order_sheets(self.table), *fault_sheets(self.outcomes)]
+        return replace(page, results=first, more=more, plots=[*found.plots, *page.plots])
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:
