@@ -2,28 +2,40 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
+import math
 from typing import Annotated
 
 import typer
 
 from controller.schedulers.infinitehbd import FatTree
 from scenarios._harness import Scenario, no_claims, run
-from scenarios._infinitehbd.crossing import Setting, crossings, drawn_faults
+from scenarios._infinitehbd.crossing import crossings
 from scenarios._infinitehbd.crossing_report import crossing_findings
+from scenarios._infinitehbd.setting import (
+    UNCONSTRAINED,
+    DomainNodes,
+    Gpus,
+    Hops,
+    Nodes,
+    Setting,
+    TorNodes,
+    Tp,
+    drawn_faults,
+)
 from scenarios._options import shares
 from topologies.errors import ScenarioError
 
-Nodes = Annotated[int, typer.Option(help="Nodes of the cluster, each a server with one NIC on its ToR.")]
-TorNodes = Annotated[int, typer.Option(help="Nodes under a ToR; 2 is fitted to the paper.")]
-DomainNodes = Annotated[int, typer.Option(help="Nodes of a domain of the aggregation layer.")]
-Gpus = Annotated[int, typer.Option(help="GPUs of a node.")]
-Tp = Annotated[int, typer.Option(help="GPUs of a TP group, whole nodes.")]
-Hops = Annotated[int, typer.Option(help="K, how far a bundle reaches along the line of nodes.")]
 Faulty = Annotated[int, typer.Option(help="Faulty nodes, drawn uniformly.")]
 Shares = Annotated[
     str, typer.Option("--job", help="Sizes of the job, comma-separated [% of all GPUs, faulty ones too].")
 ]
-Seed = Annotated[int, typer.Option(help="Draws the faulty nodes, shuffles, and is of the switches' hash.")]
+Oversubscription = Annotated[
+    float,
+    typer.Option(
+        help="What the NICs under a ToR can send, over what its uplinks carry; with 1 crossing costs nothing."
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Draws the faulty nodes, and shuffles.")]
 
 
 def infinitehbd_dcn(
@@ -35,34 +47,38 @@ def infinitehbd_dcn(
     hops: Hops = 3,
     faulty: Faulty = 3,
     job: Shares = "75,90",
+    oversubscription: Oversubscription = 4.0,
     seed: Seed = 0,
 ) -> Scenario:
     """Cross-ToR traffic of a job around faulty nodes: placed by InfiniteHBD's orchestration, or without it.
 
-    TP groups exchange inside the HBD; what is left goes over the DCN, here leaves and spines, and stays
-    under a ToR where equal ranks of a job's groups do. X_mate is the share that leaves it however ranks are
-    numbered, X_rank that between ranks as they are (InfiniteHBD, section 6.4, which defines neither).
-    Expect what goes over the ToRs' uplinks to be what the orchestration counts: nothing where the
-    constrained placement has room for the job, as much as without it where faults leave no choice.
+    TP groups exchange inside the HBD; what is left goes over the DCN, here leaves under a spine, a server
+    for each node, and stays under a ToR where equal ranks of a job's groups do (InfiniteHBD, section 6.4,
+    which does not define what it counts). Ranks are numbered along the groups, or the best way. Expect
+    uplinks' counters to have what is counted: nothing where the constrained placement has room for the job,
+    which then takes what its NICs need. Elsewhere the last message takes up to the oversubscription times as
+    long with any placement, since one full uplink is enough for that; the mean grows with what crosses.
     """
     if not 0 <= faulty < nodes:
         raise ScenarioError(f"{faulty} faulty nodes of {nodes}", "leave some that work")
+    if not (1 <= oversubscription < math.inf):
+        raise ScenarioError(f"an oversubscription of {oversubscription:g}", "give 1 or more")
     percents = shares(job)
     if not all(0 < percent <= 100 for percent in percents):
         raise ScenarioError(f"a job of {job} % of the GPUs", "give shares above 0, and at most 100")
     tree = FatTree(nodes, tor_nodes, domain_nodes)
     settings = [
-        Setting(tree, drawn_faults(nodes, faulty, seed), hops, gpus, tp, percent / 100)
+        Setting(tree, drawn_faults(nodes, faulty, seed), hops, gpus, tp, percent)
         for percent in dict.fromkeys(percents)
     ]
-    points = [each for setting in settings for each in crossings(setting, seed)]
+    points = [each for setting in settings for each in crossings(setting, oversubscription, seed)]
     return Scenario(
         "infinitehbd_dcn",
         "InfiniteHBD: cross-ToR traffic of orchestrated jobs",
         [point.experiment for point in points],
         no_claims,
-        "nodes",
-        findings=crossing_findings(points),
+        findings=crossing_findings(points, oversubscription),
+        baseline=UNCONSTRAINED,
     )
 
 

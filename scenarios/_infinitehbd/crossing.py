@@ -1,86 +1,65 @@
-"""Cross-ToR traffic of orchestrated jobs on an emulated DCN: bytes over ToR uplinks beside X_mate and X_rank.
+"""Orchestrated jobs' CP traffic on an emulated DCN with oversubscribed ToRs, where crossing costs time.
 
 A node of the cluster is a server with one NIC under its ToR; what TP groups exchange inside the HBD is
-not sent. Each job sends the traffic that one of the two figures is the crossing share of.
+not sent. One spine joins the ToRs: there is no choice of paths, and no hash in what a job takes.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-
-import numpy as np
 
 from controller.schedulers.infinitehbd import (
     CpGroup,
     FatTree,
-    cp_groups,
-    mate_crossing_share,
-    mate_pairs,
-    orchestrate,
+    least_crossing_share,
     rank_crossing_share,
     rank_pairs,
-    shuffled_cp_groups,
-    unconstrained,
-    whole_tp_groups,
 )
+from scenarios._infinitehbd.setting import BEST, SHUFFLED, Setting, numbered, placed
 from testbed.run.experiment import Experiment
 from testbed.run.run import Run
-from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.job import Collective, Job
-from traffic.metrics import link_bytes, uplink_bytes
+from traffic.metrics import nic_sent_bytes, uplink_bytes
 
-MATES, RANKS = "X_mate", "X_rank"
-OPTIMISED, UNCONSTRAINED, SHUFFLED = "optimised", "unconstrained", "shuffled"
 NIC_BPS = 400e9
 """Of the DCN, as in the paper's section 6.3 [bit/s]."""
 MESSAGE_BYTES = 100_000_000
-"""What a node owes each of its peers [bytes]; all shares are the same for any size."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A cluster, what of it is faulty, and a job."""
-
-    tree: FatTree
-    faulty: AbstractSet[int]
-    hops: int
-    """K."""
-    gpus_per_node: int
-    """R."""
-    tp_gpus: int
-    """GPUs of a TP group."""
-    share: float
-    """Of all GPUs, faulty ones included, that the job asks for, 0..1."""
-
-    @property
-    def tp_groups(self) -> int:
-        """How many TP groups the job takes: whole CP groups."""
-        gpus = int(self.share * self.tree.nodes * self.gpus_per_node)
-        return whole_tp_groups(self.tree, gpus, self.tp_gpus)
+"""What a node owes its peer [bytes]; all shares are the same for any size."""
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """A job's traffic, and the share of it that leaves its ToR as the orchestration counts."""
+    """A job's CP traffic, the share of it that leaves its ToR, and what it takes at least."""
 
     experiment: Experiment
     setting: Setting
-    figure: str
-    """``X_mate`` or ``X_rank``."""
+    numbering: str
+    """``BEST`` or ``RANKED``: how the job's ranks are numbered."""
     placement: str
+    least: float
+    """The share that no numbering is below, 0..1."""
     share: float
+    """The share of this numbering, counted by ranks, 0..1."""
+    nic_s: float
+    """Bytes over the rate of the busiest NIC [s]: what the job takes if nothing crosses."""
+    busiest_s: float
+    """The same of the busiest link, those between ToRs and spine included [s]."""
 
 
-def crossings(setting: Setting, seed: int) -> list[Crossing]:
-    """Return both kinds of traffic of a job, placed in three ways.
+def crossings(setting: Setting, oversubscription: float, seed: int) -> list[Crossing]:
+    """Return a job's traffic with either numbering, placed in three ways.
+
+    The groups of a shuffled job are those of an unconstrained one: only as they are ranked do they differ.
 
     Parameters
     ----------
     setting
         The cluster and the job.
+    oversubscription
+        Of the ToRs, as of `dcn`.
     seed
         Shuffles, and is that of the switches' hash.
 
@@ -89,67 +68,81 @@ def crossings(setting: Setting, seed: int) -> list[Crossing]:
     ScenarioError
         If the job does not fit between the faults.
     """
-    tree, fabric = setting.tree, dcn(setting.tree)
+    fabric = dcn(setting.tree, oversubscription)
     return [
-        Crossing(_sending(fabric, setting, figure, placement, pairs, seed), setting, figure, placement, share)
-        for placement, job in _placed(setting, seed).items()
-        for figure, pairs, share in (
-            (MATES, mate_pairs(tree, job), mate_crossing_share(tree, job)),
-            (RANKS, rank_pairs(job), rank_crossing_share(tree, job)),
-        )
+        _crossing(fabric, oversubscription, setting, (numbering, placement), job, seed)
+        for placement, groups in placed(setting, seed).items()
+        for numbering, job in numbered(setting.tree, groups).items()
+        if (numbering, placement) != (BEST, SHUFFLED)
     ]
 
 
-def dcn(tree: FatTree) -> Fabric:
-    """Return a non-blocking two-stage fabric with a server for each node, a leaf for each ToR."""
-    return leaf_spine_fabric(tree.nodes, tree.nodes // tree.tor_nodes, rate_bps=NIC_BPS)
+def dcn(tree: FatTree, oversubscription: float) -> Fabric:
+    """Return a leaf for each ToR under one spine, and a server for each node.
+
+    Parameters
+    ----------
+    tree
+        The nodes and their ToRs.
+    oversubscription
+        What the NICs under a ToR can send, over what its uplink carries.
+    """
+    uplink_bps = tree.tor_nodes * NIC_BPS / oversubscription
+    leaves = tree.nodes // tree.tor_nodes
+    return leaf_spine_fabric(tree.nodes, leaves, 1, rate_bps=NIC_BPS, uplink_bps=uplink_bps)
 
 
-def crossed_share(run: Run, fabric: Fabric) -> float:
-    """Return the share of a run's bytes that went over uplinks of ToRs, by the paths that they took."""
-    up = float(uplink_bytes(link_bytes(run.tables), fabric).sum().sum())
-    return up / float(run.records["bytes"].sum())
+def wire_share(run: Run, fabric: Fabric) -> float:
+    """Return the share of what NICs put on the wire that ToRs' uplinks did too, by the ports' counters.
+
+    Both have headers, acknowledgements and what was sent again.
+    """
+    wire = run.tables.wire
+    sent = {run.tables.ports[port]: size for port, size in zip(wire["port"], wire["bytes"], strict=True)}
+    return float(uplink_bytes(sent, fabric).sum().sum() / nic_sent_bytes(sent, fabric).sum())
 
 
-def drawn_faults(nodes: int, faulty: int, seed: int) -> frozenset[int]:
-    """Return faulty nodes, drawn uniformly without replacement."""
-    return frozenset(np.random.default_rng(seed).choice(nodes, faulty, replace=False).tolist())
-
-
-def _placed(setting: Setting, seed: int) -> dict[str, Sequence[CpGroup]]:
-    tree, groups = setting.tree, setting.tp_groups
-    optimised = orchestrate(
-        tree,
-        setting.faulty,
-        hops=setting.hops,
-        gpus_per_node=setting.gpus_per_node,
-        tp_gpus=setting.tp_gpus,
-        job_gpus=max(groups, 1) * setting.tp_gpus,
+def _crossing(
+    fabric: Fabric,
+    oversubscription: float,
+    setting: Setting,
+    names: tuple[str, str],
+    job: Sequence[CpGroup],
+    seed: int,
+) -> Crossing:
+    tree, (numbering, placement) = setting.tree, names
+    return Crossing(
+        _sending(fabric, setting, names, job, seed),
+        setting,
+        numbering,
+        placement,
+        least_crossing_share(tree, job),
+        rank_crossing_share(tree, job),
+        *_busiest_s(tree, oversubscription, job),
     )
-    if optimised is None or not groups:
-        raise ScenarioError(
-            f"a job of {groups} TP groups does not fit around {len(setting.faulty)} of {tree.nodes} nodes",
-            "take fewer faults, or another share",
-        )
-    free = unconstrained(tree, setting.faulty, setting.hops, setting.tp_gpus // setting.gpus_per_node)
-    return {
-        OPTIMISED: cp_groups(tree, optimised, groups),
-        UNCONSTRAINED: cp_groups(tree, free, groups),
-        SHUFFLED: shuffled_cp_groups(tree, free, groups, np.random.default_rng(seed)),
-    }
+
+
+def _busiest_s(tree: FatTree, oversubscription: float, job: Sequence[CpGroup]) -> tuple[float, float]:
+    """Return what the busiest NIC takes, and the busiest link [s]."""
+    pairs = rank_pairs(job)
+    tors = [(a // tree.tor_nodes, b // tree.tor_nodes) for a, b in pairs]
+    crossing = [(a, b) for a, b in tors if a != b]
+    nics, uplinks = (
+        max((count for end in zip(*each, strict=True) for count in Counter(end).values()), default=0)
+        for each in (pairs, crossing)
+    )
+    message_s = 8 * MESSAGE_BYTES / NIC_BPS
+    return nics * message_s, max(nics, uplinks * oversubscription / tree.tor_nodes) * message_s
 
 
 def _sending(
-    fabric: Fabric,
-    setting: Setting,
-    figure: str,
-    placement: str,
-    pairs: Sequence[tuple[int, int]],
-    seed: int,
+    fabric: Fabric, setting: Setting, names: tuple[str, str], job: Sequence[CpGroup], seed: int
 ) -> Experiment:
-    sent = PointToPoint(tuple((a, b, MESSAGE_BYTES) for a, b in pairs))
-    nodes = setting.tp_groups * setting.tp_gpus // setting.gpus_per_node
-    name = f"{figure}, {setting.share:.0%} of the GPUs"
+    numbering, placement = names
+    sent = PointToPoint(tuple((a, b, MESSAGE_BYTES) for a, b in rank_pairs(job)))
+    nodes = setting.tp_groups * setting.group_nodes
+    name = f"{numbering}, {setting.job_percent:g} %"
     note = f"{nodes} of {setting.tree.nodes} nodes send, {len(setting.faulty)} are faulty"
-    job = Job(name, fabric.gpus, (Collective("CP", sent),), note)
-    return Experiment(fabric, job, "ecmp", seed=seed, label=placement)
+    return Experiment(
+        fabric, Job(name, fabric.gpus, (Collective("CP", sent),), note), "ecmp", seed=seed, label=placement
+    )

@@ -1,57 +1,206 @@
-"""What `infinitehbd_dcn` says of its outcomes: bytes over ToR uplinks beside the orchestrator's figures."""
+"""What `infinitehbd_dcn` says of its outcomes: bytes over ToR uplinks beside what is counted, and time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from controller.schedulers.infinitehbd import cut_nodes, deployment_line
-from scenarios._infinitehbd.crossing import Crossing, Setting, crossed_share
-from testbed.report.page import Block, Findings, Line, Sheet, counted
-from testbed.run.outcome import Outcome
+from scenarios._infinitehbd.crossing import Crossing, wire_share
+from scenarios._infinitehbd.setting import (
+    BEST,
+    BEST_TEXT,
+    LEAST,
+    LEAST_TEXT,
+    NOT_BEST_TEXT,
+    OPTIMISED,
+    PLACEMENTS,
+    RANKED,
+    RANKED_TEXT,
+    UNCONSTRAINED,
+    Setting,
+)
+from testbed.report.claims import LESS, MORE, Claim, Range, worst_claim
+from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
+from testbed.report.palette import INK, canvas, horizontal_grid, styled
+from testbed.report.table import number
+from testbed.run.outcome import LEFT_OUT, Outcome
+from traffic.metrics import cct
+
+SOURCE = "InfiniteHBD, 4.3 and 6.4"
+NEAR: Range = (0.9, 1.1)
+"""Within how much of what the NICs need a job is held to be free of congestion."""
+COLOURS = {LEAST: "#9a9a9a", BEST: "#56b4e9", RANKED: "#0072b2"}
+MARKERS = "osD^v"
+"""Of what is on the wire, one a transport."""
 
 
-def crossing_findings(points: Sequence[Crossing]) -> Callable[[Sequence[Outcome]], Findings]:
-    """Return what makes a table of the outcomes of points."""
+@dataclass(frozen=True)
+class Sent:
+    """A point, and what came of it."""
+
+    point: Crossing
+    outcome: Outcome
+
+    @property
+    def wire(self) -> float | None:
+        """The share on the wire, None if nothing sound was emulated."""
+        run = self.outcome.emulated
+        if run is None or self.outcome.verdict.word in LEFT_OUT:
+            return None
+        return wire_share(run, self.outcome.experiment.fabric)
+
+    @property
+    def transport(self) -> str:
+        """What moved bytes between NICs."""
+        return self.outcome.experiment.transport_name
+
+
+def crossing_findings(
+    points: Sequence[Crossing], oversubscription: float
+) -> Callable[[Sequence[Outcome]], Findings]:
+    """Return what makes a table, a plot and claims of the outcomes of points."""
     of_experiment = {(point.experiment.job.name, point.placement): point for point in points}
 
     def found(outcomes: Sequence[Outcome]) -> Findings:
-        blocks: dict[str, list[Line]] = {}
-        for outcome in outcomes:
-            experiment = outcome.experiment
-            point = of_experiment[experiment.job.name, experiment.label]
-            blocks.setdefault(f"{point.figure}, {point.setting.share:.0%} of the GPUs", []).append(
-                Line(_cells(point, outcome), outcome.verdict.word)
-            )
-        return Findings([_sheet(points[0].setting, blocks)])
+        sent = [
+            Sent(of_experiment[each.experiment.job.name, each.experiment.label], each) for each in outcomes
+        ]
+        plot = Plot("crossing", partial(drawn_crossings, sent), f"{_about(sent)} {PLOT}")
+        return Findings([crossing_sheet(sent, oversubscription)], [plot], crossing_claims(sent), leads=True)
 
     return found
 
 
-def _cells(point: Crossing, outcome: Outcome) -> list[str]:
-    fabric = outcome.experiment.fabric
-    emulated = outcome.emulated
+def crossing_sheet(sent: Sequence[Sent], oversubscription: float) -> Sheet:
+    """Return the shares of all points, and how long their jobs took, a block per numbering and job."""
+    blocks: dict[str, list[Line]] = {}
+    for each in sent:
+        line = Line(_cells(each), each.outcome.verdict.word)
+        blocks.setdefault(each.outcome.experiment.job.name, []).append(line)
+    return Sheet(
+        ("crosses ToRs [%]", "transport", "verdict"),
+        ("least", "counted", "wire", "CCT [ms]", "mean", "/ link"),
+        [Block(lines, title) for title, lines in blocks.items()],
+        f"Shares of CP bytes that leave their ToR. {_about(sent)} Counted: by ranks. Wire: bytes over "
+        "uplinks of ToRs over those of NICs, by the ports' counters. CCT: of the job's last message, and the "
+        "mean of all, emulated or, where nothing was, predicted; the last over the time of the busiest "
+        f"link's bytes. ToRs are oversubscribed {oversubscription:g}:1. {_cut_text(sent[0].point.setting)}",
+    )
+
+
+def crossing_claims(sent: Sequence[Sent]) -> list[Claim]:
+    """Return what the paper says of orchestrated jobs, ruled by what was emulated under each transport."""
+    claims = []
+    for transport in dict.fromkeys(each.transport for each in sent):
+        mine = [each for each in sent if each.transport == transport and each.wire is not None]
+        for numbering in dict.fromkeys(each.point.numbering for each in sent):
+            pairs = _beside_unconstrained([each for each in mine if each.point.numbering == numbering])
+            crossed = [(ours.wire or 0.0) / other.wire for ours, other in pairs if other.wire]
+            took = [other.outcome.cct_s / ours.outcome.cct_s for ours, other in pairs]
+            less = f"{numbering}: orchestrated, less crosses ToRs than unconstrained"
+            sooner = f"{numbering}: orchestrated, a job's last byte arrives sooner"
+            claims += [
+                worst_claim(less, SOURCE, LESS, crossed, max, "{:.2f}x", transport),
+                worst_claim(sooner, SOURCE, MORE, took, min, "{:.2f}x", transport),
+            ]
+        inside = [each.outcome.cct_s / each.point.nic_s for each in mine if not each.point.share]
+        text = "under ToRs nothing is congested: a job takes what its NICs need"
+        claims.append(worst_claim(text, SOURCE, NEAR, inside, max, "{:.2f}x", transport))
+    return claims
+
+
+@styled
+def drawn_crossings(sent: Sequence[Sent]) -> Figure:
+    """Return a panel per job size: what crosses by placement, counted and on the wire."""
+    percents = list(dict.fromkeys(each.point.setting.job_percent for each in sent))
+    figure = canvas(max(4.2 * len(percents), 6.0), 3.6, "CP bytes that leave their ToR, by placement")
+    for axes, percent in zip(figure.subplots(1, len(percents), squeeze=False)[0], percents, strict=True):
+        _draw(axes, [each for each in sent if each.point.setting.job_percent == percent])
+        axes.set(title=f"job of {percent:g} % of the GPUs", ylabel="share [%]", ylim=(0, 112))
+        horizontal_grid(axes)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=5)
+    return figure
+
+
+PLOT = "Marks are what the ports counted on the wire, one a transport."
+
+
+def _draw(axes: Axes, sent: Sequence[Sent]) -> None:
+    """Draw the bars of a job size, and what is on the wire on those that were emulated."""
+    transports = list(dict.fromkeys(each.transport for each in sent))
+    shares = {(each.point.placement, LEAST): each.point.least for each in sent}
+    shares |= {(each.point.placement, each.point.numbering): each.point.share for each in sent}
+    for at, (name, colour) in enumerate(COLOURS.items()):
+        shown = [place for place, placement in enumerate(PLACEMENTS) if (placement, name) in shares]
+        heights = [100 * shares[PLACEMENTS[place], name] for place in shown]
+        if shown:
+            bars = axes.bar(
+                [place + 0.27 * (at - 1) for place in shown], heights, 0.25, color=colour, label=name
+            )
+            axes.bar_label(bars, fmt="{:.0f}", fontsize=7, padding=4)
+    for index, transport in enumerate(transports):
+        wires = [each for each in sent if each.transport == transport and each.wire is not None]
+        x = [PLACEMENTS.index(each.point.placement) + _offset(each, index, len(transports)) for each in wires]
+        y = [100 * (each.wire or 0.0) for each in wires]
+        if wires:
+            label = f"on the wire, {transport}"
+            marker = MARKERS[index % len(MARKERS)]
+            axes.plot(x, y, marker, color=INK, markerfacecolor="white", markersize=4.5, label=label)
+    axes.set_xticks(range(len(PLACEMENTS)), PLACEMENTS)
+
+
+def _offset(each: Sent, index: int, transports: int) -> float:
+    """Return where on its bar a transport's mark stands."""
+    bar = 0.27 * (list(COLOURS).index(each.point.numbering) - 1)
+    return bar + 0.12 * (index - (transports - 1) / 2)
+
+
+def _beside_unconstrained(sent: Sequence[Sent]) -> list[tuple[Sent, Sent]]:
+    """Return the orchestrated points, each with that of the same job placed without constraints."""
+    by_placement: Mapping[str, dict[float, Sent]] = {
+        placement: {
+            each.point.setting.job_percent: each for each in sent if each.point.placement == placement
+        }
+        for placement in (OPTIMISED, UNCONSTRAINED)
+    }
+    other = by_placement[UNCONSTRAINED]
+    return [(each, other[size]) for size, each in by_placement[OPTIMISED].items() if size in other]
+
+
+def _cells(each: Sent) -> list[str]:
+    point, outcome = each.point, each.outcome
+    cct_s = outcome.cct_s
     return [
         point.placement,
-        outcome.experiment.transport_name,
+        each.transport,
         outcome.verdict.word,
+        f"{100 * point.least:.2f}",
         f"{100 * point.share:.2f}",
-        f"{100 * crossed_share(outcome.predicted, fabric):.2f}",
-        f"{100 * crossed_share(emulated, fabric):.2f}" if emulated else "-",
+        "-" if each.wire is None else f"{100 * each.wire:.2f}",
+        number(1e3 * cct_s, "{:.2f}"),
+        number(1e3 * cct(outcome.run.tables).mean_s, "{:.2f}"),
+        number(cct_s / point.busiest_s, "{:.2f}"),
     ]
 
 
-def _sheet(setting: Setting, blocks: dict[str, list[Line]]) -> Sheet:
+def _about(sent: Sequence[Sent]) -> str:
+    """Return what was asked for, and what the figures are."""
+    setting = sent[0].point.setting
     tree = setting.tree
-    cuts = cut_nodes(deployment_line(tree), setting.faulty, setting.hops)
-    cut = (
-        f" Groups end at {counted(len(cuts), 'node')} that would light both paths of a bundle."
-        if cuts
-        else ""
+    figures = [LEAST_TEXT, BEST_TEXT if tree.tor_nodes == 2 else NOT_BEST_TEXT, RANKED_TEXT]
+    return (
+        f"{tree.nodes} nodes, {tree.tor_nodes} under a ToR (2 is fitted to the paper), "
+        f"{len(setting.faulty)} faulty, K = {setting.hops}, TP-{setting.tp_gpus}. {' '.join(figures)} "
+        "Shuffled: the unconstrained groups in random order, paired as they come."
     )
-    return Sheet(
-        ("crosses ToRs [%]", "transport", "verdict"),
-        ("orchestrator", "predicted", "emulated"),
-        [Block(lines, title) for title, lines in blocks.items()],
-        f"Share of bytes over uplinks of ToRs, beside the orchestrator's own figure. {tree.nodes} nodes, "
-        f"{tree.tor_nodes} under a ToR (2 is fitted to the paper), {len(setting.faulty)} faulty, "
-        f"K = {setting.hops}, TP-{setting.tp_gpus}. Shuffled: the unconstrained groups in random order, "
-        f"paired as they come.{cut if cuts else ''}",
-    )
+
+
+def _cut_text(setting: Setting) -> str:
+    cuts = cut_nodes(deployment_line(setting.tree), setting.faulty, setting.hops)
+    if not cuts:
+        return ""
+    return f"Groups end at {counted(len(cuts), 'node')} that would light both paths of a bundle."

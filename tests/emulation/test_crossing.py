@@ -1,4 +1,4 @@
-"""Orchestrated jobs on a booted DCN: kernels count over ToR uplinks what X_mate says leaves ToRs."""
+"""Orchestrated jobs on a booted DCN: kernels count over ToR uplinks what is counted to leave ToRs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from controller.schedulers.infinitehbd import FatTree
-from scenarios._infinitehbd.crossing import Setting, crossed_share, crossings
+from scenarios._infinitehbd.crossing import crossings, wire_share
+from scenarios._infinitehbd.setting import BEST, OPTIMISED, RANKED, UNCONSTRAINED, Setting
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
-from testbed.run.emulate import emulate
+from testbed.run.trial import tried
 from tests.emulation.box import Box
 from topologies.addresses import interface
 
@@ -19,27 +20,38 @@ DILATION = Dilation(rate=1e-4, volume=2e-2)
 """40 Mbit/s; 2 MB a message."""
 
 
-def sent_up_bytes(network: Network) -> int:
-    """Return what the kernel counts as sent over all uplinks of ToRs, headers and acknowledgements too."""
+def counted_bytes(network: Network) -> tuple[int, int]:
+    """Return what the kernel counts at ToRs: from all NICs, and sent up; headers, acknowledgements too."""
     fabric = network.fabric
-    tiers = {switch.name: switch.tier for switch in fabric.switches}
-    up = [interface(fabric, port) for port in fabric.link_at if tiers.get(port.node) == 0
-          and tiers.get(fabric.peer(port).node) == 1]  # fmt: skip
+    spines = {switch.name for switch in fabric.switches if switch.tier == 1}
+    at_tors = {port: fabric.peer(port).node for port in fabric.link_at if port.node.startswith("leaf")}
     rows = (line.split(":") for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:])
-    sent = {name.strip(): int(columns.split()[8]) for name, columns in rows}
-    return sum(sent[name] for name in up)
+    columns = {name.strip(): list(map(int, text.split())) for name, text in rows}
+    from_nics = sum(
+        columns[interface(fabric, port)][0] for port, peer in at_tors.items() if peer not in spines
+    )
+    up = sum(columns[interface(fabric, port)][8] for port, peer in at_tors.items() if peer in spines)
+    return from_nics, up
 
 
-def test_kernels_count_over_uplinks_what_leaves_tors(sandbox: Box | None) -> None:
-    setting = Setting(FatTree(16, 2, 8), frozenset({3}), hops=3, gpus_per_node=8, tp_gpus=16, share=0.75)
-    found = [each for each in crossings(setting, 0) if each.figure == "X_mate"]
-    assert min(each.share for each in found) == 0 < max(each.share for each in found)
-    first = replace(found[0].experiment, dilation=DILATION)
+def test_kernels_count_over_uplinks_what_leaves_tors_and_what_crosses_takes_longer(
+    sandbox: Box | None,
+) -> None:
+    setting = Setting(FatTree(16, 2, 8), frozenset({3}), 3, gpus_per_node=8, tp_gpus=16, job_percent=75)
+    found = {(each.numbering, each.placement): each for each in crossings(setting, 3, 0)}
+    none, best, ranked = (
+        found[point] for point in ((RANKED, OPTIMISED), (BEST, UNCONSTRAINED), (RANKED, UNCONSTRAINED))
+    )
+    assert none.share == 0 < best.least < best.share < ranked.share
+    first = replace(best.experiment, dilation=DILATION)
     with Network(first.fabric, DILATION.rate, host=first.host) as network:
-        for each in found:
-            before = sent_up_bytes(network)
-            run = emulate(replace(each.experiment, dilation=DILATION), network).run
-            counted = sent_up_bytes(network) - before
-            total = float(run.records["bytes"].sum()) * DILATION.volume
-            assert crossed_share(run, network.fabric) == pytest.approx(each.share)
-            assert each.share - 0.002 < counted / total < 1.05 * each.share + 0.01
+        for each in (none, best, ranked):
+            before = counted_bytes(network)
+            outcome = tried(replace(each.experiment, dilation=DILATION), network, 0.0)
+            from_nics, up = (after - now for after, now in zip(counted_bytes(network), before, strict=True))
+            assert outcome.emulated is not None
+            assert up / from_nics == pytest.approx(each.share, rel=0.03, abs=0.002)
+            assert wire_share(outcome.emulated, network.fabric) == pytest.approx(
+                each.share, rel=0.03, abs=0.002
+            )
+            assert outcome.cct_s == pytest.approx(each.busiest_s, rel=0.15)

@@ -1,7 +1,7 @@
 """Commands whose options are mutated: scenarios that say what they would do, or predict, and boot nothing.
 
 Left out are those that cannot but count or boot for long when their options are sound: `mfabric_scale`,
-`infinitehbd_faults`, `ocs_explore`, `bench`.
+`infinitehbd_faults`, `infinitehbd_orchestration`, `ocs_explore`, `bench`.
 """
 
 import os
@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
             "--faulty",
             "1",
         ],
-        ["--hops", "--job", "--seed"],
+        ["--hops", "--job", "--oversubscription", "--seed"],
     ),
     "mfabric_prototype": (
         ["--models", "qwen-moe", "--layers", "1", "--micro-batches", "1"],

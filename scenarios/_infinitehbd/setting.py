@@ -1,0 +1,130 @@
+"""What InfiniteHBD's orchestration is asked for: a cluster, its faulty nodes and a job, in three placements.
+
+The ranks of each are numbered as they come along its groups, or the best way.
+"""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from controller.schedulers.infinitehbd import (
+    CpGroup,
+    FatTree,
+    best_cp_groups,
+    cp_groups,
+    orchestrate,
+    shuffled_cp_groups,
+    unconstrained,
+    whole_tp_groups,
+)
+from topologies.errors import ScenarioError
+
+OPTIMISED, UNCONSTRAINED, SHUFFLED = "optimised", "unconstrained", "shuffled"
+PLACEMENTS = (OPTIMISED, UNCONSTRAINED, SHUFFLED)
+LEAST, BEST, RANKED = "least", "best", "ranked"
+LEAST_TEXT = "Least (X_mate): what no pairs of TP groups and no ranks are below, and in general none attain."
+BEST_TEXT = "Best (X_best): of all pairs of TP groups and orders of ranks."
+RANKED_TEXT = "Ranked (X_rank): ranks as they are along each group."
+NOT_BEST_TEXT = "X_best is known for two nodes under a ToR only: with more, its CP groups are a hypergraph's."
+
+Nodes = Annotated[int, typer.Option(help="Nodes of the cluster.")]
+TorNodes = Annotated[int, typer.Option(help="Nodes under a ToR; 2 is fitted to the paper.")]
+DomainNodes = Annotated[int, typer.Option(help="Nodes of a domain of the aggregation layer.")]
+Gpus = Annotated[int, typer.Option(help="GPUs of a node.")]
+Tp = Annotated[int, typer.Option(help="GPUs of a TP group, whole nodes.")]
+Hops = Annotated[int, typer.Option(help="K, how far a bundle reaches along the line of nodes.")]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A cluster, what of it is faulty, and a job."""
+
+    tree: FatTree
+    faulty: AbstractSet[int]
+    hops: int
+    """K."""
+    gpus_per_node: int
+    """R."""
+    tp_gpus: int
+    """GPUs of a TP group."""
+    job_percent: float
+    """Of all GPUs, faulty ones included, that the job asks for."""
+
+    @property
+    def group_nodes(self) -> int:
+        """m, nodes of a TP group."""
+        return self.tp_gpus // self.gpus_per_node
+
+    @property
+    def tp_groups(self) -> int:
+        """How many TP groups the job takes: whole CP groups."""
+        gpus = int(percent_of(self.job_percent, self.tree.nodes * self.gpus_per_node))
+        return whole_tp_groups(self.tree, gpus, self.tp_gpus)
+
+
+def percent_of(percent: float, whole: int) -> Fraction:
+    """Return a percentage of a number, exactly as its decimal digits say.
+
+    In floating point 0.29 of 100 is less than 29, and a job can be a TP group short.
+
+    Examples
+    --------
+    >>> int(percent_of(29, 100)), int(0.29 * 100)
+    (29, 28)
+    """
+    return Fraction(str(percent)) * whole / 100
+
+
+def drawn_faults(nodes: int, faulty: int, seed: int) -> frozenset[int]:
+    """Return faulty nodes, drawn uniformly without replacement."""
+    return frozenset(np.random.default_rng(seed).choice(nodes, faulty, replace=False).tolist())
+
+
+def placed(setting: Setting, seed: int) -> dict[str, Sequence[CpGroup]]:
+    """Return a job placed in each of ``PLACEMENTS``.
+
+    Parameters
+    ----------
+    setting
+        The cluster and the job.
+    seed
+        Shuffles.
+
+    Raises
+    ------
+    ScenarioError
+        If the job does not fit between the faults, or is less than a CP group, or ToRs have one node each.
+    """
+    tree, groups = setting.tree, setting.tp_groups
+    if tree.tor_nodes < 2:
+        raise ScenarioError("under a ToR of one node nothing stays", "give two nodes or more under a ToR")
+    optimised = orchestrate(
+        tree,
+        setting.faulty,
+        hops=setting.hops,
+        gpus_per_node=setting.gpus_per_node,
+        tp_gpus=setting.tp_gpus,
+        job_gpus=max(groups, 1) * setting.tp_gpus,
+    )
+    if optimised is None or not groups:
+        raise ScenarioError(
+            f"a job of {groups} TP groups does not fit around {len(setting.faulty)} of {tree.nodes} nodes",
+            "take fewer faults, or another share",
+        )
+    free = unconstrained(tree, setting.faulty, setting.hops, setting.group_nodes)
+    return {
+        OPTIMISED: cp_groups(tree, optimised, groups),
+        UNCONSTRAINED: cp_groups(tree, free, groups),
+        SHUFFLED: shuffled_cp_groups(tree, free, groups, np.random.default_rng(seed)),
+    }
+
+
+def numbered(tree: FatTree, job: Sequence[CpGroup]) -> Mapping[str, Sequence[CpGroup]]:
+    """Return a job's CP groups by how ranks are numbered; without the best where that is not known."""
+    best = {BEST: best_cp_groups(tree, job)} if tree.tor_nodes == 2 else {}
+    return {**best, RANKED: job}
