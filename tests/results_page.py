@@ -7,6 +7,7 @@ from tests.tools import CHECKOUT
 PAGE = (CHECKOUT / "docs" / "results.md").read_text()
 EXPERIMENTS, PLANS = "Runs of experiments", "Plans of schedules"
 FAULT_STUDY, SCALE = "InfiniteHBD's fault study", "mFabric at scale"
+ORCHESTRATION = "InfiniteHBD's orchestration"
 """The kinds of runs, as its headings have them."""
 
 

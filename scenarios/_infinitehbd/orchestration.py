@@ -1,0 +1,161 @@
+"""Cross-ToR traffic of orchestrated jobs by cluster, job and faults (figures 17a to 17c), counted exactly.
+
+Faulty nodes are drawn uniformly, so many of them. Each job is placed in three ways, and of each placement
+three shares are counted (`scenarios._infinitehbd.setting`).
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from controller.schedulers.infinitehbd import (
+    DOMAIN_NODES,
+    GPUS_PER_NODE,
+    TOR_NODES,
+    FatTree,
+    least_crossing_share,
+    rank_crossing_share,
+)
+from scenarios._infinitehbd.setting import (
+    BEST,
+    LEAST,
+    RANKED,
+    Setting,
+    drawn_faults,
+    numbered,
+    percent_of,
+    placed,
+)
+from testbed.machine.processes import in_processes
+
+MEASURES = (LEAST, BEST, RANKED)
+HALVES = (1, 2, 4, 8)
+"""Sizes of figure 17a, over half the cluster of the two others."""
+JOBS = (50, 60, 70, 80, 85, 90)
+"""Of figure 17b [% of all GPUs]."""
+FAULTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+"""Of figure 17c [% of the nodes]."""
+JOB, FAULTY = 90, 5
+"""Of figure 17a, which does not state them: those of its number, 1.72 % [%]."""
+MAIN_JOB = 85
+"""Of figure 17c [%]."""
+FIGURES = {"17a": "gpus", "17b": "job", "17c": "faulty"}
+"""The figures, and the column of the table that each is over."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster whose jobs are orchestrated; the default is fitted to the paper, which states none."""
+
+    nodes: int = 1024
+    """n."""
+    tor_nodes: int = TOR_NODES
+    """p."""
+    domain_nodes: int = DOMAIN_NODES
+    """d."""
+    node_gpus: int = GPUS_PER_NODE
+    """R."""
+    tp_gpus: int = 32
+    """t."""
+    hops: int = 3
+    """K."""
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it has."""
+        return self.nodes * self.node_gpus
+
+    @property
+    def tree(self) -> FatTree:
+        """Its ToRs and domains; DemandError where they do not fill it."""
+        return FatTree(self.nodes, self.tor_nodes, self.domain_nodes)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it is the one that is fitted to the paper."""
+        return self == Cluster()
+
+
+@dataclass(frozen=True)
+class Point:
+    """A cluster with so many faulty nodes and a job of a size."""
+
+    cluster: Cluster
+    job: int
+    """[% of all GPUs]."""
+    faulty: int
+    """[% of the nodes]."""
+
+    def setting(self, seed: int) -> Setting:
+        """Return it with faulty nodes that a seed draws."""
+        cluster, tree = self.cluster, self.cluster.tree
+        faulty = drawn_faults(tree.nodes, round(percent_of(self.faulty, tree.nodes)), seed)
+        return Setting(tree, faulty, cluster.hops, cluster.node_gpus, cluster.tp_gpus, self.job)
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What came of it."""
+
+    cluster: Cluster
+    """Of figures 17b and 17c."""
+    seeds: int
+    table: pd.DataFrame
+    """A row per figure, point, placement and seed; shares are 0..1, NaN where they are not known."""
+
+
+def orchestration_study(cluster: Cluster, seeds: range) -> Study:
+    """Return the three figures of a cluster, each point for each seed.
+
+    Raises
+    ------
+    ScenarioError
+        If a job does not fit between the faults.
+    """
+    figures = figure_points(cluster)
+    points = list(dict.fromkeys(point for points in figures.values() for point in points))
+    drawn = [(point, seed) for seed in seeds for point in points]
+    with in_processes(_counted, drawn) as counts:
+        found = dict(zip(drawn, counts, strict=True))
+    rows = [
+        {"figure": figure, **row}
+        for figure, mine in figures.items()
+        for point in mine
+        for seed in seeds
+        for row in found[point, seed]
+    ]
+    return Study(cluster, len(seeds), pd.DataFrame(rows))
+
+
+def figure_points(cluster: Cluster) -> dict[str, list[Point]]:
+    """Return the points of each figure, in order."""
+    sizes = [replace(cluster, nodes=cluster.nodes * halves // 2) for halves in HALVES]
+    return {
+        "17a": [Point(size, JOB, FAULTY) for size in sizes],
+        "17b": [Point(cluster, job, FAULTY) for job in JOBS],
+        "17c": [Point(cluster, MAIN_JOB, faulty) for faulty in FAULTS],
+    }
+
+
+def _counted(drawn: tuple[Point, int]) -> list[dict[str, object]]:
+    """Return a row per placement of a point with a seed."""
+    point, seed = drawn
+    setting = point.setting(seed)
+    tree = setting.tree
+    rows = []
+    for placement, job in placed(setting, seed).items():
+        shares = {name: rank_crossing_share(tree, groups) for name, groups in numbered(tree, job).items()}
+        measures = {BEST: math.nan} | shares | {LEAST: least_crossing_share(tree, job)}
+        rows.append(
+            {
+                "gpus": point.cluster.gpus,
+                "job": point.job,
+                "faulty": point.faulty,
+                "placement": placement,
+                "seed": seed,
+                "verdict": "model",
+                **{name: measures[name] for name in MEASURES},
+            }
+        )
+    return rows
