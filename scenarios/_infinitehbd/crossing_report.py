@@ -141,7 +141,7 @@ def _draw(axes: Axes, sent: Sequence[Sent]) -> None:
             bars = axes.bar(
                 [place + 0.27 * (at - 1) for place in shown], heights, 0.25, color=colour, label=name
             )
-            axes.bar_label(bars, fmt="{:.0f}", fontsize=7, padding=4)
+            axes.bar_label(bars, fmt="{:.0f}", fontsize=7, padding=6)
     for index, transport in enumerate(transports):
         wires = [each for each in sent if each.transport == transport and each.wire is not None]
         x = [PLACEMENTS.index(each.point.placement) + _offset(each, index, len(transports)) for each in wires]

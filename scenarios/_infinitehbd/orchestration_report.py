@@ -6,6 +6,7 @@ the paper*, so no claim is confirmed here, nor refuted.
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -59,6 +60,7 @@ BELOW = 7
 """Faulty nodes under which the optimised placement is near zero [%]."""
 LINEAR: Range = (0.95, math.inf)
 """r^2 of what counts as a line."""
+BANDS = "Means over the seeds; bands are a standard deviation to either side."
 
 Measure = Callable[["pd.Series[float]"], float]
 
@@ -96,8 +98,9 @@ class OrchestrationResults(RunDirectory):
 
 
 def sheets(study: Study) -> list[Sheet]:
-    """Return a table per figure: a block per placement, a line per point."""
-    return [_sheet(study, figure) for figure in FIGURES]
+    """Return a table per figure, a block per placement; the first explains the shares."""
+    first, *more = (_sheet(study, figure) for figure in FIGURES)
+    return [replace(first, caption=f"{first.caption} {_shares_text(study.cluster)}"), *more]
 
 
 def orchestration_claims(study: Study) -> list[Claim]:
@@ -154,7 +157,7 @@ def plots(study: Study) -> list[Plot]:
         Plot(
             f"figure_{figure}",
             partial(drawn_figure, study, figure),
-            f"Paper, figure {figure}. {_about(study)}",
+            f"Paper, figure {figure}. {_setting_text(study.cluster)} {_shares_text(study.cluster)} {BANDS}",
         )
         for figure in FIGURES
     ]
@@ -196,8 +199,8 @@ def _sheet(study: Study, figure: str) -> Sheet:
         (AXES[figure],),
         (*MEASURES, "paper"),
         [Block(_lines(study, figure, placement), placement) for placement in PLACEMENTS],
-        f"Figure {figure}: CP bytes that leave their ToR [%], {TITLES[figure]}. {_about(study)} "
-        f"Means ± standard deviation over {counted(study.seeds, 'seed')}.",
+        f"Figure {figure}: CP bytes that leave their ToR [%], {TITLES[figure]}; means ± standard deviation "
+        f"over {counted(study.seeds, 'seed')}. {_setting_text(study.cluster)}",
     )
 
 
@@ -238,16 +241,19 @@ def _squared_correlation(shares: "pd.Series[float]") -> float:
     return float(np.corrcoef(shares.index, shares)[0, 1] ** 2)
 
 
-def _about(study: Study) -> str:
-    """Return what was asked for, and what the shares are."""
-    cluster: Cluster = study.cluster
+def _setting_text(cluster: Cluster) -> str:
+    """Return what was asked for."""
     fitted = f", {FITTED}" if cluster.is_fitted else ""
-    best = BEST_TEXT if cluster.tor_nodes == 2 else NOT_BEST_TEXT
     return (
         f"ToRs of {counted(cluster.tor_nodes, 'node')} of {cluster.node_gpus} GPUs, domains of "
         f"{cluster.domain_nodes * cluster.node_gpus:,} GPUs{fitted}; TP-{cluster.tp_gpus}, "
-        f"K = {cluster.hops}. {LEAST_TEXT} {best} {RANKED_TEXT}"
+        f"K = {cluster.hops}."
     )
+
+
+def _shares_text(cluster: Cluster) -> str:
+    """Return what the shares are."""
+    return f"{LEAST_TEXT} {BEST_TEXT if cluster.tor_nodes == 2 else NOT_BEST_TEXT} {RANKED_TEXT}"
 
 
 DEFINITIONS = (

@@ -27,7 +27,9 @@ from topologies.errors import ScenarioError
 OPTIMISED, UNCONSTRAINED, SHUFFLED = "optimised", "unconstrained", "shuffled"
 PLACEMENTS = (OPTIMISED, UNCONSTRAINED, SHUFFLED)
 LEAST, BEST, RANKED = "least", "best", "ranked"
-LEAST_TEXT = "Least (X_mate): what no pairs of TP groups and no ranks are below, and in general none attain."
+LEAST_TEXT = (
+    "Least (X_mate), not attainable: no numbering of ranks is below it, and in general none is as low."
+)
 BEST_TEXT = "Best (X_best): of all pairs of TP groups and orders of ranks."
 RANKED_TEXT = "Ranked (X_rank): ranks as they are along each group."
 NOT_BEST_TEXT = "X_best is known for two nodes under a ToR only: with more, its CP groups are a hypergraph's."

@@ -100,7 +100,7 @@ def test_larger_tors_have_no_best_and_no_panel_for_it() -> None:
     assert found.table["best"].isna().all()
     for sheet, plot in zip(sheets(found), plots(found), strict=True):
         assert {line.cells[2] for block in sheet.blocks for line in block.lines} == {"-"}
-        assert "X_best is known for two nodes under a ToR only" in sheet.caption
+        assert "X_best is known for two nodes under a ToR only" in plot.caption
         assert [axes.get_title("left") for axes in plot.draw().axes] == ["least, not attainable", "ranked"]
 
 
