@@ -1,9 +1,11 @@
 """Cross-ToR traffic of orchestrated jobs: what is predicted over ToR uplinks, its time, and bad input."""
 
+from dataclasses import replace
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,11 +23,12 @@ from scenarios._infinitehbd.setting import (
     drawn_faults,
     percent_of,
 )
-from testbed.run.outcome import Outcome
+from testbed.run.outcome import Outcome, Verdict, Word
 from testbed.run.predict import predict
+from testbed.run.run import Run
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
-from traffic.metrics import communication_s, path_bytes
+from traffic.metrics import communication_s, link_bytes, path_bytes
 
 TREE = FatTree(32, 2, 16)
 
@@ -81,6 +84,41 @@ def test_of_four_nodes_to_a_tor_only_the_ranks_as_they_are_are_sent() -> None:
         [Outcome(each.experiment, predict(each.experiment)) for each in found]
     ).sheets
     assert "X_best is known for two nodes under a ToR only" in sheet.caption
+
+
+def emulated(point: Crossing, word: Word = "faithful") -> Outcome:
+    """Return an outcome whose ports count what was predicted, without headers."""
+    run = predict(point.experiment)
+    sent = link_bytes(run.tables)
+    wire = pd.DataFrame({"port": range(len(sent)), "bytes": list(sent.values()), "packets": 1, "drops": 0})
+    counted = Run(replace(run.tables, wire=wire, ports=tuple(sent)))
+    return Outcome(point.experiment, run, counted, Verdict(word))
+
+
+def test_what_is_on_the_wire_rules_the_claims() -> None:
+    points = [point for percent in (75, 90) for point in crossings(setting(TREE, 3, 0, percent), 4, 0)]
+    found = crossing_findings(points, 4)([emulated(point) for point in points])
+    (sheet,) = found.sheets
+    wires = [line.cells[4:6] for block in sheet.blocks for line in block.lines]
+    assert [counted for counted, _ in wires] == [wire for _, wire in wires]
+    ruled = [(claim.verdict, round(claim.measured, 2)) for claim in found.claims]
+    assert ruled == [
+        ("holds", 0.43), ("holds", 1.57), ("does not hold", 1.0),  # the best ranks: bytes, messages, jobs
+        ("holds", 0.29), ("holds", 2.33), ("does not hold", 1.0),
+        ("holds", 1.0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["void", "unsound", "model"])
+def test_what_was_not_emulated_soundly_rules_nothing(word: Word) -> None:
+    points = crossings(setting(TREE, 3, 0, 75), 4, 0)
+    outcomes = [
+        Outcome(point.experiment, predict(point.experiment)) if word == "model" else emulated(point, word)
+        for point in points
+    ]
+    found = crossing_findings(points, 4)(outcomes)
+    assert {claim.verdict for claim in found.claims} == {"not comparable"}
+    assert {line.cells[5] for block in found.sheets[0].blocks for line in block.lines} == {"-"}
 
 
 @pytest.mark.parametrize(("faulty", "percent"), [(20, 90), (0, 1)])
