@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 
 from controller.circuits.devices import device_named, real_delay
 from controller.circuits.foreseen import Foreseen
@@ -33,6 +34,8 @@ class Dying:
     """When, as a share of the time that an undisturbed AllReduce takes, 0..1."""
     known_s: float
     """How long until it is known [s]."""
+    steadies: int
+    """How many AllReduces nothing disturbs before the first, and after each; at least one."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,6 @@ class Stage:
     """Its nodes in wiring order."""
     gpus: tuple[int, ...]
     """Its GPUs as light joins them."""
-    changed: tuple[str, ...]
-    """The OCSes that were reconfigured to get there; none at first."""
 
     @property
     def edges(self) -> frozenset[frozenset[int]]:
@@ -54,9 +55,9 @@ class Stage:
         )
 
 
-def steady(number: int) -> str:
-    """Return the name of the AllReduce after so many faults that nothing disturbs."""
-    return f"steady {number}"
+def steady(number: int, repeat: int) -> str:
+    """Return the name of an AllReduce after so many faults that nothing disturbs; repeats count from 1."""
+    return f"steady {number}.{repeat}"
 
 
 def hit(number: int) -> str:
@@ -72,8 +73,8 @@ def again(number: int) -> str:
 def dying_ring(ring: KHopRing, tp_gpus: int, size_bytes: int, dying: Dying, *, gpu_bps: float) -> Experiment:
     """Return ring AllReduces over the first TP group of a K-hop ring, both ways round, while nodes die.
 
-    An AllReduce that nothing disturbs is followed by one in which a node dies. Once that is known it is
-    begun again on the ring that is left, then comes one that nothing disturbs, and so on for each node.
+    AllReduces that nothing disturbs are followed by one in which a node dies. Once that is known it is
+    begun again on the ring that is left, then come some that nothing disturbs, and so on for each node.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ def dying_ring(ring: KHopRing, tp_gpus: int, size_bytes: int, dying: Dying, *, g
         _fault(ring, fabric, number, dying, closed_form_s(pattern, fabric))
         for number, pattern in enumerate(patterns[:-1], start=1)
     ]
-    nodes = [_nodes(number, len(faults), pattern) for number, pattern in enumerate(patterns)]
+    nodes = [_nodes(number, dying, pattern) for number, pattern in enumerate(patterns)]
     revisions = [
         KnownRevision(fault.name, (hit(number),), chain(fault.name, fabric.gpus, nodes[number]))
         for number, fault in enumerate(faults, start=1)
@@ -139,16 +140,20 @@ def dying_ring(ring: KHopRing, tp_gpus: int, size_bytes: int, dying: Dying, *, g
 def stages_of(experiment: Experiment) -> list[Stage]:
     """Return the TP group of an experiment of `dying_ring` at first, and after each fault."""
     patterns = {node.name: node.pattern for node in experiment.whole_job.collectives}
-    changes = [change.circuits for change in foreseen_of(experiment).changes]
     per_node = len(experiment.faults[0].gpus)
     stages = []
-    for number, circuits in enumerate([(), *changes]):
-        pattern = patterns[steady(number)]
+    for number in range(len(experiment.faults) + 1):
+        pattern = patterns[steady(number, 1)]
         assert isinstance(pattern, Ring)
         gpus = pattern.rings[0]
-        nodes = tuple(sorted({gpu // per_node for gpu in gpus}))
-        stages.append(Stage(nodes, gpus, tuple(ocs for ocs, _ in circuits)))
+        stages.append(Stage(tuple(sorted({gpu // per_node for gpu in gpus})), gpus))
     return stages
+
+
+def steadies_of(experiment: Experiment, number: int) -> list[str]:
+    """Return the names of the AllReduces after so many faults that nothing disturbs."""
+    names = {node.name for node in experiment.whole_job.collectives}
+    return list(takewhile(names.__contains__, (steady(number, repeat) for repeat in count(1))))
 
 
 def foreseen_of(experiment: Experiment) -> Foreseen:
@@ -169,9 +174,11 @@ def _gpu_rings(
     return found
 
 
-def _nodes(number: int, faults: int, pattern: Ring) -> tuple[Collective, ...]:
-    """Return the AllReduces between a fault and the next, of so many."""
-    names = [again(number)] * (number > 0) + [steady(number)] + [hit(number + 1)] * (number < faults)
+def _nodes(number: int, dying: Dying, pattern: Ring) -> tuple[Collective, ...]:
+    """Return the AllReduces from a fault, after so many, to the next."""
+    names = [again(number)] * (number > 0)
+    names += [steady(number, repeat) for repeat in range(1, dying.steadies + 1)]
+    names += [hit(number + 1)] * (number < len(dying.nodes))
     return tuple(Collective(name, pattern) for name in names)
 
 

@@ -36,7 +36,7 @@ PACKETS = 24
 def asked(mode: Mode) -> Experiment:
     """Return AllReduces over three nodes of two GPUs, of which the middle one dies."""
     experiment = dying_ring(
-        KHopRing(5, 2, 2), 6, SIZE, Dying((1,), mode, share=0.4, known_s=1e-5), gpu_bps=GPU_BPS
+        KHopRing(5, 2, 2), 6, SIZE, Dying((1,), mode, share=0.4, known_s=1e-5, steadies=1), gpu_bps=GPU_BPS
     )
     volume = PACKETS * packet_bytes(9000) * 12 / SIZE
     return replace(experiment, dilation=Dilation(RATE, volume), transport=TransportSetup("credit"))

@@ -3,6 +3,7 @@
 from pathlib import Path
 from subprocess import CompletedProcess
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -10,11 +11,13 @@ from controller.circuits.ring_faults import Mode
 from scenarios._infinitehbd.dying_plots import drawn_rings
 from scenarios._infinitehbd.dying_report import dying_findings, dying_table, ring_table
 from scenarios._infinitehbd.dying_ring import Dying, dying_ring, stages_of
+from testbed.report.claims import Claim
 from testbed.report.page import Sheet
 from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, Verdict
+from testbed.run.outcome import Outcome, Verdict, Word
 from testbed.run.predict import predict
+from testbed.run.run import Run
 from tests.scenarios import command
 from tests.testbed.runs import changed
 from topologies.errors import LightrailError
@@ -24,9 +27,11 @@ SIZE = 1_000_000_000
 GPU_BPS = 6.4e12
 
 
-def asked(*nodes: int, hops: int = 2, mode: Mode = "shrink", tp: int = 16) -> Experiment:
+def asked(*nodes: int, hops: int = 2, mode: Mode = "shrink", tp: int = 16, steadies: int = 1) -> Experiment:
     """Return AllReduces of 1 GB over 8 nodes of 4 GPUs in which some nodes die."""
-    return dying_ring(KHopRing(8, 4, hops), tp, SIZE, Dying(nodes, mode, 0.4, 1e-3), gpu_bps=GPU_BPS)
+    return dying_ring(
+        KHopRing(8, 4, hops), tp, SIZE, Dying(nodes, mode, 0.4, 1e-3, steadies), gpu_bps=GPU_BPS
+    )
 
 
 def ran(*options: str | Path) -> "CompletedProcess[str]":
@@ -39,7 +44,6 @@ def test_worked_example_of_the_paper_s_wiring(hops: int) -> None:
     experiment = asked(2, hops=hops)
     first, after = stages_of(experiment)
     assert (first.group, after.group) == ((0, 1, 2, 3), (0, 1, 3))
-    assert after.changed == ("n1b1", "n3b0")
     assert first.gpus == (0, 1, 4, 7, 6, 9, 12, 15, 14, 13, 10, 11, 8, 5, 2, 3)
     assert len(after.edges - first.edges) == 2, "two lanes over one link"
     run = predict(experiment)
@@ -54,15 +58,15 @@ def test_worked_example_of_the_paper_s_wiring(hops: int) -> None:
     assert fault["switched_s"] == pytest.approx(1.07e-3)
     assert fault["first_byte_s"] == pytest.approx(1.07e-3)
     assert fault["whole_s"] == pytest.approx(1.07e-3 + rings["took_s"][1])
-    assert fault["nodes"] == 2
+    assert (fault["ocses"], fault["nodes"], fault["neighbours"]) == (["n1b1", "n3b0"], [1, 3], [1, 3])
 
 
 def test_two_dead_neighbours_are_bridged_with_three_hops_by_the_mixed_bundles() -> None:
     experiment = asked(1, 2, hops=3)
     assert [stage.group for stage in stages_of(experiment)] == [(0, 1, 2, 3), (0, 2, 3), (0, 3)]
-    assert stages_of(experiment)[2].changed == ("n0b1", "n0b2", "n3b0", "n3b2")
     table = dying_table(experiment, predict(experiment))
-    assert table["nodes"].tolist() == [2, 2]
+    assert table["ocses"].tolist() == [["n0b1", "n2b0"], ["n0b1", "n0b2", "n3b0", "n3b2"]]
+    assert table["neighbours"].tolist() == table["nodes"].tolist() == [[0, 2], [0, 3]]
     assert table["whole_s"].notna().all()
     with pytest.raises(LightrailError, match="no link joins the nodes 0 and 3"):
         asked(1, 2, hops=2)
@@ -136,24 +140,81 @@ def cells(sheet: Sheet) -> list[list[str]]:
     return [list(line.cells) for block in sheet.blocks for line in block.lines]
 
 
-def test_claims_are_ruled_over_sound_emulations_alone() -> None:
+def slowed(run: Run, factors: dict[str, float]) -> Run:
+    """Return a run some of whose AllReduces take longer, each by a factor; the others are as they were."""
+    tasks = run.tasks.copy()
+    took_s = tasks["end_s"] - tasks["start_s"]
+    tasks["end_s"] += took_s * (tasks["node"].map(factors).fillna(1.0) - 1)
+    return changed(run, tasks=tasks)
+
+
+def ruled(experiment: Experiment, seen: Run, word: Word = "faithful") -> dict[str, Claim]:
+    """Return the claims by their texts over one emulated run."""
+    emulated = None if word == "model" else seen
+    outcome = Outcome(experiment, predict(experiment), emulated, Verdict(word))
+    return {claim.text: claim for claim in dying_findings([outcome]).claims}
+
+
+FULL, BYPASSED = "healthy GPUs have their full bandwidth", "a bypassed fault costs no bandwidth"
+NEIGHBOURS = "a bypass changes no node but the two neighbours"
+
+
+@pytest.mark.parametrize("word", ["model", "void"])
+def test_nothing_is_claimed_without_a_sound_emulation(word: Word) -> None:
     experiment = asked(2)
+    claims = ruled(experiment, predict(experiment), word)
+    assert {claim.verdict for claim in claims.values()} == {"not comparable"}
+    assert claims[FULL].reason == claims[NEIGHBOURS].reason == "nothing sound was emulated"
+
+
+@pytest.mark.parametrize(
+    ("slower", "full", "bypassed"),
+    [
+        ({}, "holds", "holds"),
+        ({"steady 1.2": 9.0}, "holds", "holds"),
+        ({"steady 1.1": 1.04, "steady 1.2": 1.04}, "holds", "does not hold"),
+        ({"steady 1.1": 1.06, "steady 1.2": 1.06, "steady 1.3": 1.06}, "does not hold", "does not hold"),
+        ({"steady 0.1": 1.04, "steady 0.2": 1.04, "steady 0.3": 1.04}, "holds", "holds"),
+    ],
+)
+def test_medians_rule_what_a_fault_costs_and_faster_breaks_nothing(
+    slower: dict[str, float], full: str, bypassed: str
+) -> None:
+    experiment = asked(2, steadies=3)
+    seen = slowed(predict(experiment), slower)
+    claims = ruled(experiment, seen)
+    assert (claims[FULL].verdict, claims[BYPASSED].verdict) == (full, bypassed)
+
+
+def test_a_run_that_does_not_take_the_time_of_its_model_says_nothing_of_rates() -> None:
+    experiment = asked(2, steadies=3)
     run = predict(experiment)
+    messages, tasks = (
+        table.assign(start_s=1.2 * table["start_s"], end_s=1.2 * table["end_s"])
+        for table in (run.messages, run.tasks)
+    )
+    stretched = changed(run, messages=messages, tasks=tasks)
+    claims = ruled(experiment, stretched)
+    assert claims[FULL].verdict == claims[BYPASSED].verdict == "not comparable"
+    assert claims[FULL].reason == "CCT / model outside 0.90 .. 1.15: TP-16, 1000 MB, K=2, shrink, node 2 1.20"
+    assert claims[NEIGHBOURS].verdict == "holds"
 
-    def ruled(word: str, slower: float = 1.0) -> dict[str, str]:
-        tasks = run.tasks.copy()
-        took_s = tasks["end_s"] - tasks["start_s"]
-        tasks["end_s"] += (slower - 1) * took_s.where(tasks["node"] == "steady 1", 0.0)
-        verdict = Verdict("void" if word == "void" else "faithful")
-        seen = changed(run, tasks=tasks)
-        outcome = Outcome(experiment, run, None if word == "model" else seen, verdict)
-        return {claim.text: claim.verdict for claim in dying_findings([outcome]).claims}
 
-    full, bypassed = "healthy GPUs have their full bandwidth", "a bypassed fault costs no bandwidth"
-    assert {ruled(word)[full] for word in ("model", "void")} == {"not comparable"}
-    assert ruled("faithful")[full] == ruled("faithful")[bypassed] == "holds"
-    assert (ruled("faithful", 1.04)[full], ruled("faithful", 1.04)[bypassed]) == ("holds", "does not hold")
-    assert ruled("faithful", 1.06)[full] == "does not hold"
+def test_the_light_log_says_which_nodes_changed_and_not_the_plan() -> None:
+    experiment = asked(2, 0)
+    run = predict(experiment)
+    assert ruled(experiment, run)[NEIGHBOURS].verdict == "holds"
+    at_s = run.events.loc[run.events["what"] == "lit", "at_s"].max()
+    lit = pd.DataFrame({"at_s": [at_s], "what": ["lit"], "which": ["n5b2 0>1 1>0"]})
+    claim = ruled(experiment, changed(run, events=pd.concat([run.events, lit])))[NEIGHBOURS]
+    assert (claim.verdict, claim.measured) == ("does not hold", 1)
+    assert claim.reason == "node 0: [1, 5] changed, its neighbours are [1]"
+    is_dark = (run.events["at_s"] > 0) & run.events["which"].str.startswith("n3b0")
+    claim = ruled(experiment, changed(run, events=run.events[~is_dark]))[NEIGHBOURS]
+    assert (claim.verdict, claim.reason) == (
+        "does not hold",
+        "node 2: [1] changed, its neighbours are [1, 3]",
+    )
 
 
 def test_tables_have_the_emulation_above_the_model_and_a_drawing_per_ring() -> None:
@@ -171,3 +232,24 @@ def test_tables_have_the_emulation_above_the_model_and_a_drawing_per_ring() -> N
     assert len(plot.draw().axes) == 3
     crosses = [sum(line.get_marker() == "x" for line in axes.lines) for axes in drawn_rings(experiment).axes]
     assert crosses == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        asked(2, 0),
+        asked(1, 2, hops=3),
+        asked(3, 2, mode="replace", tp=20),
+        asked(2, 3, hops=3, mode="replace"),
+    ],
+)
+def test_no_lane_crosses_a_gpu_that_it_does_not_join(experiment: Experiment) -> None:
+    for axes, stage in zip(drawn_rings(experiment).axes, stages_of(experiment), strict=True):
+        (dots,) = (np.asarray(line.get_xydata()) for line in axes.lines if line.get_marker() == "o")
+        lanes = [np.asarray(line.get_xydata()) for line in axes.lines if line.get_marker() == "None"]
+        assert len(lanes) >= len(stage.gpus)
+        for lane in lanes:
+            on = [lane[:-1] + share * np.diff(lane, axis=0) for share in np.linspace(0, 1, 20)]
+            apart = np.linalg.norm(np.concatenate(on)[:, None] - dots, axis=2).min(axis=0)
+            assert sorted(apart)[:2] == pytest.approx([0, 0], abs=1e-9)
+            assert sorted(apart)[2] > 0.1

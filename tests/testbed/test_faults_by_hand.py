@@ -22,7 +22,7 @@ from traffic.workloads.synthetic import uniform
 
 def asked(*nodes: int, mode: Mode = "shrink") -> Experiment:
     """Return AllReduces over the nodes 0 to 2 of two GPUs, some of which die."""
-    return dying_ring(KHopRing(5, 2, 2), 6, 10_000, Dying(nodes, mode, 0.4, 1e-5), gpu_bps=6.4e12)
+    return dying_ring(KHopRing(5, 2, 2), 6, 10_000, Dying(nodes, mode, 0.4, 1e-5, 1), gpu_bps=6.4e12)
 
 
 class Network:
