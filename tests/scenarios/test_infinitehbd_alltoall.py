@@ -1,14 +1,22 @@
 """InfiniteHBD's all-to-alls: predictions take the time of their closed forms, circuits and all."""
 
+import math
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from scenarios._infinitehbd.all_to_all import BY_DISTANCE, DELAY, EXCHANGE, ONE_WAY, TWO_WAY, all_to_alls
+from scenarios._infinitehbd.all_to_all_report import all_to_all_findings
+from scenarios._infinitehbd.exchange_sizes import ALL_FORMS, Forms
+from testbed.report.page import Findings
 from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome, Verdict, Word
 from testbed.run.predict import predict
 from tests.scenarios.command import ran
+from tests.testbed.runs import changed
 from traffic.metrics import communication_s
 
 NODE_BYTES = 32_000_000
@@ -33,6 +41,77 @@ def test_experiments_are_read_back_as_they_were_written() -> None:
         assert Experiment.from_json(point.experiment.to_json()) == point.experiment
 
 
+def findings_of(word: Word, slower: dict[str, float] | None = None) -> Findings:
+    """Return what is said of all-to-alls between 4 nodes that took the time of their models, or longer."""
+    points = all_to_alls(2, 40_000_000, 4, by_distance=False)
+    outcomes = []
+    for point in points:
+        run, factor = predict(point.experiment), (slower or {}).get(point.scheme, 1.0)
+        seen = changed(run, messages=run.messages.assign(end_s=run.messages["end_s"] * factor))
+        outcomes.append(Outcome(point.experiment, run, None if word == "model" else seen, Verdict(word)))
+    return all_to_all_findings(points)(outcomes)
+
+
+ROUNDS, ONE = "binary exchange takes log2 p rounds of p m / 2 bytes", "faster than a ring one way"
+
+
+@pytest.mark.parametrize("word", ["model", "void", "unsound"])
+def test_claims_say_nothing_without_a_sound_emulation(word: Word) -> None:
+    found = findings_of(word)
+    assert [claim.verdict for claim in found.claims] == ["not comparable"] * 3 + ["arithmetic"] * 2
+    assert all(math.isnan(claim.measured) for claim in found.claims[:3])
+
+
+@pytest.mark.parametrize(
+    ("slower", "verdict", "rounds", "one_way"),
+    [({}, "holds", 1.0, 300 / 270), ({EXCHANGE: 1.2}, "does not hold", 1.2, 300 / 270 / 1.2)],
+)
+def test_claims_are_ruled_from_what_was_emulated(
+    slower: dict[str, float], verdict: str, rounds: float, one_way: float
+) -> None:
+    found = {claim.text.rpartition(": ")[2]: claim for claim in findings_of("faithful", slower).claims}
+    assert found[ROUNDS].verdict == found[ONE].verdict == verdict
+    assert [found[ROUNDS].measured, found[ONE].measured] == pytest.approx([rounds, one_way])
+
+
+@pytest.mark.parametrize("forms", ALL_FORMS)
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_a_crossover_is_where_the_exchange_begins_to_be_faster(forms: Forms, both_ways: bool) -> None:
+    p, rounds, second_bytes = forms.nodes, forms.bundles, 800e9  # a bundle's 6.4 Tbit/s
+
+    def exchange_is_faster(size: float) -> bool:
+        ring_s = size * (p * p / 8 if both_ways else p * (p - 1) / 2) / second_bytes
+        return rounds * p * size / 2 / second_bytes + (rounds // 2) * 70e-6 < ring_s
+
+    faster = [size for size in np.geomspace(1e3, 1e9, 4000) if exchange_is_faster(size)]
+    assert forms.crossover_bytes(both_ways=both_ways) == pytest.approx(
+        min(faster, default=math.inf), rel=5e-3
+    )
+    assert forms.ratio(1e12, both_ways=both_ways) == pytest.approx(
+        forms.slower(both_ways=both_ways), rel=1e-3
+    )
+
+
+def test_crossovers_are_printed_and_drawn_with_what_was_emulated() -> None:
+    _, sheet = findings_of("faithful").sheets
+    assert [line.cells[:4] for line in sheet.blocks[0].lines] == [
+        ["4", "1 of 2", "28", "never"],
+        ["8", "1 of 3", "3.5", "never"],
+        ["16", "2 of 4", "1.27", "never"],
+        ["32", "2 of 5", "0.269", "2.33"],
+        ["64", "3 of 6", "0.0921", "0.525"],
+    ]
+    drawn = {word: _marks(findings_of(word)) for word in ("faithful", "model", "void")}
+    assert drawn["faithful"] == {"D": 7, "o": 1, "s": 1}
+    assert drawn["model"] == drawn["void"] == {"D": 7}
+
+
+def _marks(found: Findings) -> Counter[str]:
+    (plot,) = found.plots
+    (axes,) = plot.draw().axes
+    return Counter(str(line.get_marker()) for line in axes.lines if line.get_marker() != "None")
+
+
 @pytest.mark.drawn
 def test_a_table_has_each_beside_its_closed_form_and_claims_say_which_ring_is_slower(tmp_path: Path) -> None:
     out = tmp_path / "out"
@@ -48,7 +127,8 @@ def test_a_table_has_each_beside_its_closed_form_and_claims_say_which_ring_is_sl
         "binary exchange, 1 wait 1270.0 1.0000 - 1.00 -",
     ):
         assert line in lines
-    assert sum("not comparable" in line for line in lines) >= 1
+    assert "holds: 0 of 3; arithmetic: 2" in lines
+    assert (out / "crossover.png").exists()
     read = experiments_of(out / "run.json")
     assert {each.label for each in read} == {EXCHANGE, ONE_WAY, TWO_WAY, BY_DISTANCE}
     assert all(each.circuits for each in read)
