@@ -1,22 +1,25 @@
 """What each server and each OCS did when, as spans that are read off a run: for pictures and for traces."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from testbed.report.waits import outages, timed, under_way_and_waiting
 from testbed.run.run import Run
 from topologies.fabric import Fabric
-from traffic.clock import NEVER
+from traffic.clock import NEVER, SECOND
 from traffic.tables import LIT, in_seconds
 
 LANES = ("computes", "sends", "receives")
 """What a server does at the same time as something else."""
+ENDS = {"sends": "source", "receives": "destination"}
+"""The GPU of a message whose server does so."""
 SPANS = ["server", "lane", "node", "start_s", "end_s"]
 
 
-def server_spans(run: Run, fabric: Fabric, messages: pd.DataFrame | None = None) -> pd.DataFrame:
+def server_spans(run: Run, fabric: Fabric) -> pd.DataFrame:
     """Return when each server worked on each node of the job.
 
     Parameters
@@ -25,23 +28,36 @@ def server_spans(run: Run, fabric: Fabric, messages: pd.DataFrame | None = None)
         How the job ran.
     fabric
         Which server each GPU is in.
-    messages
-        Its `timed_messages`, where they are there already.
 
     Returns
     -------
     DataFrame
         A row per stretch of time: server (index), lane (of `LANES`), node, start_s and end_s [real s].
         Rows of a server, a lane and a node do not touch: what several GPUs or messages did meanwhile is one.
-        A message inside a server is sent and received there.
+        A message inside a server is sent and received there; one that waits (`waiting_spans`) is neither.
     """
-    servers = np.asarray(fabric.gpu_servers)
-    messages, tasks = timed_messages(run) if messages is None else messages, run.tasks[run.tasks["gpu"] >= 0]
-    parts = [
-        tasks.assign(server=servers[tasks["gpu"].to_numpy(int)], lane="computes"),
-        messages.assign(server=servers[messages["source"].to_numpy(int)], lane="sends"),
-        messages.assign(server=servers[messages["destination"].to_numpy(int)], lane="receives"),
+    tasks = run.tasks[run.tasks["gpu"] >= 0]
+    servers = np.asarray(fabric.gpu_servers)[tasks["gpu"].to_numpy(int)]
+    messages, _ = under_way_and_waiting(run.tables, fabric)
+    return _merged_of([tasks.assign(server=servers, lane="computes"), *_of_ends(run, fabric, messages)])
+
+
+def waiting_spans(run: Run, fabric: Fabric) -> pd.DataFrame:
+    """Return when servers had messages that waited (`testbed.report.waits`): rows as of `server_spans`."""
+    _, messages = under_way_and_waiting(run.tables, fabric)
+    return _merged_of(_of_ends(run, fabric, messages))
+
+
+def _of_ends(run: Run, fabric: Fabric, messages: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return stretches of messages as those of the servers that send, and of those that receive."""
+    servers, names = np.asarray(fabric.gpu_servers), run.names(messages)
+    return [
+        messages.assign(node=names, server=servers[messages[gpu].to_numpy(int)], lane=lane)
+        for lane, gpu in ENDS.items()
     ]
+
+
+def _merged_of(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     filled = [part[SPANS] for part in parts if len(part)] or [parts[0][SPANS]]
     return merged(pd.concat(filled), SPANS[:3])
 
@@ -55,30 +71,20 @@ def timed_messages(run: Run) -> pd.DataFrame:
         A row per message: node, source, destination, bytes, crosses (it leaves its server), start_s and
         end_s [real s]. One that was given up ends when its collective did.
     """
-    tables = run.tables
-    messages = tables.messages[tables.messages["released_ps"] < NEVER]
-    node, end_ps = messages["node"].to_numpy(), messages["end_ps"].to_numpy()
-    let_go_ps, last_ps = np.zeros(len(tables.nodes), np.int64), np.zeros(len(tables.nodes), np.int64)
-    collectives = tables.spans[tables.spans["gpu"] < 0]
-    of_span = collectives["node"].to_numpy()
-    let_go_ps[of_span] = collectives["released_ps"]
-    last_ps[of_span] = collectives["end_ps"]
-    times_ps = {
-        "start_ps": np.maximum(messages["released_ps"], let_go_ps[node]),
-        "end_ps": np.where(end_ps < NEVER, end_ps, last_ps[node]),
-    }
-    kept = messages[["source", "destination", "bytes", "crosses"]]
-    return in_seconds(kept.assign(node=run.names(messages), **times_ps))
+    messages = timed(run.tables)
+    kept = messages[["source", "destination", "bytes", "crosses", "start_ps", "end_ps"]]
+    return in_seconds(kept.assign(node=run.names(messages)))
 
 
-def light_spans(run: Run) -> pd.DataFrame:
+def light_spans(run: Run, fabric: Fabric) -> pd.DataFrame:
     """Return when each OCS was lit, and when dark; before its first reconfiguration nothing is known.
 
     Returns
     -------
     DataFrame
         A row per stretch of time, those of an OCS one after the other: ocs; circuits, the pairs of ports
-        that were lit in order, empty while all or some were dark; start_s and end_s [real s].
+        that were lit in order, empty while all or some were dark, or the links of all its ports were down;
+        start_s and end_s [real s].
     """
     light = run.tables.light
     lit = [
@@ -89,8 +95,25 @@ def light_spans(run: Run) -> pd.DataFrame:
     ocs = [run.tables.ocses[number] for number in light["ocs"]]
     spans = pd.DataFrame({"ocs": ocs, "circuits": lit, "start_s": start_s})
     spans["end_s"] = spans.groupby("ocs")["start_s"].shift(-1).fillna(run.iteration_s)
+    for name, down_s, up_s in _dead_spans(run, fabric):
+        mine, others = spans[spans["ocs"] == name], spans[spans["ocs"] != name]
+        dead = pd.DataFrame([(name, "", down_s, min(up_s, run.iteration_s))], columns=spans.columns)
+        before = mine.assign(end_s=mine["end_s"].clip(upper=down_s))
+        after = mine.assign(start_s=mine["start_s"].clip(lower=up_s))
+        spans = pd.concat([others, before, dead, after])
     # An OCS may go dark after the last byte has arrived.
     return spans[spans["end_s"] > spans["start_s"]].reset_index(drop=True)
+
+
+def _dead_spans(run: Run, fabric: Fabric) -> Iterator[tuple[str, float, float]]:
+    """Yield OCSes with from when to when the links of all their ports were down [s]."""
+    down = outages(run.tables, fabric)
+    for ocs in run.tables.ocses if down else ():
+        dead = [(0, NEVER)]
+        for port in fabric.used_ports(ocs):
+            both = [(max(a[0], b[0]), min(a[1], b[1])) for a in dead for b in down.get(port, ())]
+            dead = [(start_ps, end_ps) for start_ps, end_ps in both if start_ps < end_ps]
+        yield from ((ocs, start_ps / SECOND, end_ps / SECOND) for start_ps, end_ps in dead)
 
 
 def merged(spans: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

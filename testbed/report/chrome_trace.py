@@ -81,14 +81,13 @@ def chrome_trace(runs: Mapping[str, Run], fabric: Fabric) -> str:
 def _kinds(run: Run, fabric: Fabric) -> dict[str, pd.DataFrame]:
     """Return the tables that a trace may hold of a run, from the coarsest to the finest."""
     nodes = run.tasks.groupby("node", sort=False).agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
-    messages = timed_messages(run)
-    spans = server_spans(run, fabric, messages)
+    spans = server_spans(run, fabric)
     return {
         "nodes": nodes.reset_index(),
-        "circuits": light_spans(run),
+        "circuits": light_spans(run, fabric),
         "collectives": spans[spans["lane"] != "computes"],
         "computes": run.tasks[run.tasks["gpu"] >= 0],
-        "messages": messages,
+        "messages": timed_messages(run),
     }
 
 

@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from testbed.report.activity import LANES, light_spans, merged, server_spans, shares
+from testbed.report.activity import LANES, light_spans, merged, server_spans, shares, waiting_spans
 from testbed.report.palette import BOUND, fixed_canvas, named, over, styled
 from testbed.report.table import UNITS, significant
 from testbed.run.outcome import Outcome
@@ -42,6 +42,8 @@ FAULT_LINES = {"failed": "-", "detected": ":", "back": "--"}
 """How the lines look at which something fails, is known to, and is back."""
 IDLE, PALE = "#f3f3f3", 0.5
 """The colour of doing nothing, and how pale bytes are that are received."""
+WAITS, HATCH, STRIPE = "#9a9a9a", 8, 3
+"""How waiting is hatched: the colour of the stripes, and how many bins apart and wide they are."""
 SHOWN = 2.5
 """A picture ends at so many times the median of its runs, or nothing could be read beside a rotor's."""
 BINS, LANE_PIXELS, GAP_PIXELS = 1600, 6, 3
@@ -73,9 +75,14 @@ class Column:
         return [server_spans(run, self.fabric) for run in self.runs.values()]
 
     @cached_property
+    def waits(self) -> list[pd.DataFrame]:
+        """When servers had messages that waited in each run."""
+        return [waiting_spans(run, self.fabric) for run in self.runs.values()]
+
+    @cached_property
     def light(self) -> list[pd.DataFrame]:
         """What OCSes showed in each run."""
-        return list(map(light_spans, self.runs.values()))
+        return [light_spans(run, self.fabric) for run in self.runs.values()]
 
     @cached_property
     def ocses(self) -> list[str]:
@@ -193,7 +200,7 @@ def _draw_run(
     run, rows = [*column.runs.values()][number], len(column.rows)
     idle = np.ones((bins, 3))
     idle[: int(np.ceil(bins * min(run.iteration_s / end_s, 1.0)))] = to_rgb(IDLE)
-    servers = _server_pixels(column.spans[number], len(column.fabric.servers), key, end_s, idle)
+    servers = _server_pixels(column, number, key, end_s, idle)
     ocses = _ocs_pixels(column.light[number], column.ocses, key, end_s, idle)
     pixels = np.concatenate([servers, ocses]).reshape(-1, bins, 3)
     axes.imshow(pixels, extent=(0, end_s / scale, rows, 0), aspect="auto")
@@ -215,19 +222,46 @@ def _size(count: int) -> int:
     return max(-(-count // MOST_ROWS), 1)
 
 
-def _server_pixels(spans: pd.DataFrame, servers: int, key: "_Key", end_s: float, idle: Pixels) -> Pixels:
-    """Return the rows of servers as colours: row, line within it, bin, RGB."""
+def _server_pixels(column: Column, number: int, key: "_Key", end_s: float, idle: Pixels) -> Pixels:
+    """Return the rows of servers in the run of a number as colours: row, line within it, bin, RGB."""
+    spans, servers = column.spans[number], len(column.fabric.servers)
     spans = merged(spans.assign(node=key.names_of(spans)), ["server", "lane", "node"])
-    size, lanes, names = _size(servers), len(key.lanes), len(key.colours)
+    lanes, names = len(key.lanes), len(key.colours)
+    numbers = dict(zip(key.colours, range(names), strict=True))
+    found = _lane_shares(spans, spans["node"].map(numbers), (servers, names, len(idle)), key, end_s)
+    waits = merged(column.waits[number], ["server", "lane"])
+    waiting = _lane_shares(waits, waits["server"] * 0, (servers, 1, len(idle)), key, end_s)
+    shades = np.tile(key.shades, (len(found) // lanes, 1, 1))
+    lines = _painted(found, shades, _hatched(idle, waiting[:, 0]))
+    return _with_gaps(lines.reshape(len(found) // lanes, -1, len(idle), 3))
+
+
+def _lane_shares(
+    spans: pd.DataFrame, name: pd.Series, shape: tuple[int, int, int], key: "_Key", end_s: float
+) -> NDArray[np.float64]:
+    """Return the shares of spans that have names, by the lane of each row, name and bin.
+
+    Parameters
+    ----------
+    spans, name
+        Of servers, and the number of what each counts for.
+    shape
+        How many servers, names and bins.
+    """
+    servers, names, bins = shape
+    lanes, size = len(key.lanes), _size(servers)
     server, lane = spans["server"].to_numpy(np.int64), spans["lane"].map(key.lanes).to_numpy(np.int64)
     row = np.asarray(server // size * lanes + lane, dtype=np.int64)
     rows = -(-servers // size) * lanes
-    numbers = dict(zip(key.colours, range(names), strict=True))
-    number = np.asarray(spans["node"].map(numbers), dtype=np.int64)
-    found = shares(spans, row, number, (rows, names, len(idle)), end_s)
-    found /= np.repeat(_members(servers), lanes)[:, None, None]
-    lines = _painted(found, np.tile(key.shades, (rows // lanes, 1, 1)), idle)
-    return _with_gaps(lines.reshape(rows // lanes, -1, len(idle), 3))
+    found = shares(spans, row, name.to_numpy(np.int64), (rows, names, bins), end_s)
+    return found / np.repeat(_members(servers), lanes)[:, None, None]
+
+
+def _hatched(idle: Pixels, waiting: NDArray[np.float64]) -> Pixels:
+    """Return the colour of where nothing is done: lane, line, bin, RGB; hatched where most wait."""
+    line, bins = np.arange(LANE_PIXELS)[:, None], np.arange(len(idle))[None]
+    is_striped = ((bins + 2 * line) % HATCH < STRIPE)[None] & (waiting[:, None] >= 0.5)
+    return np.where(is_striped[..., None], to_rgb(WAITS), idle)
 
 
 def _ocs_pixels(light: pd.DataFrame, ocses: Sequence[str], key: "_Key", end_s: float, idle: Pixels) -> Pixels:
@@ -258,7 +292,7 @@ def _painted(found: NDArray[np.float64], shades: Pixels, idle: Pixels) -> Pixels
     shades
         The colour of each name in each lane.
     idle
-        The colour of each bin where nothing is done.
+        The colour of each bin where nothing is done; may differ by lane and line.
     """
     levels = found.cumsum(axis=1)
     np.divide(levels, np.maximum(levels[:, -1:], 1.0), out=levels)
@@ -284,8 +318,11 @@ class _Key:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._runs = [run for column in columns for run in column.runs.values()]
+        waits = pd.concat([waits for column in columns for waits in column.waits])
+        self._waits = len(waits) > 0
         spans = pd.concat([spans for column in columns for spans in column.spans])
-        lanes = [lane for lane in LANES if (spans["lane"] == lane).any()] or ["sends"]
+        drawn = {*spans["lane"], *waits["lane"]}
+        lanes = [lane for lane in LANES if lane in drawn] or ["sends"]
         self.lanes = {lane: number for number, lane in enumerate(lanes)}
         """The number of each lane that is drawn."""
         self._names = _names(spans[spans["lane"] != "computes"])
@@ -319,6 +356,10 @@ class _Key:
         ]
         if "receives" in self.lanes:
             handles.append(Patch(facecolor=to_hex(self.shades[-1, 1]), label="paler: received"))
+        if self._waits:
+            handles.append(
+                Patch(facecolor=IDLE, edgecolor=WAITS, hatch="////", label="waits for light or a link")
+            )
         if len(self.light) > 1:
             handles += [
                 Patch(facecolor=LIGHT[0], label="lit, a colour for each permutation"),

@@ -148,8 +148,9 @@ def test_spans_of_dark_and_held_are_events() -> None:
 
 
 def test_activity_has_the_dark_of_each_reconfiguration() -> None:
-    run = predict(toy_experiment(toy_step(layers=2)), couples=True)
-    spans = light_spans(run)
+    experiment = toy_experiment(toy_step(layers=2))
+    run = predict(experiment, couples=True)
+    spans = light_spans(run, experiment.fabric)
     dark = spans[spans["circuits"] == ""]
     assert len(dark) == changes(run)["ocs0"] > 1
     assert (dark["end_s"] - dark["start_s"]).to_numpy() == pytest.approx(DELAY.mean_s)

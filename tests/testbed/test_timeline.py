@@ -6,25 +6,32 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
+from scenarios._infinitehbd.dying_ring import Dying, dying_ring
 from testbed.report.figures import png_of
 from testbed.report.timeline import (
     COLLECTIVES,
+    DARK,
+    GAP_PIXELS,
     MOST_COLOURS,
     MOST_ROWS,
     OTHERS,
+    WAITS,
     Column,
     timeline,
     timeline_of,
 )
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.outcome import Verdict
+from testbed.run.predict import predict
 from testbed.run.run import Run
 from tests.testbed.cases import VOID, slowed, small_outcomes, with_verdict
 from tests.testbed.run_cases import moe, ring
 from tests.testbed.runs import changed, run_of
 from topologies.fabric import Fabric
+from topologies.khop_ring import KHopRing
 from topologies.rail import rail_fabric
 
 NOTHING = pd.DataFrame(columns=["at_s", "what", "which"])
@@ -83,6 +90,7 @@ def test_the_key_names_computes_collectives_light_and_faults_and_no_more() -> No
         "dispatch",
         "combine",
         "paler: received",
+        "waits for light or a link",
         "lit, a colour for each permutation",
         "dark",
         "fails; known (dots); back (dashes)",
@@ -103,6 +111,26 @@ def test_a_bar_is_as_long_as_the_server_was_busy() -> None:
     assert blue[lines[0], : blue.shape[1] // 2].all()
     # In the upper lane of h0 alone: h1 received, which is paler, and h2 did nothing.
     assert len(lines) < len(pixels) / 3
+
+
+def test_who_only_waits_is_hatched_and_the_ocses_of_a_dead_node_are_dark() -> None:
+    experiment = dying_ring(KHopRing(5, 2, 2), 6, 10**9, Dying((1,), "shrink", 0.4, 1e-3, 1), gpu_bps=6.4e12)
+    run = predict(experiment)
+    column = Column("", experiment.fabric, {"predicted": run})
+    (axes,) = timeline([column], "title", ["credit"]).axes
+    rows = np.split(pixels_of(axes), len(column.rows))
+    at_s = run.events.set_index("what")["at_s"] / run.iteration_s
+    middle = slice(*(round(at_s[what] * rows[0].shape[1]) for what in ("failed", "detected")))
+
+    def share(row: int, colour: str) -> float:
+        """Return how much of a row has a colour while a node is dead and nobody knows, gaps aside."""
+        return float(np.isclose(rows[row][:-GAP_PIXELS, middle], to_rgb(colour)).all(axis=2).mean())
+
+    assert share(column.rows.index("h2"), WAITS) == pytest.approx(3 / 8, abs=0.03), "of the dead node"
+    assert share(column.rows.index("h8"), WAITS) == 0, "spare"
+    assert share(column.rows.index("n1b0"), DARK) > 0.98
+    assert share(column.rows.index("n0b1"), DARK) == 0
+    assert "waits for light or a link" in keys_of([column])
 
 
 def test_many_servers_share_rows_and_many_collectives_colours() -> None:
