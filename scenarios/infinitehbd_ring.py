@@ -57,7 +57,7 @@ Rate = Annotated[float, typer.Option(help="A GPU's rate, over its two half-bundl
 def infinitehbd_ring(
     nodes: Nodes = 8,
     gpus: Gpus = 4,
-    hops: Hops = "2,3",
+    hops: Hops = "2",
     tp: Tp = 16,
     mb: Sizes = "1000",
     dying: DyingNodes = "2",

@@ -319,7 +319,7 @@ class _Key:
     def __init__(self, columns: Sequence[Column]) -> None:
         self._runs = [run for column in columns for run in column.runs.values()]
         waits = pd.concat([waits for column in columns for waits in column.waits])
-        self._waits = len(waits) > 0
+        self._waits = (waits["end_s"] - waits["start_s"] > _end_s(columns) / BINS).any()
         spans = pd.concat([spans for column in columns for spans in column.spans])
         drawn = {*spans["lane"], *waits["lane"]}
         lanes = [lane for lane in LANES if lane in drawn] or ["sends"]
