@@ -91,27 +91,28 @@ def crossover_sheet() -> Sheet:
             [
                 str(forms.nodes),
                 f"{forms.waiting_rounds} of {forms.bundles}",
-                *(_crossover_text(forms, both_ways) for both_ways in (False, True)),
-                *(f"{forms.slower(both_ways=both_ways):.2f}" for both_ways in (False, True)),
+                *(text for both_ways in (False, True) for text in _texts(forms, both_ways)),
             ]
         )
         for forms in ALL_FORMS
     ]
     return Sheet(
         ("nodes",),
-        ("rounds that wait", "one way [MB]", "both ways [MB]", "one way, at most", "both ways, at most"),
+        ("rounds dark", "one way [MB]", "at most", "both ways [MB]", "at most"),
         [Block(lines, "predicted crossovers")],
         "Predicted by closed forms, without set-up times: from how many MB from every node to every node on "
-        f"the binary exchange, which is dark {1e6 * DELAY.mean_s:g} us for each round that waits, is faster "
+        f"the binary exchange, which is dark {1e6 * DELAY.mean_s:g} us before some of its rounds, is faster "
         "than a ring that goes one way round, and than one that uses both its bundles; and how many times as "
         "long these take at most, with any size. With a bundle per distance no round waits: what is slower "
         "with large sizes is so with all. More than 16 nodes need nodes of 8 GPUs.",
     )
 
 
-def _crossover_text(forms: Forms, both_ways: bool) -> str:
+def _texts(forms: Forms, both_ways: bool) -> tuple[str, str]:
+    """Return from which size on the exchange is faster than a ring [MB], and by how many times at most."""
     size_mb = forms.crossover_bytes(both_ways=both_ways) / MB
-    return "never" if math.isinf(size_mb) else significant(size_mb)
+    most = f"{forms.slower(both_ways=both_ways):.2f}"
+    return "never" if math.isinf(size_mb) else significant(size_mb), most
 
 
 @styled

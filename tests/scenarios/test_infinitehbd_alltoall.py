@@ -94,12 +94,12 @@ def test_a_crossover_is_where_the_exchange_begins_to_be_faster(forms: Forms, bot
 
 def test_crossovers_are_printed_and_drawn_with_what_was_emulated() -> None:
     _, sheet = findings_of("faithful").sheets
-    assert [line.cells[:4] for line in sheet.blocks[0].lines] == [
-        ["4", "1 of 2", "28", "never"],
-        ["8", "1 of 3", "3.5", "never"],
-        ["16", "2 of 4", "1.27", "never"],
-        ["32", "2 of 5", "0.269", "2.33"],
-        ["64", "3 of 6", "0.0921", "0.525"],
+    assert [line.cells for line in sheet.blocks[0].lines] == [
+        ["4", "1 of 2", "28", "1.50", "never", "0.50"],
+        ["8", "1 of 3", "3.5", "2.33", "never", "0.67"],
+        ["16", "2 of 4", "1.27", "3.75", "never", "1.00"],
+        ["32", "2 of 5", "0.269", "6.20", "2.33", "1.60"],
+        ["64", "3 of 6", "0.0921", "10.50", "0.525", "2.67"],
     ]
     drawn = {word: _marks(findings_of(word)) for word in ("faithful", "model", "void")}
     assert drawn["faithful"] == {"D": 7, "o": 1, "s": 1}
