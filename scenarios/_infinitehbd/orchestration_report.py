@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scenarios._infinitehbd.claims import PERCENT, POINTS, around_percent
+from scenarios._infinitehbd.claims import around_percent
 from scenarios._infinitehbd.orchestration import (
     FAULTY,
     FIGURES,
@@ -35,6 +35,7 @@ from scenarios._infinitehbd.setting import (
     SHUFFLED,
     UNCONSTRAINED,
 )
+from scenarios._infinitehbd.statement import PERCENT, POINTS
 from testbed.report.claims import SHARE, Claim, Range
 from testbed.report.page import Block, Line, Page, Plot, Sheet, counted
 from testbed.report.palette import INK, canvas, horizontal_grid, styled
