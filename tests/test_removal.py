@@ -21,7 +21,6 @@ PAPERS = {
         "controller/circuits/regional.py",
         "controller/schedulers/mfabric*.py",
         "controller/schedulers/copilot.py",
-        "controller/schedulers/static_panel.py",
         "testbed/run/region_plan.py",
         "scenarios/_mfabric/*.py",
         "scenarios/mfabric_*.py",
@@ -95,7 +94,7 @@ NAMED = {
     "mFabric": r"mfabric_\w",
     "InfiniteHBD": r"infinitehbd_\w",
     "Spectra": r"ocs_spectra|SCHEDULERS|\"(spectra|less|eclipse|bvn|solstice)\"",
-    "TopoOpt": r"topoopt_(testbed|scale|shared)",
+    "TopoOpt": r"topoopt_(testbed|scale|shared)|_mfabric\.(panel|steps)|mfabric_training",
 }
 """How tests name a paper's scenarios and schedulers that do not import them."""
 

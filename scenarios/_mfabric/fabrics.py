@@ -19,6 +19,8 @@ REGION_SERVERS = 8
 OVERSUBSCRIPTION = 3
 FAT_TREE, RAIL, OVERSUBSCRIBED = "fat-tree", "rail-optimised", "fat-tree 3:1"
 MFABRIC, TOPOOPT = "mFabric", "TopoOpt"
+RINGS = f"{TOPOOPT}, rings"
+"""TopoOpt with the circuits of its published program (`scenarios._mfabric.panel`)."""
 COLOURS = {
     FAT_TREE: SCHEMES["ecmp"],
     RAIL: SCHEMES["plb"],

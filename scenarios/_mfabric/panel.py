@@ -1,91 +1,70 @@
-"""A training step over a static patch panel, TopoOpt's stand-in: its circuits, and the experiment."""
+"""TopoOpt as mFabric's paper compares it: a training step over a patch panel whose circuits stay.
 
-from collections.abc import Iterator
+TopologyFinder lights the circuits before the step, for rings, pipelines and the mean of all-to-alls in the
+iterations before. Its strategy search is not asked: TopoOpt has the degrees and the placement of mFabric.
+Rings take the permutations that it selects; what has no circuit goes over up to four shortest paths through
+servers. All-to-alls are delegated, as on all fabrics: a pair's bytes are gathered at the NICs of its lanes.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.foreseen import Foreseen
-from controller.schedulers.mfabric import Pair, server_demand
-from controller.schedulers.static_panel import StaticPanel, static_panel
-from scenarios._mfabric.fabrics import GPUS, NICS
+from scenarios._mfabric.fabrics import GPUS, NICS, RINGS, TOPOOPT
 from scenarios._mfabric.training_points import Training
 from testbed.run.experiment import Experiment
 from topologies.fabric import Fabric
+from topologies.own import own_object
 from topologies.patch_panel import patch_panel_fabric
-from traffic.collectives.all_to_all import AllToAll
 from traffic.delegated import DelegatedSetup
 from traffic.job import Job
-from traffic.models.moe import NUMBER_BYTES
-from traffic.workloads.gate import gate_demand, gate_tokens
+from traffic.models.moe_step import moe_step
+from traffic.workloads.gate import gate_tokens
 
 ITERATIONS = 10
 """Whose mean demand decides the circuits."""
-KEPT_BACK = 3
-"""Of 8 NICs of a server, what Mixtral 8x22B on 1,024 GPUs takes for what a region alone has not: a hop to the
-stages before and after, and to the other replica's experts."""
-STAYS = ReconfigurationDelay("patch panel, which stays", 0.0)
+MpDegree = Literal["proportional"] | int
+MP_DEGREES: dict[str, MpDegree] = {TOPOOPT: "proportional", RINGS: 0}
+"""d_MP, how many of a server's circuits are for all-to-alls and pipelines: as TopoOpt's Algorithm 1 says, or
+none, as in its published program."""
+KEPT_BACK = {TOPOOPT: 0, RINGS: 6}
+"""NICs whose circuits leave a region with Mixtral 8x22B on 1,024 GPUs, a ring over all servers apart: by the
+published program six of 8 lead to the other replica's experts."""
+OVER_CIRCUITS = "scenarios._topoopt.trace_rings:step_over_circuits"
+"""Imported when it is asked for, so that the paper can be taken out."""
+OverCircuits = Callable[[Job, Fabric, Job, int, MpDegree, int], Experiment]
+"""Takes the step, the panel, the step that was expected, d, d_MP and a seed."""
 
 
 def panel_experiment(
-    trained: Training,
-    rate_bps: float,
-    label: str,
-    *,
-    kept_back: int = 0,
-    seed: int = 0,
+    trained: Training, rate_bps: float, label: str, *, kept_back: int = 0, seed: int = 0
 ) -> Experiment:
     """Return a step over a patch panel whose circuits were lit before it, for the iterations before.
 
     Parameters
     ----------
     trained
-        The step; the last ten iterations of its history decide the circuits of its all-to-alls.
+        The step; the last ten iterations of its history decide the circuits.
     rate_bps
         Rate of a NIC [bit/s].
     label
-        What tables call it.
+        A key of `MP_DEGREES`, which tables call it.
     kept_back
-        Those that get no circuit: where stages and replicas of a training are left out, what these
-        would take (`panel_of`).
+        NICs that stay dark, where stages and replicas of a training are left out that would take them.
     seed
-        Of the rows of the gates before.
+        Of the rows of the gates before, and of the choice among equally short paths.
     """
     fabric = patch_panel_fabric(trained.job.gpus // GPUS, nics=NICS, gpus=GPUS, rate_bps=rate_bps)
-    panel = panel_of(fabric, trained, kept_back=kept_back, seed=seed)
-    lit = Foreseen(((panel.ocs, panel.circuits.pairs),), (), STAYS, stays=True)
-    return Experiment(fabric, trained.job, DelegatedSetup(), seed=seed, label=label, circuits=lit)
+    over_circuits = cast(OverCircuits, own_object("fabric", OVER_CIRCUITS))
+    expected, degree = expected_job(trained, seed), NICS - kept_back
+    found = over_circuits(trained.job, fabric, expected, degree, MP_DEGREES[label], seed)
+    return replace(found, scheme=DelegatedSetup(), label=label)
 
 
-def panel_of(fabric: Fabric, trained: Training, *, kept_back: int = 0, seed: int = 0) -> StaticPanel:
-    """Return the circuits of a step's panel; as text, on what NICs are spent.
-
-    Parameters
-    ----------
-    fabric
-        The panel.
-    trained, kept_back, seed
-        As of `panel_experiment`.
-    """
-    links = dict.fromkeys(linked_servers(trained.job, fabric))
-    return static_panel(fabric, mean_demand(trained, seed), links, kept_back=kept_back)
-
-
-def linked_servers(job: Job, fabric: Fabric) -> Iterator[Pair]:
-    """Yield the servers that collectives other than all-to-alls join: rings, and pipelines."""
-    servers = np.asarray(fabric.gpu_servers)
-    for node in job.collectives:
-        pattern = node.pattern
-        if isinstance(pattern, AllToAll):
-            continue
-        moves = pattern.lower(coupled=True).moves
-        near, far = servers[moves.source], servers[moves.destination]
-        yield from dict.fromkeys(zip(near.tolist(), far.tolist(), strict=True))
-
-
-def mean_demand(trained: Training, seed: int = 0) -> NDArray[np.float64]:
-    """Return what servers send each other in an all-to-all, on average over layers and iterations before.
+def expected_job(trained: Training, seed: int = 0) -> Job:
+    """Return a step whose gates decide all the same: their mean over the iterations before.
 
     Parameters
     ----------
@@ -96,19 +75,10 @@ def mean_demand(trained: Training, seed: int = 0) -> NDArray[np.float64]:
     """
     model = trained.model
     tokens = gate_tokens(trained.history[-ITERATIONS:], model.ep, model.tokens * model.top_k, seed=seed)
-    empty = model.expert_slots - model.experts
-    mean = np.pad(np.rint(tokens.mean(axis=0)).astype(np.int64), ((0, 0), (0, 0), (0, empty)))
-    size, layers = model.region_servers(GPUS), model.stage_layers()
-    count = trained.job.gpus // GPUS
-    replicas, demand, first = count // (size * model.pp), np.zeros((count, count)), 0
-    for stage, of_stage in enumerate(layers):
-        own = range(max(first - model.dense_layers, 0), max(first + of_stage - model.dense_layers, 0))
-        first += of_stage
-        gpus = [gate_demand(mean[layer], model.hidden * NUMBER_BYTES, model.tp).matrix for layer in own]
-        if not gpus:
-            continue
-        between = server_demand(np.mean(gpus, axis=0), [GPUS] * size)
-        for replica in range(replicas):
-            place = slice((stage * replicas + replica) * size, (stage * replicas + replica + 1) * size)
-            demand[place, place] = between
-    return demand
+    mean = np.rint(tokens.mean(axis=0)).astype(np.int64)
+    return moe_step(
+        model,
+        lambda _replica, _micro_batch, layer: mean[layer],
+        replicas=trained.job.gpus // model.replica_gpus,
+        micro_batches=1 + max(dispatch.micro_batch for dispatch in trained.step.dispatches),
+    ).job

@@ -19,9 +19,8 @@ from scenarios._mfabric.fabrics import (
     OVERSUBSCRIBED,
     OVERSUBSCRIPTION,
     PACKET_NICS,
-    TOPOOPT,
 )
-from scenarios._mfabric.panel import panel_experiment
+from scenarios._mfabric.panel import MP_DEGREES, panel_experiment
 from scenarios._mfabric.section import Section
 from scenarios._mfabric.training_points import GATEWAYS, Training, over_circuits, over_packets, training
 from scenarios._mfabric.training_report import held_times
@@ -59,7 +58,7 @@ class StepPoint:
     model: str
     """A key of `STUDIED`."""
     fabric: str
-    """Its name among `scenarios._mfabric.fabrics.COLOURS`."""
+    """Its name among `scenarios._mfabric.fabrics.COLOURS`, or `RINGS`."""
     rate_bps: float
     """Of a NIC."""
     micro_batch: int = 8
@@ -140,7 +139,7 @@ def step_experiment(setting: Setting, point: StepPoint) -> Experiment:
     """Return the experiment of a point."""
     seed = setting.seed
     trained = _trained(point.model, point.micro_batch, point.servers, setting.gpu_flops, seed)
-    if point.fabric == TOPOOPT:
+    if point.fabric in MP_DEGREES:
         return panel_experiment(trained, point.rate_bps, point.fabric, seed=seed)
     fabric = step_fabric(point)
     if point.fabric != MFABRIC:

@@ -1,4 +1,4 @@
-"""A trace's training step on TopoOpt: circuits for what it sums and sends, and its rings over them.
+"""A training step on TopoOpt: circuits for what it sums and sends, and its rings over them.
 
 TopologyFinder joins the servers, once for the whole step. The GPUs of ring collectives that cross servers are
 AllReduce groups of these servers, of as many bytes as their rings send. All else that crosses servers is
@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,7 @@ from traffic.metrics import GB, bus_bytes
 from traffic.spread import Spread
 
 Bytes = NDArray[np.int64]
+MpDegree = Literal["proportional"] | int
 HEADERS = ("servers", "GPUs", "rings", "at once", "MB", "hops", "busbw", "circuits", "/ circuits")
 ALIKE = ["kind", "steps", "servers", "gpus", "rings", "at_once", "bytes"]
 """What is alike of the collectives in a row."""
@@ -63,16 +64,32 @@ def trace_scenario(step: Job, fabric: Fabric, title: str, seed: int) -> Scenario
         Of the choice among equally short paths.
     """
     plan = step_plan(step, fabric)
-    parallel = max(Counter((min(pair), max(pair)) for pair in plan.pairs).values())
-    routing = KShortest(max(KShortest.k, parallel), seed)  # all parallel circuits count as paths
-    led = over_plan(step, fabric, plan)
-    experiment = over_fixed_circuits(fabric, led, plan, routing, label=TOPOOPT, seed=seed)
     findings = partial(circuits_findings, plan.coins)
-    return Scenario("ring_trace", title, [experiment], no_claims, "rings", findings)
+    return Scenario("ring_trace", title, [_led(step, fabric, plan, seed)], no_claims, "rings", findings)
 
 
-def step_plan(step: Job, fabric: Fabric) -> Plan:
-    """Return the circuits for a training step; d_MP is in proportion to what rings do not send."""
+def step_over_circuits(
+    step: Job, fabric: Fabric, expected: Job, degree: int, mp_degree: MpDegree, seed: int
+) -> Experiment:
+    """Return a training step over circuits that TopoOpt lit before it.
+
+    Parameters
+    ----------
+    step, fabric, seed
+        As of `trace_scenario`.
+    expected
+        The step as circuits are lit for: of the same rings, and what else was expected to be sent.
+    degree, mp_degree
+        As of `controller.schedulers.topoopt.topology_finder`.
+    """
+    return _led(step, fabric, step_plan(expected, fabric, degree, mp_degree), seed)
+
+
+def step_plan(step: Job, fabric: Fabric, degree: int = 0, mp_degree: MpDegree = "proportional") -> Plan:
+    """Return the circuits for a training step, by default on all NICs.
+
+    By default d_MP is in proportion to what rings do not send.
+    """
     servers = len(fabric.servers)
     transfers = np.zeros((servers, servers), dtype=np.int64)
     groups = []
@@ -81,7 +98,8 @@ def step_plan(step: Job, fabric: Fabric) -> Plan:
             groups.append(Group(_servers(pattern, fabric), count * _summed_bytes(pattern, fabric)))
         else:
             transfers += count * between_servers(pattern, fabric)
-    return topology_finder(groups, transfers, servers=servers, degree=fabric.servers[0].nics)
+    degree = degree or fabric.servers[0].nics
+    return topology_finder(groups, transfers, servers=servers, degree=degree, mp_degree=mp_degree)
 
 
 def over_plan(step: Job, fabric: Fabric, plan: Plan) -> Job:
@@ -164,6 +182,14 @@ def circuits_table(outcome: Outcome) -> pd.DataFrame:
     found["busbw"] = found["bus_bytes"] / GB / found["took_s"]
     found["circuits"] = found["bus_bytes"] / GB / found["busiest_s"]
     return found.drop(columns=["bus_bytes", "took_s", "busiest_s"])
+
+
+def _led(step: Job, fabric: Fabric, plan: Plan, seed: int) -> Experiment:
+    """Return a training step over the circuits and rings of a plan."""
+    parallel = max(Counter((min(pair), max(pair)) for pair in plan.pairs).values())
+    routing = KShortest(max(KShortest.k, parallel), seed)  # all parallel circuits count as paths
+    led = over_plan(step, fabric, plan)
+    return over_fixed_circuits(fabric, led, plan, routing, label=TOPOOPT, seed=seed)
 
 
 def _servers(pattern: Pattern, fabric: Fabric) -> tuple[int, ...]:

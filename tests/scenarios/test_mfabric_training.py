@@ -22,11 +22,12 @@ def test_all_fabrics_carry_one_step(tmp_path: Path) -> None:
             "close to the fat-tree",
             "up to 1.6 times as fast as 3:1",
             "1.5 times as fast as TopoOpt",
+            "1.5 times as fast as TopoOpt,",  # rings
         ):
             assert f"mFabric, {first}: {claim}" in done.stdout
     kept = experiments_of(out / "run.json")
     assert [each.label for each in kept] == [
-        "fat-tree", "fat-tree, delegated", "fat-tree 3:1", "rail-optimised", "static panel",
+        "fat-tree", "fat-tree, delegated", "fat-tree 3:1", "rail-optimised", "TopoOpt", "TopoOpt, rings",
         "mFabric, block", "mFabric, reuse", "mFabric, copilot",
     ]  # fmt: skip
     assert len({(each.job.name, each.job.note) for each in kept}) == 1

@@ -1,14 +1,12 @@
 """All-to-alls over patch panels of few NICs, so that servers forward."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
-from controller.schedulers.mfabric import server_demand
-from controller.schedulers.static_panel import StaticPanel, static_panel
 from testbed.run.experiment import Experiment
 from testbed.run.run import Run
+from topologies.light import Circuit, duplex
 from topologies.patch_panel import patch_panel_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
@@ -20,11 +18,11 @@ from traffic.job import Collective, Job
 MEGABYTE = 1_000_000
 
 
-def panel_of(matrix: NDArray[np.int64], servers: int, nics: int) -> StaticPanel:
-    """Return the panel of servers in a ring, for a demand between their GPUs."""
-    fabric = patch_panel_fabric(servers, nics=nics, gpus=len(matrix) // servers, rate_bps=10e9)
-    demand = server_demand(matrix, [len(matrix) // servers] * servers)
-    return static_panel(fabric, demand, [(server, (server + 1) % servers) for server in range(servers)])
+def ring_and_chords(servers: int, nics: int) -> tuple[Circuit, ...]:
+    """Return circuits from NIC 0 of each server to NIC 1 of the next, and of NICs 2 to the one opposite."""
+    ring = [(nics * server, nics * ((server + 1) % servers) + 1) for server in range(servers)]
+    chords = [(nics * server + 2, nics * (server + servers // 2) + 2) for server in range(servers // 2)]
+    return duplex(ring + chords * (nics > 2))
 
 
 def took_s(run: Run, node: str) -> float:
@@ -39,13 +37,13 @@ def panel_step(
     """Return an all-to-all, then a ring over the servers and a send across them, over circuits that stay."""
     matrix = np.random.default_rng(seed).integers(1, 20, (servers * gpus,) * 2) * MEGABYTE
     fabric = patch_panel_fabric(servers, nics=nics, gpus=gpus, rate_bps=10e9)
-    panel = panel_of(matrix, servers, nics)
     nodes: tuple[Collective, ...] = (Collective("all-to-all", AllToAll(Demand("drawn", matrix))),)
     if sends:
         ring = Ring((tuple(range(0, servers * gpus, gpus)),), 30 * MEGABYTE)
         across = PointToPoint(((0, gpus * (servers // 2), 20 * MEGABYTE),))
         nodes += (Collective("ring", ring, ("all-to-all",)), Collective("send", across, ("ring",)))
-    lit = Foreseen(((panel.ocs, panel.circuits.pairs),), (), ReconfigurationDelay("stays"), stays=True)
+    circuits = (("panel0", ring_and_chords(servers, nics)),)
+    lit = Foreseen(circuits, (), ReconfigurationDelay("stays"), stays=True)
     return Experiment(
         fabric,
         Job("panel", fabric.gpus, nodes),

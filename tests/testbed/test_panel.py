@@ -109,12 +109,12 @@ def test_all_servers_send_what_they_owe_in_an_all_to_all() -> None:
 @pytest.mark.parametrize("lasts_s", [None, 0.01])
 def test_traffic_goes_around_a_nic_that_fails(lasts_s: float | None) -> None:
     experiment = panel_step(0)
-    fault = cut("nic", (experiment.fabric.nic_port(Nic(0, 1)),), "all-to-all", 0.02, 0.001, lasts_s=lasts_s)
+    fault = cut("nic", (experiment.fabric.nic_port(Nic(0, 0)),), "all-to-all", 0.02, 0.001, lasts_s=lasts_s)
     run = predict(replace(experiment, faults=(fault,)))
     assert run.messages["end_s"].notna().all()
     assert legs_of(run.messages)["bytes"].sum() == legs_of(predict(experiment).messages)["bytes"].sum()
     after = run.messages[run.messages["node"] != "all-to-all"]
-    assert after["path"].str.contains("h0:1").any() == bool(lasts_s)
+    assert after["path"].str.contains("h0:0").any() == bool(lasts_s)
     assert (run.events["what"] == "lit").sum() == 1
 
 
