@@ -156,7 +156,6 @@ def circuit_order(
     alpha: int | Sequence[int],
     eps_nics: int = 0,
     variant: Variant = PUBLISHED,
-    there: Counts | None = None,
 ) -> tuple[Pair, ...]:
     """Return the pairs that get circuits, one after the other; a pair with two circuits is there twice.
 
@@ -170,8 +169,6 @@ def circuit_order(
         n_e, for ``first="eps"`` only.
     variant
         How the algorithm is read.
-    there
-        Circuits that exist before the first, on NICs that are not among alpha.
 
     Raises
     ------
@@ -186,11 +183,8 @@ def circuit_order(
     rows, columns = np.triu_indices(len(matrix), 1)
     owed = (matrix + matrix.T)[rows, columns]
     time = _times_without_circuit(owed, eps_nics, variant)
-    made = np.zeros(len(owed), dtype=np.intp) if there is None else there[rows, columns]
-    for circuits in range(1, int(made.max(initial=0)) + 1):
-        joined = (made >= circuits) & (owed > 0)
-        time[joined] = _with_circuit(time[joined], owed[joined], circuits, variant)
-    degree = np.zeros(len(matrix), dtype=np.intp) if there is None else there.sum(axis=0)
+    made = np.zeros(len(owed), dtype=np.intp)
+    whole = free.copy()
     going_on = variant.stop == "exhausted"
     if going_on:
         time[(free[rows] == 0) | (free[columns] == 0)] = -np.inf
@@ -198,7 +192,7 @@ def circuit_order(
     while len(time) and (longest := time.max()) > -np.inf:
         tied = np.flatnonzero(time == longest)
         near, far = rows[tied], columns[tied]
-        pair = int(tied[_first_of_equals((near, far), owed[tied], free, degree, variant)])
+        pair = int(tied[_first_of_equals((near, far), owed[tied], free, free == whole, variant)])
         ends = int(rows[pair]), int(columns[pair])
         if not (free[ends[0]] and free[ends[1]]):
             break
@@ -207,7 +201,6 @@ def circuit_order(
         time[pair] = _with_circuit(time[pair], owed[pair], made[pair], variant)
         for server in ends:
             free[server] -= 1
-            degree[server] += 1
             if going_on and not free[server]:
                 time[(rows == server) | (columns == server)] = -np.inf
     return tuple(order)
@@ -336,15 +329,15 @@ def _times_without_circuit(owed: Matrix, eps_nics: int, variant: Variant) -> Mat
 
 
 def _first_of_equals(
-    ends: tuple[Counts, Counts], owed: Matrix, free: Counts, degree: Counts, variant: Variant
+    ends: tuple[Counts, Counts], owed: Matrix, free: Counts, dark: NDArray[np.bool_], variant: Variant
 ) -> int:
     """Return which of the pairs of equal T, in the order of their servers, gets a circuit first."""
     if variant.ties == "demand":
         return int(np.argmax(owed))
     near, far = (free[servers] for servers in ends)
-    dark = np.minimum(*(degree[servers] for servers in ends)) == 0
+    lit = ~np.logical_or(*(dark[servers] for servers in ends))
     # The last key of a lexical sort is the first that counts.
-    return int(np.lexsort((-np.maximum(near, far), -owed, -np.minimum(near, far), ~dark))[0])
+    return int(np.lexsort((-np.maximum(near, far), -owed, -np.minimum(near, far), lit))[0])
 
 
 def _with_circuit(time: Matrix, owed: Matrix, circuits: int, variant: Variant) -> Matrix:
