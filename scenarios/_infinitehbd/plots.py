@@ -1,6 +1,6 @@
 """The plots of InfiniteHBD's fault study: waste over time and against faults, jobs, waiting."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -23,11 +23,12 @@ COLOURS = {
     "NVL-576": "#a6a000",
     "TPUv4 mod": "#009e73",
     "TPUv4 blocks": "#2b2b2b",
+    "SiP-Ring": "#c9a0dc",
 }
-"""What is drawn; K = 4 and one path a bundle would lie on the big switch or K = 3, SiP-Ring on the blocks."""
-LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted), SiP-Ring"}
-PARTS_LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted)"}
-"""Where there are parts: SiP-Ring's are not published."""
+"""What is drawn; K = 4 and one path a bundle would lie on the big switch or K = 3."""
+LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted)"}
+OVER = {"big switch": "--", "SiP-Ring": ":"}
+"""The lines of what others may lie on: of the lower bound, and of what is often equal to the blocks."""
 Draw = Callable[[Axes, int], None]
 Points: TypeAlias = "Sequence[float] | pd.Series[float]"
 
@@ -143,7 +144,7 @@ def _aggregate_cost(study: Study) -> Figure:
     figure = canvas(7.2, 3.8, f"Aggregate cost, TP-{study.cluster.main_tp} (fitted to the paper)")
     axes = figure.subplots()
     for name in map(str, costs):
-        _line(axes, name, [100 * share for share in costs.index], costs[name], labels=PARTS_LABELS)
+        _line(axes, name, [100 * share for share in costs.index], costs[name])
     axes.set(xlabel="faulty nodes [%]", ylabel="1,000 $ per GPU", xlim=(0, LARGEST_FAULTY), ylim=(0, None))
     horizontal_grid(axes)
     _legend(figure)
@@ -173,13 +174,10 @@ def _drawn(curves: pd.DataFrame, tp_gpus: int) -> list[tuple[str, pd.DataFrame]]
     return [(name, here[here["architecture"] == name]) for name in COLOURS if name in made]
 
 
-def _line(
-    axes: Axes, name: str, x: Points, y: Points, marker: str = "", labels: Mapping[str, str] = LABELS
-) -> None:
-    dashed = name == "big switch"
+def _line(axes: Axes, name: str, x: Points, y: Points, marker: str = "") -> None:
     axes.plot(
-        x, y, color=COLOURS[name], label=labels.get(name, name), marker=marker, markersize=3,
-        linestyle="--" if dashed else "-", zorder=3 if dashed else 2,
+        x, y, color=COLOURS[name], label=LABELS.get(name, name), marker=marker, markersize=3,
+        linestyle=OVER.get(name, "-"), zorder=3 if name in OVER else 2,
     )  # fmt: skip
 
 

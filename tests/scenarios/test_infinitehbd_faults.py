@@ -22,6 +22,7 @@ from scenarios._infinitehbd.claims import fault_claims
 from scenarios._infinitehbd.cluster import PAPERS_TP, Cluster
 from scenarios._infinitehbd.costs import TABLE_6, aggregate_costs, table_6_claims
 from scenarios._infinitehbd.hbd import ARCHITECTURES
+from scenarios._infinitehbd.plots import fault_plots
 from scenarios._infinitehbd.report import FaultResults, sheets
 from scenarios._infinitehbd.study import JOB_SHARES, PAPERS_TRACE, Study, fault_study, table_7
 from scenarios._output import sheet_table
@@ -342,7 +343,7 @@ def test_jobs_and_faults_are_exact_shares(servers: int, percent: int, tp_gpus: i
 
 
 def test_another_cluster_is_studied_and_not_compared_with_the_paper() -> None:
-    cluster = Cluster(servers=400, node_gpus=8, tp_gpus=(8, 24))
+    cluster = Cluster(servers=400, node_gpus=8, tp_gpus=(8, 16, 24))
     found = fault_study(stand_in_trace(np.random.default_rng(3)), range(1), cluster, model_seeds=2)
     rows = found.summary.set_index(["architecture", "tp_gpus"])
     assert set(found.summary["reading"]) == {"whole servers"}
@@ -352,6 +353,10 @@ def test_another_cluster_is_studied_and_not_compared_with_the_paper() -> None:
     assert not {("SiP-Ring", 24), ("TPUv4 blocks", 24)} & set(rows.index)
     shares = rows["faulty_mean"] + rows["waste_mean"] + rows["usable_mean_gpus"] / 3200
     assert np.allclose(shares, 1)
+    drawn = {plot.name: plot.draw() for plot in fault_plots(found)}
+    assert [axes.get_title(loc="left") for axes in drawn["waste_cdf"].axes] == ["TP-8", "TP-16", "TP-24"]
+    labels = [str(line.get_label()) for line in drawn["aggregate_cost"].axes[0].lines]
+    assert labels == ["InfiniteHBD K=2", "InfiniteHBD K=3"]
     caption = sheets(found)[0].caption
     assert "NVL-72: 400 nodes of 8 GPUs cannot be divided into HBDs of 72 GPUs." in caption
     claims = fault_claims(found)
