@@ -74,6 +74,7 @@ class _AllToAll(_Sending):
     uniform_bytes: Bytes | None = None
     demand: str | None = None
     note: str = ""
+    coupled_as_one: bool = False
 
     def node(self, gpus: int) -> Node:
         if (self.matrix_bytes is None) == (self.uniform_bytes is None):
@@ -88,7 +89,7 @@ class _AllToAll(_Sending):
             _check_square(self.matrix_bytes, len(ranks))
             matrix = np.array(self.matrix_bytes, dtype=np.int64)
         demand = Demand(self.name if self.demand is None else self.demand, matrix, self.note)
-        return Collective(self.name, AllToAll(demand, ranks))
+        return Collective(self.name, AllToAll(demand, ranks, self.coupled_as_one))
 
 
 class _Ring(_Sending):
@@ -340,7 +341,8 @@ def _words_of_pattern(name: str, pattern: Pattern) -> dict[str, object]:
     if isinstance(pattern, AllToAll):
         demand = pattern.demand
         words = {"gpus": [*pattern.ranks], "matrix_bytes": demand.matrix.tolist()}
-        return {"kind": "all_to_all", **words, "demand": demand.name, **_given(note=demand.note)}
+        more = _given(note=demand.note, coupled_as_one=pattern.coupled_as_one)
+        return {"kind": "all_to_all", **words, "demand": demand.name, **more}
     if isinstance(pattern, Ring):
         kinds = {operation: kind for kind, operation in OPERATIONS.items()}
         rings = [[*ring] for ring in pattern.rings]
@@ -362,6 +364,6 @@ def _words_of_own(name: str, pattern: Pattern) -> dict[str, object]:
         raise DemandError(f"node {name!r}: {error.sentence}", error.hint) from error
 
 
-def _given(**words: Sequence[object]) -> dict[str, object]:
-    """Return the words that are not empty, which is what they are by default."""
+def _given(**words: object) -> dict[str, object]:
+    """Return the words that are not empty or false, which is what they are by default."""
     return {key: value for key, value in words.items() if value}

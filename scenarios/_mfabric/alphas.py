@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, MFABRIC, NICS, PACKET_NICS
-from scenarios._mfabric.section import FIGURE_ONLY, Section, judged
+from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
 from scenarios._mfabric.steps import Iterations, Setting, StepPoint
 from testbed.report.claims import LESS, SAME, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
@@ -67,8 +67,8 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
     each = ", ".join(f"{alpha} {ratio:.3f}" for alpha, ratio in steps.items())
     few, many = f"{FEW} to {MANY} circuit NICs: iterations get shorter", times[MANY] / times[FEW]
     return [
-        judged(few, SOURCE, LESS, many, "", "{:.3f}"),
-        judged("no longer with any further one", SOURCE, (0.0, 1 + SAME), steps.max(), each, "{:.3f}"),
+        predicted(few, SOURCE, LESS, many, "", "{:.3f}"),
+        predicted("no longer with any further one", SOURCE, (0.0, 1 + SAME), steps.max(), each, "{:.3f}"),
     ]
 
 

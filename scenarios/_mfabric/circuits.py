@@ -21,9 +21,9 @@ from controller.schedulers.mfabric import (
     transfer_s,
 )
 from controller.schedulers.mfabric_exact import best_circuits
-from scenarios._mfabric.section import Section, judged
+from scenarios._mfabric.section import Section
 from testbed.machine.processes import in_processes
-from testbed.report.claims import Claim
+from testbed.report.claims import Claim, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import canvas, horizontal_grid, styled
 from traffic.models.moe import MODELS
@@ -145,7 +145,7 @@ def _claims(public: pd.DataFrame) -> list[Claim]:
     circuits = public.set_index("reading")["circuits"]
     reason = f"the loop as printed ends after {circuits['printed end']}"
     return [
-        judged(
+        arithmetic(
             "24 circuits for 8 servers of 6 circuit NICs", "mFabric, 7.3", (24.0, 24.0),
             float(circuits["Algorithm 1"]), reason, "{:.0f}",
         )

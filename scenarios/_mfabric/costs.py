@@ -26,9 +26,9 @@ from scenarios._mfabric.fabrics import (
     gbit,
     servers_of,
 )
-from scenarios._mfabric.section import FIGURE_ONLY, Section, judged, printed
+from scenarios._mfabric.section import FIGURE_ONLY, Section, printed
 from testbed.machine.processes import in_processes
-from testbed.report.claims import LESS, MORE, Claim
+from testbed.report.claims import LESS, MORE, Claim, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
 from topologies.cost import Bill
@@ -144,12 +144,12 @@ def _cost_claims(table: pd.DataFrame) -> list[Claim]:
         each = _each(ratios) if complete else "not all rates were studied"
         measured = float(ratios.mean()) if complete else math.nan
         claims.append(
-            judged(f"2.0x cheaper than {name}, mean of the rates", SOURCE, printed(2.0), measured, each)
+            arithmetic(f"2.0x cheaper than {name}, mean of the rates", SOURCE, printed(2.0), measured, each)
         )
     at_main = _ratios(table, FAT_TREE, MFABRIC).get(MAIN_BPS / 1e9, math.nan)
     reason = f"{gbit(MAIN_BPS)} was not studied" if math.isnan(at_main) else ""
     claims.append(
-        judged(f"2.3x cheaper than fat-tree at {gbit(MAIN_BPS)}", SOURCE, printed(2.3), at_main, reason)
+        arithmetic(f"2.3x cheaper than fat-tree at {gbit(MAIN_BPS)}", SOURCE, printed(2.3), at_main, reason)
     )
     here = table[table["gpus"] == TOPOOPT_GPUS]
     over = _ratios(here, MFABRIC, TOPOOPT) if len(here) else pd.Series(dtype=float)
@@ -161,7 +161,7 @@ def _cost_claims(table: pd.DataFrame) -> list[Claim]:
         else f"{TOPOOPT_GPUS:,} GPUs were not studied"
     )
     text = f"slightly dearer than TopoOpt at {TOPOOPT_GPUS:,} GPUs"
-    return [*claims, judged(text, SOURCE, (MORE[0], SLIGHTLY), measured, reason)]
+    return [*claims, arithmetic(text, SOURCE, (MORE[0], SLIGHTLY), measured, reason)]
 
 
 def _cable_claims(cables: pd.DataFrame) -> list[Claim]:
@@ -175,11 +175,11 @@ def _cable_claims(cables: pd.DataFrame) -> list[Claim]:
     kept = {name: float(usd[name][DAC_USD] / without[name]) for name in (FAT_TREE, MFABRIC)}
     of_both = ", ".join(f"{name} {share:.3f}x" for name, share in kept.items())
     return [
-        judged(
+        arithmetic(
             "4,096 GPUs, 400 Gbit/s, cables: 2.2x cheaper than fat-tree", CABLE_SOURCE, (low, high),
             farthest, f"by the price of a cable, which is assumed: {each}",
         ),
-        judged(
+        arithmetic(
             "cables cost either fabric less than fibres", CABLE_SOURCE, LESS, max(kept.values()),
             f"at ${DAC_USD:g}, which is assumed: {of_both}",
         ),

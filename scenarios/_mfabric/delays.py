@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import MFABRIC
-from scenarios._mfabric.section import FIGURE_ONLY, Section, judged
+from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
 from scenarios._mfabric.steps import DELAY_S, Iterations, Setting, StepPoint
 from testbed.report.claims import MORE, TOLERANCE, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
@@ -84,13 +84,13 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
     taken = ", ".join(f"{in_words(delay_s)} {times.loc[delay_s].idxmin()}" for delay_s in DELAYS_S)
     least, most = best.index[0], best.index[-1]
     return [
-        judged(
+        predicted(
             "25 ms: not significantly longer than 1 us (10 %)", SOURCE, (0, 1 + TOLERANCE),
             best[DELAY_S] / best[least], f"shorter: {taken}", "{:.3f}",
         ),
-        judged("1 us: a little shorter, circuits are exact", SOURCE, (MORE[0], 1 + TOLERANCE),
+        predicted("1 us: a little shorter, circuits are exact", SOURCE, (MORE[0], 1 + TOLERANCE),
                best[DELAY_S] / best[least], "", "{:.3f}"),
-        judged("above 1 s: clearly longer than at 25 ms", SOURCE, MORE, best[most] / best[DELAY_S]),
+        predicted("above 1 s: clearly longer than at 25 ms", SOURCE, MORE, best[most] / best[DELAY_S]),
     ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC
-from scenarios._mfabric.section import FIGURE_ONLY, Section, judged
+from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
 from scenarios._mfabric.shares import EVEN, tokens_of
 from scenarios._mfabric.steps import DELAY_S
 from testbed.machine.processes import in_processes
@@ -279,7 +279,7 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
         if ports == PORTS[0]:
             at_once = _gains(table, CASES[-1])[MAIN_GPU]
             reason += f"; where the legs of all-to-alls overlap {at_once:.2f}x: the paper gives none of these"
-        claims.append(judged(text, SOURCE, expected, gains[MAIN_GPU], reason))
+        claims.append(predicted(text, SOURCE, expected, gains[MAIN_GPU], reason))
     return claims
 
 

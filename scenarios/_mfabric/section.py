@@ -16,6 +16,7 @@ from testbed.report.results import RESULTS, RunDirectory
 from testbed.report.run_json import Run
 from topologies.errors import ScenarioError
 
+PREDICTED = "predicted, nothing was emulated"
 NO_DECIMALS_BEYOND = 0.05
 """How far a number with one decimal may be from what was rounded."""
 FIGURE_ONLY = "the paper shows this in a figure, without numbers"
@@ -104,3 +105,12 @@ def judged(
 ) -> Claim:
     """Return a claim and its ruling; NaN is not comparable."""
     return Claim(text, source, expected, measured, ruling(measured, expected), reason, pattern)
+
+
+def predicted(
+    text: str, source: str, expected: Range, measured: float, reason: str = "", pattern: str = TIMES
+) -> Claim:
+    """Return a claim beside what the fluid model alone gives: it is ruled by nothing, whatever comes out."""
+    found = {"holds": "in the range", "does not hold": "not in the range"}.get(ruling(measured, expected), "")
+    because = "; ".join(filter(None, (PREDICTED * bool(found), found, reason)))
+    return Claim(text, source, expected, measured, "not comparable", because, pattern)

@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from scenarios._mfabric.section import FIGURE_ONLY, Section, judged
+from scenarios._mfabric.section import FIGURE_ONLY, Section, judged, predicted
 from testbed.report.claims import Claim, Range, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
@@ -298,7 +298,7 @@ def _time_claims(table: pd.DataFrame) -> list[Claim]:
         return ", ".join(f"{gate} {share:.0%}" for gate, share in shares[model].items())
 
     claims = [
-        judged(
+        predicted(
             f"{model}: all-to-alls take {low:.0%} to {high:.0%} of a layer",
             FIGURE_3 if model == "mixtral-8x7b" else FIGURE_17,
             (low, high),
@@ -309,7 +309,7 @@ def _time_claims(table: pd.DataFrame) -> list[Claim]:
         for model, (low, high) in A2A.items()
     ]
     claims.append(
-        judged(
+        predicted(
             f"qwen-moe: all-to-alls take up to {MOST_QWEN:.0%} of a layer",
             FIGURE_17,
             around(MOST_QWEN),
@@ -331,7 +331,7 @@ def _time_claims(table: pd.DataFrame) -> list[Claim]:
         for flops in (H800_FLOPS, A100_FLOPS)
     }
     claims.append(
-        judged(
+        predicted(
             "mixtral-8x7b, 8 sequences: experts take more than 100 ms",
             FIGURE_3,
             (EXPERTS_S * MS, math.inf),

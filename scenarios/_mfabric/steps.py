@@ -4,7 +4,7 @@ Every point is one prediction of our fluid model: all layers, micro-batches and 
 own for each of them. Figures share points: what several ask for is predicted once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -20,28 +20,34 @@ from scenarios._mfabric.fabrics import (
     OVERSUBSCRIPTION,
     PACKET_NICS,
 )
+from scenarios._mfabric.iteration_parts import BACKWARD, FORWARD, iteration_parts
+from scenarios._mfabric.own_nics import by_own_nics
 from scenarios._mfabric.panel import MP_DEGREES, panel_experiment
 from scenarios._mfabric.section import Section
 from scenarios._mfabric.training_points import GATEWAYS, Training, over_circuits, over_packets, training
-from scenarios._mfabric.training_report import held_times
 from testbed.machine.processes import in_processes
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import First
-from testbed.run.run import Run
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.mfabric import mfabric_fabric
+from traffic.delegated import DelegatedSetup
 from traffic.models.moe import MODELS, MoeModel
+from traffic.models.moe_step import Experts
 from traffic.workloads.mixtral import GPU_FLOPS
 
 SERVERS = 128
 """1,024 GPUs (mFabric, 7.1)."""
 TOR_SERVERS = 1
 """On an edge switch of the 3:1 fabric: the artifact's fat-tree of 16-port switches has 8 NICs on each."""
+DELEGATED = f"{FAT_TREE}, delegated"
+"""The fat-tree with mFabric's own all-to-alls, gathered and spread over all NICs of a server."""
+OWN_NICS = (FAT_TREE, OVERSUBSCRIBED)
+"""Where each GPU sends by its own NIC, in data parallelism too."""
 DELAY_S = 25e-3
 """Reconfiguration delay of the paper's simulations."""
 STUDIED: Mapping[str, MoeModel] = MODELS | {
@@ -58,7 +64,7 @@ class StepPoint:
     model: str
     """A key of `STUDIED`."""
     fabric: str
-    """Its name among `scenarios._mfabric.fabrics.COLOURS`, or `RINGS`."""
+    """Its name among `scenarios._mfabric.fabrics.COLOURS`, `RINGS`, or `DELEGATED`."""
     rate_bps: float
     """Of a NIC."""
     micro_batch: int = 8
@@ -87,6 +93,8 @@ class Setting:
     """Of the gates, and of the circuits before the first all-to-all."""
     sizes: Sequence[int] = (SERVERS,)
     """Servers of clusters, where a figure compares such."""
+    experts: Experts = "even"
+    """Whose tokens decide how long experts compute; the paper's simulations take one time for all."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +105,8 @@ class Iteration:
     """Of the iteration."""
     reconfigurations: int
     """Of all regions together."""
-    waiting_s: float
-    """About how long it would be shorter if circuits changed in no time [s]."""
+    parts_s: Mapping[str, float]
+    """What each of `scenarios._mfabric.iteration_parts.PARTS` takes on its critical path [s]."""
 
 
 Iterations = Mapping[StepPoint, Iteration]
@@ -127,23 +135,69 @@ def iterations(points: Sequence[StepPoint], setting: Setting, progress: Progress
         Where a bar is shown.
     """
     # Points of one model follow each other, so that a process makes its step once.
-    distinct = sorted(
-        dict.fromkeys(points), key=lambda point: (point.servers, point.model, point.micro_batch)
-    )
+    distinct = sorted(dict.fromkeys(points), key=_of_step)
     with in_processes(partial(_iteration, setting), distinct) as found:
         tracked = progress.track(found, total=len(distinct), description="predict training steps")
         return dict(zip(distinct, tracked, strict=True))
 
 
+def at_once(point: StepPoint) -> StepPoint:
+    """Return the same point over OCSes that take no time."""
+    return replace(point, delay_s=0.0)
+
+
+def waits_s(point: StepPoint, found: Iterations) -> tuple[float, float]:
+    """Return about how long an iteration waits for circuits in its forwards, and in its backwards [s].
+
+    What both are together is exact: by how much the iteration is longer than `at_once`. It is divided as
+    what the all-to-alls on the critical path are held for.
+
+    Parameters
+    ----------
+    point
+        Over an mFabric, else nothing waits.
+    found
+        With the iterations of the point and of the same `at_once`.
+    """
+    if point.fabric != MFABRIC:
+        return 0.0, 0.0
+    waits, parts_s = found[point].seconds - found[at_once(point)].seconds, found[point].parts_s
+    held_s = parts_s[FORWARD] + parts_s[BACKWARD]
+    forward_s = waits * parts_s[FORWARD] / held_s if held_s else waits
+    return forward_s, waits - forward_s
+
+
+def with_waits(points: Iterable[StepPoint]) -> list[StepPoint]:
+    """Return points and, of those over mFabric, the same `at_once`, which say what waits cost."""
+    return [
+        each for point in points for each in (point, *([at_once(point)] if point.fabric == MFABRIC else []))
+    ]
+
+
+def as_simulated_s(point: StepPoint, found: Iterations) -> float:
+    """Return an iteration with the waits that the paper's simulations have (7.1): those of forwards, about.
+
+    "[mFabric] hides the reconfiguration time during computation for subsequent all-to-all communications."
+
+    Parameters
+    ----------
+    point, found
+        As of `waits_s`.
+    """
+    return found[point].seconds - waits_s(point, found)[1]
+
+
 def step_experiment(setting: Setting, point: StepPoint) -> Experiment:
     """Return the experiment of a point."""
     seed = setting.seed
-    trained = _trained(point.model, point.micro_batch, point.servers, setting.gpu_flops, seed)
+    trained = _trained(replace(setting, rates_bps=(), sizes=()), *_of_step(point))
     if point.fabric in MP_DEGREES:
         return panel_experiment(trained, point.rate_bps, point.fabric, seed=seed)
     fabric = step_fabric(point)
-    if point.fabric != MFABRIC:
-        return over_packets(fabric, trained, point.fabric, seed)
+    if point.fabric == DELEGATED:
+        return over_packets(fabric, trained, point.fabric, seed, scheme=DelegatedSetup())
+    if point.fabric in OWN_NICS:
+        return by_own_nics(over_packets(fabric, trained, point.fabric, seed))
     delay = ReconfigurationDelay(f"{point.delay_s:g} s", point.delay_s)
     return over_circuits(fabric, trained, point.first, delay, point.fabric, seed=seed)
 
@@ -161,6 +215,17 @@ def step_fabric(point: StepPoint) -> Fabric:
     A fat-tree and a rail-optimised fabric have as many NICs and none of their tiers blocks, so both are one
     switch. Queue pairs that ECMP's hash leads over one link of a real fat-tree share it; the paper's
     simulations have such collisions, this study has none on any fabric.
+    """
+    built = FAT_TREE if point.fabric == DELEGATED else point.fabric
+    return _fabric(replace(point, fabric=built, micro_batch=1, delay_s=0.0, first="block"))
+
+
+@lru_cache(maxsize=16)
+def _fabric(point: StepPoint) -> Fabric:
+    """Return the fabric of points that differ in nothing that it depends on: one object for all.
+
+    What is kept by fabric is found at once by the same object. Equal ones are compared part by part,
+    and Mixtral 8x7B at 25 ms then took 24 s instead of 8.
     """
     servers, rate_bps = point.servers, point.rate_bps
     if point.fabric == FAT_TREE:
@@ -183,25 +248,22 @@ def step_fabric(point: StepPoint) -> Fabric:
 
 
 def _iteration(setting: Setting, point: StepPoint) -> Iteration:
-    run = sound(predict(step_experiment(setting, point), couples=True))
+    experiment = step_experiment(setting, point)
+    run = sound(predict(experiment, couples=True))
     changes = int((run.events["what"] == "drained").sum())
-    return Iteration(run.iteration_s, changes, _waiting_s(point, run))
+    return Iteration(run.iteration_s, changes, iteration_parts(experiment, run))
 
 
-def _waiting_s(point: StepPoint, run: Run) -> float:
-    """Return how long an iteration waits for circuits, by what all regions together waited [s].
-
-    Each region is a stage's. A stage waits for M micro-batches, and before its first and after its last for
-    pp - 1 micro-batches of others.
-    """
-    sized = STUDIED[point.model]
-    held_s = float(held_times(run).sum())
-    regions = point.servers // sized.region_servers()
-    return held_s / regions * (2 * sized.pp - 1) / sized.pp
+def _of_step(point: StepPoint) -> tuple[str, int, int, tuple[int, ...]]:
+    """Return what decides the step of a point: its model, micro-batches, servers and their gateways."""
+    gateways = tuple(range(GPUS)) if point.fabric in OWN_NICS else GATEWAYS
+    return point.model, point.micro_batch, point.servers, gateways
 
 
 @lru_cache(maxsize=1)
-def _trained(model: str, micro_batch: int, servers: int, gpu_flops: float, seed: int) -> Training:
+def _trained(
+    setting: Setting, model: str, micro_batch: int, servers: int, gateways: tuple[int, ...]
+) -> Training:
     sized = replace(STUDIED[model], micro_batch=micro_batch)
     replicas = servers * GPUS // sized.replica_gpus
     return training(
@@ -209,7 +271,8 @@ def _trained(model: str, micro_batch: int, servers: int, gpu_flops: float, seed:
         sized.layers,
         replicas=replicas,
         micro_batches=sized.pp,
-        gateways=GATEWAYS,
-        gpu_flops=gpu_flops,
-        seed=seed,
+        gateways=gateways,
+        gpu_flops=setting.gpu_flops,
+        experts=setting.experts,
+        seed=setting.seed,
     )

@@ -16,7 +16,7 @@ from topologies.fabric import NVLINK_BPS, Fabric
 from traffic.delegated import DelegatedSetup
 from traffic.job import Job
 from traffic.models.moe import MoeModel
-from traffic.models.moe_step import Gate, Machines, MoeStep, moe_step
+from traffic.models.moe_step import Experts, Gate, Machines, MoeStep, moe_step
 from traffic.scheme_setup import SchemeSetup
 from traffic.workloads.gate import Loads, Tokens, gate_loads, gate_statistics, gate_tokens
 from traffic.workloads.mixtral import GPU_FLOPS
@@ -70,6 +70,7 @@ def training(
     nvlink_bps: float = NVLINK_BPS,
     seed: int = 0,
     sums_apart: Sequence[int] = (),
+    experts: Experts = "busiest",
 ) -> Training:
     """Return a training step of the first layers of a model, under a synthetic gate.
 
@@ -91,7 +92,7 @@ def training(
         Rate of a GPU inside its server [bit/s].
     seed
         Of the gate.
-    sums_apart
+    sums_apart, experts
         As of `traffic.models.moe_step.moe_step`.
 
     Raises
@@ -124,6 +125,7 @@ def training(
         micro_batches=micro_batches,
         machines=Machines(gpu_flops, nvlink_bps, gateways=tuple(gateways)),
         sums_apart=sums_apart,
+        experts=experts,
     )
     name = f"{model.name} ({layers} of {model.layers} layers)"
     note = f"{step.job.note}; synthetic gates: {gate_statistics(tokens)}"

@@ -181,9 +181,11 @@ def arithmetic(
 ) -> Claim:
     """Return a claim that follows from the paper's own inputs: arithmetic, if the number comes out.
 
-    One that does not come out contradicts its own inputs, and does not hold. Neither depends on a run.
+    One that does not come out contradicts its own inputs, and does not hold; NaN is not comparable. None
+    depends on a run.
     """
-    verdict: Ruling = "arithmetic" if ruling(computed, expected) == "holds" else "does not hold"
+    found = ruling(computed, expected)
+    verdict: Ruling = "arithmetic" if found == "holds" else found
     return Claim(text, source, expected, computed, verdict, reason, pattern)
 
 

@@ -111,6 +111,7 @@ def sections() -> list[Section]:
         (["--rates", "fast"], "'fast' is not a list of numbers"),
         (["--figures", "12a,99"], "no training steps for figure '99'; choose from 12a, 12b"),
         (["--figures", ""], "is empty"),
+        (["--experts", "mean"], "experts that compute 'mean'; choose from busiest, even"),
         (["--gpu-tflops", "0"], "GPUs of 0 TFLOP/s; give a rate above 0"),
         (["--gpu-tflops", "1e300"], "GPUs of 1e+300 TFLOP/s; give a rate above 0"),
         (["--sizes", "24"], "on 24 servers of 8 GPUs; give multiples of 16"),
@@ -148,12 +149,12 @@ def test_claims_about_cost_are_ruled_by_the_bills(sections: list[Section]) -> No
     claims = by_text(list(sections[0].findings.claims))
     measured = {text: (as_printed(claim.measured), claim.verdict) for text, claim in claims.items()}
     assert measured == {
-        "2.0x cheaper than fat-tree, mean of the rates": ("1.98", "holds"),
-        "2.0x cheaper than rail-optimised, mean of the rates": ("1.98", "holds"),
-        "2.3x cheaper than fat-tree at 400 Gbit/s": ("2.29", "holds"),
+        "2.0x cheaper than fat-tree, mean of the rates": ("1.98", "arithmetic"),
+        "2.0x cheaper than rail-optimised, mean of the rates": ("1.98", "arithmetic"),
+        "2.3x cheaper than fat-tree at 400 Gbit/s": ("2.29", "arithmetic"),
         "slightly dearer than TopoOpt at 1,024 GPUs": ("2.06", "does not hold"),
-        "4,096 GPUs, 400 Gbit/s, cables: 2.2x cheaper than fat-tree": ("2.16", "holds"),
-        "cables cost either fabric less than fibres": ("0.94", "holds"),
+        "4,096 GPUs, 400 Gbit/s, cables: 2.2x cheaper than fat-tree": ("2.16", "arithmetic"),
+        "cables cost either fabric less than fibres": ("0.94", "arithmetic"),
     }
 
 
@@ -176,7 +177,7 @@ def test_what_was_not_studied_is_not_comparable() -> None:
     worth = by_text(list(efficiency((400e9,)).findings.claims))
     assert worth["100 Gbit/s: 1.2 to 1.5 over fat-tree"].reason == "the rate was not studied"
     assert worth["100 Gbit/s: mixtral-8x7b gains the most over fat-tree"].verdict == "not comparable"
-    assert worth["400 Gbit/s, mixtral-8x7b: 2.3 over fat-tree"].verdict == "holds"
+    assert worth["400 Gbit/s, mixtral-8x7b: 2.3 over fat-tree"].verdict == "arithmetic"
 
 
 def test_public_times_are_normalised_and_give_the_papers_mean_gains_over_topoopt() -> None:
@@ -195,7 +196,7 @@ def test_public_times_are_normalised_and_give_the_papers_mean_gains_over_topoopt
 def test_performance_per_dollar_is_the_worked_one_and_ruled(sections: list[Section]) -> None:
     claims = by_text(list(sections[1].findings.claims))
     assert {claim.verdict for claim in claims.values() if "over fat-tree" in claim.text} == {
-        "holds", "not comparable",
+        "arithmetic", "not comparable",
     }  # fmt: skip
     assert as_printed(claims["400 Gbit/s, mixtral-8x22b: 2.2 over fat-tree"].measured) == "2.22"
     deepseek = claims["400 Gbit/s, deepseek-r1: 2.1 over fat-tree"]
@@ -203,8 +204,10 @@ def test_performance_per_dollar_is_the_worked_one_and_ruled(sections: list[Secti
     rulings = Counter(
         claim.verdict for claim in claims.values() if claim.text.endswith("over rail-optimised")
     )
-    assert rulings == {"holds": 2, "does not hold": 2}
-    assert claims["on the Pareto front of every model and rate"].verdict == "holds"
+    # 2.2496 at 400 Gbit/s, which the paper prints as 2.3; LLaMA-MoE is none of its four models.
+    assert rulings == {"arithmetic": 3, "does not hold": 1}
+    assert claims["on the Pareto front of every model of 7.3 and rate"].verdict == "arithmetic"
+    assert not any("llama-moe" in claim.reason for claim in claims.values())
     # TopoOpt is cheaper by more than it is slower, mostly; the paper does not say so.
     assert "TopoOpt's is above mFabric's in 11 of 16" in sections[1].findings.sheets[0].caption
     assert all("public times" in claim.source for claim in claims.values())

@@ -1,7 +1,7 @@
 """All-to-all: every GPU sends each other one what it owes it, all at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,8 @@ class AllToAll:
     demand: Demand
     ranks: tuple[int, ...] = ()
     """The GPU of each row and column of the demand; by default GPU k has row k."""
+    coupled_as_one: bool = False
+    """As of `traffic.collectives.fan.Fan`: where bytes weigh, its busiest link is as busy either way."""
     name = "all-to-all"
 
     def __post_init__(self) -> None:
@@ -48,11 +50,12 @@ class AllToAll:
         """Return a move per pair that owes something, which a scheme may split."""
         owed, gpu = messages_of(self.demand), np.array(self.ranks, dtype=np.int64)
         moves = Messages(gpu[owed.source], gpu[owed.destination], owed.bytes)
-        return Ops((Part(moves),), splits=True, coupled=coupled)
+        as_one = coupled and self.coupled_as_one
+        return Ops((Part(moves, together=as_one),), splits=True, coupled=coupled)
 
     def renumbered(self, gpus: Sequence[int]) -> "AllToAll":
         """Return the demand between other GPUs: ``gpus[k]`` takes the part of GPU k."""
-        return AllToAll(self.demand, tuple(gpus[gpu] for gpu in self.ranks))
+        return replace(self, ranks=tuple(gpus[gpu] for gpu in self.ranks))
 
 
 def owed_in_all_to_all(pattern: AllToAll) -> Owed:

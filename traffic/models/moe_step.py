@@ -6,8 +6,8 @@
 - All-to-alls: with D the dispatch (row = source) the four of a layer and micro-batch are D, D', D, D'. They
   are between the GPUs of an expert-parallel group of one stage, a *region*, and no two of one region overlap:
   a stage does one micro-batch after the other (1F1B), in the order of that schedule.
-- Work: attention and gate as `traffic.models.moe` says; experts by the tokens that their rank receives, and
-  shared experts beside them; a backward has twice the work of its forward.
+- Work: attention and gate as `traffic.models.moe` says; experts by the tokens that their rank receives, or
+  by the mean (`Experts`), and shared experts beside them; a backward has twice the work of its forward.
 - Tensor parallelism stays in the server, where it has NVLink to itself: it is part of the compute, an
   AllReduce 2 (tp-1)/tp payload 8/W for attention's output (N h numbers) and for the experts' (the tokens
   received), forward and backward. Of ranks that are named it is a ring of its own, which can be led over
@@ -30,6 +30,7 @@ clusters using Megatron-LM", SC 2021, for 1F1B. When DP runs is ours; the artifa
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,8 @@ from traffic.workloads.mixtral import GPU_FLOPS
 
 Gate = Callable[[int, int, int], NDArray[np.int64]]
 """Copies of tokens from rank to expert, shape (ep, experts), of a replica, micro-batch and MoE layer."""
+Experts = Literal["busiest", "even"]
+"""Whether a rank computes what it receives, so that the busiest sets the pace, or the mean of all."""
 Work = tuple[str, int]
 """``F`` or ``B``, and the micro-batch."""
 
@@ -110,6 +113,7 @@ def moe_step(
     machines: Machines | None = None,
     tp_shards_tokens: bool = True,
     sums_apart: Collection[int] = (),
+    experts: Experts = "busiest",
 ) -> MoeStep:
     """Return one training step of a model.
 
@@ -129,6 +133,8 @@ def moe_step(
         Whether the GPUs of a rank divide what it sends, as in the artifact; else each sends all of it.
     sums_apart
         GPUs whose ranks' tensor-parallel sums are rings over the rank, and no part of its compute.
+    experts
+        Whose tokens decide how long a rank computes; all-to-alls are uneven either way.
 
     Raises
     ------
@@ -140,7 +146,9 @@ def moe_step(
         raise DemandError(f"{replicas} replicas and {count} micro-batches", "give one or more of each")
     model.region_servers((machines or Machines()).server_gpus)
     apart = frozenset(sums_apart) if model.tp > 1 else frozenset[int]()
-    return _Step(model, gate, replicas, count, machines or Machines(), tp_shards_tokens, apart).step()
+    return _Step(
+        model, gate, replicas, count, machines or Machines(), tp_shards_tokens, apart, experts
+    ).step()
 
 
 def one_forward_one_backward(stage: int, stages: int, micro_batches: int) -> tuple[Work, ...]:
@@ -220,6 +228,7 @@ class _Step:
     machines: Machines
     tp_shards_tokens: bool
     apart: frozenset[int]
+    experts: Experts
     nodes: list[Node] = field(default_factory=list)
     dispatches: list[Dispatch] = field(default_factory=list)
     _demands: dict[bytes, tuple[Demand, Demand]] = field(default_factory=dict)
@@ -306,8 +315,10 @@ class _Step:
     def _experts(
         self, name: str, stage: _Stage, tokens: NDArray[np.int64], passes: int, waits: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """List the compute of a layer's experts, each rank's by what it receives; return what ends it."""
+        """List the compute of a layer's experts; return what ends it."""
         received = tokens.reshape(len(tokens), self.model.ep, -1).sum(axis=(0, 2)).tolist()
+        if self.experts == "even":
+            received = [round(sum(received) / len(received))] * len(received)
         took_s = [expert_s(self.model, each, self.machines, passes) for each in received]
         return self._computes(name, stage, took_s, received, waits)
 
