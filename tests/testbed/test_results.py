@@ -18,6 +18,7 @@ import pytest
 
 from testbed.machine.files import append_whole, make_directory, write_whole
 from testbed.report.chrome_trace import chrome_trace
+from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, experiments_of
 from testbed.run.outcome import Outcome, summary
@@ -330,6 +331,19 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         file.write_text(f'{{"format": {other}}}')
         with pytest.raises(ScenarioError, match=f"has the format {other}, and this version reads 5"):
             experiments_of(file)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_what_a_scenario_says_itself_leads_where_it_is_the_question(tmp_path: Path, leads: bool) -> None:
+    own = Sheet(("own",), ("number",), [Block([Line(["it", "1"])])], "what the scenario is about")
+    out = tmp_path / "out"
+    found = Findings([own], leads=leads)
+    with ResultsDirectory(RUN, out=out, findings=lambda _outcomes: found) as results:
+        results.add(small_outcomes()[0])
+    page = results.page()
+    assert (page.results is own) == leads
+    assert own in [page.results, *page.more]
+    assert "scheme" in (page.more[0] if leads else page.results).words
 
 
 def test_outcomes_judged_again_replace_their_rows_and_no_others(tmp_path: Path) -> None:
