@@ -61,7 +61,7 @@ def dry(directory: Path, name: str, *options: str) -> "CompletedProcess[str]":
         ),
         (
             "infinitehbd_ring",
-            ["--nodes", "5", "--gpus", "2", "--tp", "6", "--dying", "1", "--hops", "2"],
+            ["--nodes", "5", "--gpus", "2", "--tp", "6", "--dying", "1", "--mb", "1000,4000"],
             2,
             "20 NICs on 10 OCSes",
         ),

@@ -82,7 +82,7 @@ def test_a_replaced_node_leaves_as_many_gpus_as_before() -> None:
 
 @pytest.mark.drawn
 def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
-    small = ["--nodes", "7", "--gpus", "3", "--tp", "9", "--dying", "1", "--mb", "1000"]
+    small = ["--nodes", "7", "--gpus", "3", "--tp", "9", "--dying", "1", "--hops", "2,3"]
     done = ran(*small, "--after", "shrink,replace", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
