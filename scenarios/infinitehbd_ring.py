@@ -33,7 +33,12 @@ Gpus = Annotated[int, typer.Option(help="R, GPUs and bundles of a node; each GPU
 Hops = Annotated[
     str, typer.Option(help="K, comma-separated: bundles that leave a node, and how far its links reach.")
 ]
-Tp = Annotated[int, typer.Option(help="GPUs of the TP group whose ring is used; the other nodes are spare.")]
+Tp = Annotated[
+    str,
+    typer.Option(
+        help="GPUs of the TP group whose ring is used, comma-separated sizes; the other nodes are spare."
+    ),
+]
 Sizes = Annotated[str, typer.Option("--mb", help="Sizes of an AllReduce, comma-separated [MB].")]
 DyingNodes = Annotated[
     str,
@@ -59,7 +64,7 @@ def infinitehbd_ring(
     nodes: Nodes = 8,
     gpus: Gpus = 4,
     hops: Hops = "2",
-    tp: Tp = 16,
+    tp: Tp = "16",
     mb: Sizes = "1000",
     dying: DyingNodes = "2",
     after: Modes = "shrink",
@@ -73,7 +78,8 @@ def infinitehbd_ring(
     and the loopback (InfiniteHBD, sections 4.1 and 4.2). GPUs form one ring through loopbacks, bundles
     and links. In the middle of an AllReduce a node dies; once that is known the two neighbours' bundles
     light another path, the AllReduce is begun again on the ring that is left, and ends there whole.
-    Expect 0.95 of a GPU's rate and more, before and after alike, and light 70 us after a fault is known.
+    Expect 0.95 of a GPU's rate and more, before and after alike and in rings of 32 GPUs as in those of 16
+    (--tp 16,32), and light 70 us after a fault is known.
 
     With --cli 'fail' lists what can fail and 'fail node 2' has it fail: what is foreseen is lit,
     and 'circuits' shows it.
@@ -87,12 +93,13 @@ def infinitehbd_ring(
     experiments = [
         dying_ring(
             KHopRing(nodes, gpus, bundles),
-            tp,
+            tp_gpus,
             size_bytes,
             Dying(case, mode, at / 100, known_us / 1e6, STEADIES),
             gpu_bps=rate * 1e9,
         )
         for bundles in dict.fromkeys(_whole_numbers(hops, ","))
+        for tp_gpus in dict.fromkeys(_whole_numbers(tp, ","))
         for mode in _modes(after)
         for size_bytes in _sizes(mb)
         for case in _cases(dying)

@@ -186,6 +186,24 @@ def test_medians_rule_what_a_fault_costs_and_faster_breaks_nothing(
     assert (claims[FULL].verdict, claims[BYPASSED].verdict) == (full, bypassed)
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "holds"), (1.04, "does not hold")])
+def test_a_larger_ring_is_held_to_the_bandwidth_of_a_smaller_one(factor: float, verdict: str) -> None:
+    slower = {f"steady 0.{number}": factor for number in (1, 2, 3)}
+    outcomes = []
+    for tp_gpus, factors in ((16, dict[str, float]()), (32, slower)):
+        experiment = asked(2, tp=tp_gpus, steadies=3)
+        run = predict(experiment)
+        outcomes.append(Outcome(experiment, run, slowed(run, factors), Verdict("faithful")))
+    text = "no bandwidth is lost from 16 to 32 GPUs"
+    both, alone = (
+        next(claim for claim in dying_findings(these).claims if claim.text == text)
+        for these in (outcomes, outcomes[:1])
+    )
+    assert both.verdict == verdict
+    assert both.measured == pytest.approx(1 / factor, rel=2e-3)
+    assert (alone.verdict, alone.reason) == ("not comparable", "needs rings of both (--tp 16,32)")
+
+
 def test_a_run_that_does_not_take_the_time_of_its_model_says_nothing_of_rates() -> None:
     experiment = asked(2, steadies=3)
     run = predict(experiment)
