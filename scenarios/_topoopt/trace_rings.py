@@ -64,8 +64,11 @@ def trace_scenario(step: Job, fabric: Fabric, title: str, seed: int) -> Scenario
         Of the choice among equally short paths.
     """
     plan = step_plan(step, fabric)
+    parallel = max(Counter((min(pair), max(pair)) for pair in plan.pairs).values())
+    routing = KShortest(max(KShortest.k, parallel), seed)  # all parallel circuits count as paths
+    experiment = _led(step, fabric, plan, routing)
     findings = partial(circuits_findings, plan.coins)
-    return Scenario("ring_trace", title, [_led(step, fabric, plan, seed)], no_claims, "rings", findings)
+    return Scenario("ring_trace", title, [experiment], no_claims, "rings", findings)
 
 
 def step_over_circuits(
@@ -82,7 +85,7 @@ def step_over_circuits(
     degree, mp_degree
         As of `controller.schedulers.topoopt.topology_finder`.
     """
-    return _led(step, fabric, step_plan(expected, fabric, degree, mp_degree), seed)
+    return _led(step, fabric, step_plan(expected, fabric, degree, mp_degree), KShortest(seed=seed))
 
 
 def step_plan(step: Job, fabric: Fabric, degree: int = 0, mp_degree: MpDegree = "proportional") -> Plan:
@@ -184,12 +187,10 @@ def circuits_table(outcome: Outcome) -> pd.DataFrame:
     return found.drop(columns=["bus_bytes", "took_s", "busiest_s"])
 
 
-def _led(step: Job, fabric: Fabric, plan: Plan, seed: int) -> Experiment:
+def _led(step: Job, fabric: Fabric, plan: Plan, routing: KShortest) -> Experiment:
     """Return a training step over the circuits and rings of a plan."""
-    parallel = max(Counter((min(pair), max(pair)) for pair in plan.pairs).values())
-    routing = KShortest(max(KShortest.k, parallel), seed)  # all parallel circuits count as paths
     led = over_plan(step, fabric, plan)
-    return over_fixed_circuits(fabric, led, plan, routing, label=TOPOOPT, seed=seed)
+    return over_fixed_circuits(fabric, led, plan, routing, label=TOPOOPT, seed=routing.seed)
 
 
 def _servers(pattern: Pattern, fabric: Fabric) -> tuple[int, ...]:
