@@ -167,10 +167,10 @@ def test_waits_are_the_difference_that_the_delay_makes() -> None:
 def test_times_are_fitted_and_give_what_gpus_would_compute() -> None:
     table = time_table(MODEL, RATES_BPS, made_up_iterations(iteration_points(MODEL, SETTING)))
     fits = fit_table(table, MODELS[MODEL]).set_index("fabric")
-    assert list(fits.loc[FAT_TREE, ["fixed_s", "network_s"]]) == pytest.approx([1, 0.4])
-    assert list(fits.loc[NO_WAITS, ["fixed_s", "network_s"]]) == pytest.approx([1, 0.48])
+    assert [*fits[["fixed_s", "network_s"]].loc[FAT_TREE]] == pytest.approx([1, 0.4])
+    assert [*fits[["fixed_s", "network_s"]].loc[NO_WAITS]] == pytest.approx([1, 0.48])
     # The public fat-tree: 0.982 + 0.398, so compute takes 2.47 times the network's 0.4 s.
-    assert list(fits.loc[FAT_TREE, ["fixed_public", "network_public"]]) == pytest.approx(
+    assert [*fits[["fixed_public", "network_public"]].loc[FAT_TREE]] == pytest.approx(
         [0.982, 0.398], abs=5e-4
     )
     # 15 times 7 layers, a forward and a backward of twice the work, on 8 GPUs a rank: 6.0e12 FLOP forward.
@@ -253,10 +253,14 @@ def test_a_wait_for_circuits_is_what_a_fast_ocs_saves(toy: str) -> None:
 def test_few_messages_take_as_long_as_all_of_them(toy: str, fabric: str) -> None:
     few = step_experiment(SETTING, StepPoint(toy, fabric, 400e9, servers=16))
     whole = step_experiment(SETTING, StepPoint(toy, DELEGATED, 400e9, servers=16)).job
-    patterns = {node.name: node.pattern for node in whole.collectives}
+    all_to_alls = {
+        node.name: replace(node.pattern, coupled_as_one=True)
+        for node in whole.collectives
+        if isinstance(node.pattern, AllToAll)
+    }
     nodes = tuple(
-        replace(node, pattern=replace(pattern, coupled_as_one=True))
-        if isinstance(node, Collective) and isinstance(pattern := patterns.get(node.name), AllToAll)
+        replace(node, pattern=all_to_alls.get(node.name, node.pattern))
+        if isinstance(node, Collective)
         else node
         for node in few.job.nodes
     )
