@@ -44,13 +44,14 @@ def infinitehbd_alltoall(
     say which of the two it means.
     """
     sizes_mb = shares(mb)
-    if not all(0 < size_mb < 1e6 and (size_mb * 1e6) % 4 == 0 for size_mb in sizes_mb):
+    sizes = [round(size_mb * 1e6) if 0 < size_mb < 1e6 else 0 for size_mb in sizes_mb]
+    if not all(sizes) or any(size % 4 for size in sizes):
         raise ScenarioError(f"{mb} MB to each node", "give sizes above 0, of a multiple of 4 bytes")
     points = [
         point
         for count in _counts(bundles, gpus)
-        for size_mb in dict.fromkeys(sizes_mb)
-        for point in all_to_alls(count, round(size_mb * 1e6), gpus, by_distance=by_distance)
+        for size in dict.fromkeys(sizes)
+        for point in all_to_alls(count, size, gpus, by_distance=by_distance)
     ]
     return Scenario(
         "infinitehbd_alltoall",

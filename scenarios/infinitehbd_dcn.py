@@ -73,7 +73,7 @@ def infinitehbd_dcn(
     tree = FatTree(nodes, tor_nodes, domain_nodes)
     settings = [
         Setting(tree, drawn_faults(nodes, faulty, seed), hops, gpus, tp, percent)
-        for percent in dict.fromkeys(percents)
+        for percent in {f"{percent:g}": percent for percent in percents}.values()
     ]
     points = [each for setting in settings for each in crossings(setting, oversubscription, seed)]
     return Scenario(

@@ -47,7 +47,7 @@ GATEWAY, OWN_GATEWAYS = (0,), (0, 2, 4, 6)
 """The GPUs of a server that sum gradients for it, one per packet NIC: of one, and of four."""
 COMPARABLE: Range = (0.0, 1 + TOLERANCE)
 """Iteration times over those of packet NICs that are taken for comparable; the figure has no numbers."""
-NVLINK_GBPS, MOST_GBPS = 2400.0, 1e6
+NVLINK_GBPS, LEAST_GBPS, MOST_GBPS = 2400.0, 1.0, 1e6
 """What the NVLinks carry that join pairs of neighbours in the prototype: 12 of an A100, 300 GB/s each way."""
 RUN_S = 16.0
 """How long a point may take at emulated scale [s]: messages of Qwen's 16 ranks are of 8 packets then. With
@@ -107,9 +107,9 @@ def mfabric_prototype(
     says which demand costs how much, and what the best circuits would take. With --cli 'circuits' shows the
     OCS, and 'light' and 'replay' carry bytes.
     """
-    if not 0 < inside <= MOST_GBPS:
+    if not LEAST_GBPS <= inside <= MOST_GBPS:
         raise ScenarioError(
-            f"{inside:g} Gbit/s inside a server", f"give a rate above 0, up to {MOST_GBPS:g} Gbit/s"
+            f"{inside:g} Gbit/s inside a server", f"give {LEAST_GBPS:g} to {MOST_GBPS:g} Gbit/s"
         )
     if unknown := [name for name in listed(models) if name not in CASES]:
         raise ScenarioError(f"unknown model {unknown[0]!r} of --models", f"choose from {', '.join(CASES)}")

@@ -35,7 +35,7 @@ from scenarios._mfabric.training_points import (
 )
 from scenarios._mfabric.training_report import training_findings
 from scenarios._options import listed
-from testbed.report.claims import Claim, Range, around, judged, ratio_sentence
+from testbed.report.claims import TOLERANCE, Claim, Range, around, judged, ratio_sentence
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import First
 from topologies.errors import ScenarioError
@@ -61,10 +61,8 @@ FIRSTS: tuple[First, ...] = get_args(First)
 PANELS = {"topoopt": TOPOOPT, "topoopt-rings": RINGS}
 """Patch panels, as --fabrics names them, and what tables call them."""
 ALL = ",".join((*PACKETS, *PANELS, *FIRSTS))
-CLOSE: Range = (0.0, 1.15)
+CLOSE: Range = (0.0, 1 + TOLERANCE)
 """Iteration times over those of the fat-tree that are taken for close; the figure has no numbers."""
-FASTER: Range = (1.02, 1.76)
-"""Up to 1.6 times as fast, 10 % to the far side."""
 NIC_BPS = 8e6
 """What a NIC is shaped to at most [bit/s]: 64 of them, and as many links above."""
 
@@ -140,14 +138,17 @@ def mfabric_training(
 
 
 def figure_12a(table: pd.DataFrame) -> list[Claim]:
-    """Return whether mFabric is close to the fat-tree, and faster than 3:1 and TopoOpt."""
+    """Return whether mFabric is close to the fat-tree, and faster than 3:1 and TopoOpt.
+
+    Nothing is claimed over TopoOpt's rings: most of its NICs lead to another replica, and are dark here.
+    """
     (step,) = set(table["workload"])
     there, claims = set(table["name"]), list[Claim]()
     for name in (f"mFabric, {first}" for first in FIRSTS):
         for text, expected, ends in (
             ("close to the fat-tree", CLOSE, (name, FAT_TREE)),
-            ("up to 1.6 times as fast as 3:1", FASTER, (OVERSUBSCRIBED, name)),
-            *((f"1.5 times as fast as {panel}", around(1.5), (panel, name)) for panel in PANELS.values()),
+            ("up to 1.6 times as fast as 3:1", around(1.6), (OVERSUBSCRIBED, name)),
+            ("1.5 times as fast as TopoOpt", around(1.5), (TOPOOPT, name)),
         ):
             if there.issuperset(ends):
                 about = f"{name}: {text}", "mFabric, Figure 12a", expected

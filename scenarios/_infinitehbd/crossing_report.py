@@ -1,5 +1,6 @@
 """What `infinitehbd_dcn` says of its outcomes: bytes over ToR uplinks beside what is counted, and time."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -160,9 +161,14 @@ def _offset(each: Sent, index: int, transports: int) -> float:
     return bar + 0.12 * (index - (transports - 1) / 2)
 
 
+def _over(ours: float, other: float) -> float:
+    """Return a share over another, infinite over none."""
+    return ours / other if other else math.inf
+
+
 def _numbering_claims(numbering: str, transport: str, pairs: Sequence[tuple[Sent, Sent]]) -> list[Claim]:
     """Return what orchestration is worth over no constraints: bytes, and times of messages and jobs."""
-    crossed = [(ours.wire or 0.0) / other.wire for ours, other in pairs if other.wire]
+    crossed = [_over(ours.wire or 0.0, other.wire or 0.0) for ours, other in pairs if ours.wire or other.wire]
     means = [other.mean_s / ours.mean_s for ours, other in pairs]
     lasts = [other.outcome.cct_s / ours.outcome.cct_s for ours, other in pairs]
     about = f"{numbering}, orchestrated over unconstrained:"

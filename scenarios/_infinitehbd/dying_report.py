@@ -213,7 +213,8 @@ STAGES = ("failed", "known", "switched", "first_byte", "whole")
 
 def _how(outcomes: Sequence[Outcome]) -> str:
     words = dict.fromkeys(outcome.verdict.word for outcome in outcomes)
-    return "predicted" if list(words) == ["model"] else f"emulated ({', '.join(words)})"
+    emulated = any(outcome.emulated for outcome in outcomes)
+    return f"{'emulated' if emulated else 'predicted'} ({', '.join(words)})"
 
 
 def _steadies(outcomes: Sequence[Outcome]) -> int:

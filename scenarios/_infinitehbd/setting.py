@@ -41,6 +41,9 @@ Gpus = Annotated[int, typer.Option(help="GPUs of a node.")]
 Tp = Annotated[int, typer.Option(help="GPUs of a TP group, whole nodes.")]
 Hops = Annotated[int, typer.Option(help="K, how far a bundle reaches along the line of nodes.")]
 
+MOST_NODES = 1 << 17
+"""A million GPUs in nodes of 8."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -83,7 +86,11 @@ def percent_of(percent: float, whole: int) -> Fraction:
 
 
 def drawn_faults(nodes: int, faulty: int, seed: int) -> frozenset[int]:
-    """Return faulty nodes, drawn uniformly without replacement."""
+    """Return faulty nodes, drawn uniformly without replacement; ScenarioError for a negative seed."""
+    if seed < 0:
+        raise ScenarioError(f"seed {seed}", "give seeds from 0")
+    if nodes > MOST_NODES:
+        raise ScenarioError(f"{nodes:,} nodes", f"take {MOST_NODES:,} at most")
     return frozenset(np.random.default_rng(seed).choice(nodes, faulty, replace=False).tolist())
 
 
@@ -103,6 +110,11 @@ def placed(setting: Setting, seed: int) -> dict[str, Sequence[CpGroup]]:
         If the job does not fit between the faults, or is less than a CP group, or ToRs have one node each.
     """
     tree, groups = setting.tree, setting.tp_groups
+    if not 2 <= setting.hops <= setting.gpus_per_node:
+        raise ScenarioError(
+            f"K = {setting.hops} on nodes of {setting.gpus_per_node} GPUs",
+            "take 2 up to as many bundles as a node has GPUs",
+        )
     if tree.tor_nodes < 2:
         raise ScenarioError("under a ToR of one node nothing stays", "give two nodes or more under a ToR")
     optimised = orchestrate(
@@ -116,7 +128,7 @@ def placed(setting: Setting, seed: int) -> dict[str, Sequence[CpGroup]]:
     if optimised is None or not groups:
         raise ScenarioError(
             f"a job of {groups} TP groups does not fit around {len(setting.faulty)} of {tree.nodes} nodes",
-            "take fewer faults, or another share",
+            "take fewer faults, a larger cluster, or another share",
         )
     free = unconstrained(tree, setting.faulty, setting.hops, setting.group_nodes)
     return {

@@ -17,6 +17,10 @@ PERCENT, POINTS = "{:.2f} %", "{:.2f} points"
 Values = Mapping[str, Sequence[float]]
 """What was measured, by what the paper leaves open: a value, or one for each reading of the trace."""
 
+EDGE = 0.002
+"""How near to an edge of its range a value is that seeds decide: NVL-36's 12.09 % of 20 seeds are below
+12.1 %, the 12.11 % of 60 above."""
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -61,6 +65,8 @@ def _judged(study: Study, statement: Statement) -> tuple[float, Ruling, str]:
     values = statement.values(study)
     measured = [value for of_case in values.values() for value in of_case]
     rulings = {ruling(value, statement.expected) for value in measured}
+    if any(_at_an_edge(value, statement.expected) for value in measured):
+        rulings.add("not comparable")
     reason = "; ".join(filter(None, [_values_text(values, statement.pattern), statement.note(study)]))
     verdict: Ruling = rulings.pop() if len(rulings) == 1 else "not comparable"
     if verdict == "not comparable" and measured and not statement.fitted:
@@ -68,6 +74,12 @@ def _judged(study: Study, statement: Statement) -> tuple[float, Ruling, str]:
     if statement.fitted:
         verdict, reason = "not comparable", "; ".join(filter(None, [statement.fitted, reason]))
     return measured[0] if measured else math.nan, verdict, reason
+
+
+def _at_an_edge(value: float, expected: Range) -> bool:
+    """Return whether another draw of seeds may put a value on the other side of a range's edge."""
+    edges = [edge for edge in expected if math.isfinite(edge)] if expected[0] < expected[1] else []
+    return any(abs(value - edge) < EDGE * abs(edge) for edge in edges)
 
 
 def _values_text(values: Values, pattern: str) -> str:

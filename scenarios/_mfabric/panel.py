@@ -74,7 +74,8 @@ def expected_job(trained: Training, seed: int = 0) -> Job:
         Of the gates' rows.
     """
     model = trained.model
-    tokens = gate_tokens(trained.history[-ITERATIONS:], model.ep, model.tokens * model.top_k, seed=seed)
+    # Another stream than the step's: what its rows differ by from their loads is not known before.
+    tokens = gate_tokens(trained.history[-ITERATIONS:], model.ep, model.tokens * model.top_k, seed=seed + 1)
     mean = np.rint(tokens.mean(axis=0)).astype(np.int64)
     return moe_step(
         model,

@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from scenarios._mfabric.section import FIGURE_ONLY, Section, judged, predicted
+from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
 from testbed.report.claims import Claim, Range, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
@@ -284,7 +284,7 @@ def _traffic_claims(table: pd.DataFrame) -> list[Claim]:
         counted_so = [f"{reading} {_share(table, model, kinds, reading):.0%}" for reading in READINGS]
         reason = f"by how bytes are counted: {', '.join(counted_so)}"
         measured = _share(table, model, kinds)
-        claims.append(judged(f"{model}: {text}", FIGURE_2, expected, measured, reason, PERCENT))
+        claims.append(predicted(f"{model}: {text}", FIGURE_2, expected, measured, reason, PERCENT))
     return claims
 
 

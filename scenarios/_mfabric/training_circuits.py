@@ -16,7 +16,7 @@ from testbed.report.claims import Claim, worst_claim
 from testbed.report.page import Block, Line, Sheet
 from testbed.run.carried import carrying, logged, packets_in_the_dark
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
+from testbed.run.outcome import LEFT_OUT, Outcome
 from testbed.run.region_plan import regions_of
 from testbed.run.run import Run
 from topologies.mfabric import Region, regions
@@ -123,9 +123,10 @@ def _needed(sets: Sequence[frozenset[str]]) -> Sequence[frozenset[str]]:
 def changes_claims(outcomes: Sequence[Outcome]) -> list[Claim]:
     """Return whether circuits changed as planned, and not between an all-to-all and its transpose.
 
-    Where packets went is not comparable if of any emulation the tap missed some.
+    Void and unsound emulations count for nothing. Where packets went is not comparable if of any of the
+    others the tap missed some.
     """
-    emulated = [outcome for outcome in outcomes if outcome.emulated]
+    emulated = [each for each in outcomes if each.emulated and each.verdict.word not in LEFT_OUT]
     missed = sum(outcome.wire is None for outcome in emulated)
     tapped = [
         (outcome, outcome.wire, ocs)

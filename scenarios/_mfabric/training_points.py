@@ -109,10 +109,15 @@ def training(
     decisions = max(replicas * micro_batches, 1)
     loads = gate_loads([PHASE] * (WINDOW + decisions), layers, model.experts, seed=seed)
     history, now = loads[:WINDOW], loads[WINDOW:]
-    before, tokens = (
-        gate_tokens(of, model.ep, model.tokens * model.top_k, sparsity=sparsity, seed=seed)
-        for of in (history[-1:], now)
+    # One draw for both: rows of the same stream would differ from their loads alike before and now.
+    drawn = gate_tokens(
+        np.concatenate([now, history[-1:]]),
+        model.ep,
+        model.tokens * model.top_k,
+        sparsity=sparsity,
+        seed=seed,
     )
+    tokens, before = drawn[:-1], drawn[-1:]
 
     def gate(replica: int, micro_batch: int, layer: int) -> NDArray[np.int64]:
         decided: NDArray[np.int64] = tokens[replica * micro_batches + micro_batch, layer]

@@ -36,7 +36,8 @@ def bounds(course: Course) -> Iterator[Finding]:
         takes_ps = 0.0
         if isinstance(node, Collective):
             if name not in course.cancelled and course.looks_at(name):
-                takes_ps = least_s.of(node) * SECOND * (1 - slack) - 2
+                # A ring's 2 (N - 1) steps are each of whole picoseconds.
+                takes_ps = least_s.of(node) * SECOND * (1 - slack) - 2 * len(node.gpus) - 2
         elif not course.gone:
             takes_ps = max(map(node.on_gpu_s, node.gpus), default=0.0) * SECOND * (1 - ROUNDING) - 2
         if isinstance(node, Collective) and number >= 0 and ended[number] - let_go[number] < takes_ps:

@@ -102,6 +102,12 @@ class RegionPlan:
         """The turns of each OCS, in job order."""
         for ocs, turn in self._all_turns(job):
             self.turns[ocs].append(turn)
+        firsts = {turns[0].node for turns in self.turns.values() if turns}
+        if strange := sorted(self._before.keys() - firsts):
+            raise ScenarioError(
+                f"{strange[0]!r} is not the first all-to-all of a region",
+                "say what is lit before the job by the first of each",
+            )
         if not any(self.turns.values()):
             raise ScenarioError(
                 "circuits of regions, and no all-to-all or no OCS",

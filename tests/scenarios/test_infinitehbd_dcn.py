@@ -166,6 +166,8 @@ def test_a_run_s_first_table_is_what_crosses_tors(tmp_path: Path) -> None:
         (["--faulty", "32"], "32 faulty nodes of 32; leave some that work"),
         (["--faulty", "20"], "does not fit around 20 of 32 nodes"),
         (["--job", "0"], "a job of 0 % of the GPUs"),
+        (["--seed", "-1"], "seed -1"),
+        (["--hops", "1"], "K = 1 on nodes of 8 GPUs"),
         (["--tor-nodes", "3"], "under ToRs of 3"),
         (["--tp", "12"], "TP groups of 12 GPUs on nodes of 8"),
         (["--oversubscription", "0.5"], "an oversubscription of 0.5; give 1 or more"),

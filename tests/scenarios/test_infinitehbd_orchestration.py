@@ -126,7 +126,12 @@ def test_a_run_prints_tables_and_leaves_results(tmp_path: Path) -> None:
         (["--tp", "12"], "TP groups of 12 GPUs on nodes of 8"),
         (["--tp", "0"], "TP groups of 0 GPUs"),
         (["--tp", "4096"], "a job of 0 TP groups does not fit around 26 of 512 nodes"),
-        (["--hops", "0"], "over 0 hops"),
+        (["--hops", "0"], "K = 0 on nodes of 8 GPUs; take 2 up to as many bundles"),
+        (["--hops", "9"], "K = 9 on nodes of 8 GPUs"),
+        (
+            ["--nodes", "1000000000000", "--domain-nodes", "500000000000", "--tp", "32"],
+            "1,000,000,000,000 nodes",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str) -> None:

@@ -14,6 +14,7 @@ from scenarios._infinitehbd.dying_ring import Dying, dying_ring, stages_of
 from testbed.report.claims import Claim
 from testbed.report.page import Sheet
 from testbed.report.run_json import experiments_of
+from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, Verdict, Word
 from testbed.run.predict import predict
@@ -133,6 +134,13 @@ def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str
     assert len(lines) == 1
     assert said in lines[0]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("size_bytes", [20_000, 100_000, 500_000, 1_300_000])
+def test_steps_of_whole_picoseconds_are_sound(size_bytes: int) -> None:
+    """A step of x.5 ps ends at x: the 30 of a ring may be some more ahead of the bound than rounding of one."""
+    dying = Dying((2,), "shrink", 0.4, 1e-3, 1)
+    sound(predict(dying_ring(KHopRing(8, 4, 2), 16, size_bytes, dying, gpu_bps=GPU_BPS)))
 
 
 def cells(sheet: Sheet) -> list[list[str]]:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,7 +14,7 @@ from scenarios._mfabric.training_report import held_times, iteration_table, trai
 from scenarios.mfabric_prototype import figure_10, prototype_points
 from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import Measures, Outcome, Verdict
+from testbed.run.outcome import Measures, Outcome, Verdict, Word
 from testbed.run.predict import predict
 from testbed.run.run import Run
 from tests.scenarios import command
@@ -90,6 +91,22 @@ def test_circuits_are_held_to_what_packets_took() -> None:
     assert said(wire) == (["3", "3", "3", "yes", "0"], ["holds", "holds"])
     assert said(wire.assign(packets=unused)) == (["3", "3", "2", "no", "0"], ["does not hold", "holds"])
     assert said(pd.concat([wire, stray])) == (["3", "3", "3", "yes", "5"], ["holds", "does not hold"])
+
+
+@pytest.mark.parametrize("word", ["void", "unsound"])
+def test_what_is_void_or_unsound_says_nothing_of_circuits(word: Word) -> None:
+    experiment, _ = asked()
+    run = predict(experiment)
+    claims = changes_claims([Outcome(experiment, run, run, Verdict(word), wire=on_the_wire(run))])
+    assert {claim.verdict for claim in claims} == {"not comparable"}
+
+
+def test_gates_before_a_step_are_drawn_apart_from_its_own() -> None:
+    """What a row differs by from its loads is another draw in the iteration before."""
+    trained = training(replace(model_named("mixtral-8x22b"), pp=1), 2)
+    own = trained.gate(0, 0, 0)
+    rows = [tokens / tokens.mean(axis=0) - 1 for tokens in (own, trained.before[0, 0])]
+    assert abs(np.corrcoef(*(row.ravel() for row in rows))[0, 1]) < 0.5
 
 
 def test_what_the_tap_missed_makes_claims_of_packets_not_comparable() -> None:
@@ -181,7 +198,7 @@ def test_credit_is_held_to_its_prediction_and_tcp_is_reported() -> None:
         assert claim.measured == pytest.approx(1.2)
         return claim.verdict
 
-    assert (ruled("credit"), ruled("tcp")) == ("does not hold", "holds")
+    assert (ruled("credit"), ruled("tcp")) == ("does not hold", "not comparable")
 
 
 @pytest.mark.drawn

@@ -186,6 +186,9 @@ def test_what_is_refused() -> None:
     assert isinstance(experiment.circuits, RegionalSetup)
     with pytest.raises(ScenarioError, match="is not an all-to-all"):
         replace(experiment, circuits=replace(experiment.circuits, dispatches=("nobody",)))
+    late = Prediction(step.dispatches[0].node.replace("dispatch", "combine"), ((0.0,),))
+    with pytest.raises(ScenarioError, match="is not the first all-to-all of a region"):
+        replace(experiment, circuits=replace(experiment.circuits, before=(late,)))
     with pytest.raises(ScenarioError, match="not of one region"):
         replace(experiment, fabric=mfabric_fabric(8, 4, gpus=1, nics=4, packet_nics=1))
     with pytest.raises(ScenarioError, match="no circuits that follow"):
