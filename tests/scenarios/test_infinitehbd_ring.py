@@ -138,7 +138,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str
 
 @pytest.mark.parametrize("size_bytes", [20_000, 100_000, 500_000, 1_300_000])
 def test_steps_of_whole_picoseconds_are_sound(size_bytes: int) -> None:
-    """A step of x.5 ps ends at x: the 30 of a ring may be some more ahead of the bound than rounding of one."""
+    """A step of x.5 ps ends at x, and a ring has 30 of them."""
     dying = Dying((2,), "shrink", 0.4, 1e-3, 1)
     sound(predict(dying_ring(KHopRing(8, 4, 2), 16, size_bytes, dying, gpu_bps=GPU_BPS)))
 
