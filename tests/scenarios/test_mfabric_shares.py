@@ -76,16 +76,14 @@ def test_shares_sum_to_one_and_models_without_tp_send_none(shares: Section) -> N
 
 def test_claims_of_figures_2_3_and_17_are_ruled_with_their_reasons(shares: Section) -> None:
     claims = {claim.text: claim for claim in shares.findings.claims}
-    verdicts = {text: claim.verdict for text, claim in claims.items() if claim.verdict != "not comparable"}
-    assert verdicts == {
-        "mixtral-8x7b: TP sends 60 % of the bytes": "does not hold",
-        "mixtral-8x7b: EP sends 30 % of the bytes": "does not hold",
-        "mixtral-8x7b: PP and DP send less than 6 %": "holds",
-        "llama-moe: EP sends more than 80 %": "holds",
-        "qwen-moe: EP sends more than 80 %": "holds",
-    }
-    # Of times there is only the model's word.
-    assert {text: claim.reason.split("; ")[1] for text, claim in claims.items() if text not in verdicts} == {
+    assert {claim.verdict for claim in claims.values()} == {"not comparable"}
+    # Bytes are counted by a reading, and of times there is only the model's word.
+    assert {text: claim.reason.split("; ")[1] for text, claim in claims.items()} == {
+        "mixtral-8x7b: TP sends 60 % of the bytes": "not in the range",
+        "mixtral-8x7b: EP sends 30 % of the bytes": "not in the range",
+        "mixtral-8x7b: PP and DP send less than 6 %": "in the range",
+        "llama-moe: EP sends more than 80 %": "in the range",
+        "qwen-moe: EP sends more than 80 %": "in the range",
         "mixtral-8x7b: all-to-alls take 33% to 55% of a layer": "in the range",
         "llama-moe: all-to-alls take 42% to 58% of a layer": "in the range",
         "qwen-moe: all-to-alls take up to 68% of a layer": "not in the range",
