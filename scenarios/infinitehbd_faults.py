@@ -70,8 +70,8 @@ def infinitehbd_faults(
     fitted to the paper, and labelled so. Without the trace a synthetic stand-in of the same statistics
     is studied, and named so everywhere. What interconnects cost and draw is printed (table 6), and what they
     cost together with idle and faulty GPUs by faulty nodes (figure 17d), at a price of a GPU that is fitted
-    to the paper. With another cluster the paper's numbers are not compared; what cannot be made of it is
-    left out, and named.
+    to the paper. With another cluster the paper's numbers are not compared; architectures that it
+    cannot form are left out, and named.
     """
     drawn = seed_range(seeds)
     cluster = Cluster(servers, server_gpus, node_gpus, _tp_sizes(tp))

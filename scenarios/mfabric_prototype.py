@@ -14,7 +14,7 @@ from controller.circuits.devices import ReconfigurationDelay, device_named, real
 from scenarios._harness import Scenario, run
 from scenarios._mfabric.options import Rate, Seed
 from scenarios._mfabric.training_points import (
-    DELEGATED,
+    ALL_LANES,
     Training,
     checked_delay,
     over_circuits,
@@ -195,7 +195,7 @@ def prototype_points(
         over_circuits(circuits, trained, "block", delay, CIRCUITS, seed=seed),
         *(spilled if spill else []),
         over_packets(packets, with_own_nics, PACKETS, seed),
-        over_packets(packets, trained, PACKETS_DELEGATED, seed, scheme=DELEGATED),
+        over_packets(packets, trained, PACKETS_DELEGATED, seed, scheme=ALL_LANES),
     ]
 
 

@@ -12,6 +12,7 @@ import typer
 
 from scenarios._harness import Scenario, run
 from scenarios._mfabric.fabrics import (
+    DELEGATED,
     FAT_TREE,
     NICS,
     OVERSUBSCRIBED,
@@ -24,7 +25,7 @@ from scenarios._mfabric.fabrics import (
 from scenarios._mfabric.options import RUN_S, DelayMs, Rate, Seed
 from scenarios._mfabric.panel import KEPT_BACK, panel_experiment
 from scenarios._mfabric.training_points import (
-    DELEGATED,
+    ALL_LANES,
     GATEWAYS,
     OWN_GATEWAYS,
     Training,
@@ -47,10 +48,9 @@ from traffic.models.moe import model_named
 
 MODEL, SERVERS = "mixtral-8x22b", 8
 """What is trained, on a region of so many servers."""
-FAT_TREE_DELEGATED = f"{FAT_TREE}, delegated"
 PACKETS = {
     FAT_TREE: FAT_TREE,
-    "fat-tree-delegated": FAT_TREE_DELEGATED,
+    "fat-tree-delegated": DELEGATED,
     "fat-tree-3to1": OVERSUBSCRIBED,
     RAIL: RAIL,
 }
@@ -162,8 +162,8 @@ def _over_packets(
 ) -> Experiment:
     """Return the step over a fabric of `PACKETS`; gradients go over as many NICs as it has on packets."""
     fabric, label = _packet_fabric(name, rate_bps), PACKETS[name]
-    if label == FAT_TREE_DELEGATED:
-        return over_packets(fabric, trained, label, seed, scheme=DELEGATED)
+    if label == DELEGATED:
+        return over_packets(fabric, trained, label, seed, scheme=ALL_LANES)
     return over_packets(fabric, with_own_nics, label, seed)
 
 

@@ -129,11 +129,7 @@ class Regional:
             demands = {turn.node: turn.demand for turn in own}
             demands |= {"what is before the job": before[ocs]} if ocs in before else {}
             self._check_shapes(ocs, demands)
-        self._before = {
-            ocs: RegionState(self._mapping(region, demand, (), frozenset()), demand)
-            for ocs, region in self._regions.items()
-            for demand in [self._demand_before(ocs, before.get(ocs))]
-        }
+        self._before = {ocs: self._state_before(ocs, before.get(ocs)) for ocs in self._regions}
 
     @property
     def first(self) -> dict[str, tuple[Circuit, ...]]:
@@ -168,6 +164,11 @@ class Regional:
                     f"{name!r} has a demand of shape {demand.shape} in a region of {servers} servers",
                     "give a row and a column per server",
                 )
+
+    def _state_before(self, ocs: str, known: Matrix | None) -> RegionState:
+        """Return what a region's controller remembers before its first turn."""
+        demand = self._demand_before(ocs, known)
+        return RegionState(self._mapping(self._regions[ocs], demand, (), frozenset()), demand)
 
     def _demand_before(self, ocs: str, known: Matrix | None) -> Matrix:
         """Return what a region's circuits are lit for before its first turn."""

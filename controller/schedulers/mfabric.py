@@ -12,8 +12,8 @@ its first circuit before any gets a second: with alpha >= n - 1 and demand every
 the full mesh, whatever the demand.
 
 The paper leaves open the order of ties, and prints an end that its own counts contradict (`Variant`). With
-alpha < n - 1 ties decide who has light at all: in order of demand, equal demand between 8 servers of 6 NICs
-joins seven of them in a clique and leaves the eighth without a circuit. So servers in the dark come first.
+alpha < n - 1 ties decide which servers get circuits: by demand alone, 8 servers of 6 NICs that all send as
+much become a clique of seven, and the eighth has no circuit. So servers without a circuit come first.
 The paper does not say how circuits are put on NICs either, but that those of a pair are spread over NUMA
 nodes; here circuits that stay also keep their NICs, so that fewer ports go dark (`nic_mapping`).
 

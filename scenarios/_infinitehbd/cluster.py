@@ -1,4 +1,4 @@
-"""The cluster of InfiniteHBD's fault study: its servers, nodes and TP sizes, and what cannot be made of it.
+"""The cluster of InfiniteHBD's fault study: servers, nodes, TP sizes, and which architectures it can form.
 
 The trace is of servers; InfiniteHBD's nodes are whole servers, or halves of them. Sizes are whole GPUs and
 whole per cents throughout: a share times a count in floating point can be one group short.

@@ -39,7 +39,7 @@ FAULTY_SHOWN = (1, 3, 5, 7, 10, 15)
 FITTED_ARCHITECTURES = ("TPUv4 blocks",)
 WAITING_SHOWN = (90, 95)
 Values = Mapping[tuple[str, int], float]
-"""By architecture and TP size; what cannot be made of the cluster is not there."""
+"""By architecture and TP size, of architectures that the cluster can form."""
 
 
 class FaultResults(RunDirectory):
@@ -279,7 +279,7 @@ def _made(cluster: Cluster, tp_gpus: int = 0) -> list[str]:
 
 
 def _left_out(cluster: Cluster) -> str:
-    """Return what cannot be made of a cluster, or holds no group, and why; nothing where all can."""
+    """Return which architectures a cluster cannot form, or hold no group, and why; empty if none."""
     why: dict[str, list[str]] = {}
     for size in cluster.tp_gpus:
         for name in ARCHITECTURES:

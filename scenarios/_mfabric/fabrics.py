@@ -19,6 +19,8 @@ REGION_SERVERS = 8
 OVERSUBSCRIPTION = 3
 FAT_TREE, RAIL, OVERSUBSCRIBED = "fat-tree", "rail-optimised", "fat-tree 3:1"
 MFABRIC, TOPOOPT = "mFabric", "TopoOpt"
+DELEGATED = f"{FAT_TREE}, delegated"
+"""The fat-tree with mFabric's own all-to-alls, gathered and spread over all NICs of a server."""
 RINGS = f"{TOPOOPT}, rings"
 """TopoOpt with the circuits of its published program (`scenarios._mfabric.panel`)."""
 COLOURS = {

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.fabrics import (
     ALL_RATES,
     COLOURS,
+    DELEGATED,
     FAT_TREE,
     MFABRIC,
     OVERSUBSCRIBED,
@@ -32,7 +33,6 @@ from scenarios._mfabric.public_times import NORMALISED, public_times
 from scenarios._mfabric.section import Section, predicted
 from scenarios._mfabric.steps import (
     DELAY_S,
-    DELEGATED,
     SERVERS,
     STUDIED,
     Iterations,

@@ -12,6 +12,7 @@ from rich.progress import Progress
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import (
+    DELEGATED,
     FAT_TREE,
     GPUS,
     MFABRIC,
@@ -24,7 +25,15 @@ from scenarios._mfabric.iteration_parts import BACKWARD, FORWARD, iteration_part
 from scenarios._mfabric.own_nics import by_own_nics
 from scenarios._mfabric.panel import MP_DEGREES, panel_experiment
 from scenarios._mfabric.section import Section
-from scenarios._mfabric.training_points import GATEWAYS, Training, over_circuits, over_packets, training
+from scenarios._mfabric.training_points import (
+    ALL_LANES,
+    GATEWAYS,
+    OWN_GATEWAYS,
+    Training,
+    over_circuits,
+    over_packets,
+    training,
+)
 from testbed.machine.processes import in_processes
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
@@ -35,7 +44,6 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.mfabric import mfabric_fabric
-from traffic.delegated import DelegatedSetup
 from traffic.models.moe import MODELS, MoeModel
 from traffic.models.moe_step import Experts
 from traffic.workloads.mixtral import GPU_FLOPS
@@ -44,8 +52,6 @@ SERVERS = 128
 """1,024 GPUs (mFabric, 7.1)."""
 TOR_SERVERS = 1
 """On an edge switch of the 3:1 fabric: the artifact's fat-tree of 16-port switches has 8 NICs on each."""
-DELEGATED = f"{FAT_TREE}, delegated"
-"""The fat-tree with mFabric's own all-to-alls, gathered and spread over all NICs of a server."""
 OWN_NICS = (FAT_TREE, OVERSUBSCRIBED)
 """Where each GPU sends by its own NIC, in data parallelism too."""
 DELAY_S = 25e-3
@@ -195,7 +201,7 @@ def step_experiment(setting: Setting, point: StepPoint) -> Experiment:
         return panel_experiment(trained, point.rate_bps, point.fabric, seed=seed)
     fabric = step_fabric(point)
     if point.fabric == DELEGATED:
-        return over_packets(fabric, trained, point.fabric, seed, scheme=DelegatedSetup())
+        return over_packets(fabric, trained, point.fabric, seed, scheme=ALL_LANES)
     if point.fabric in OWN_NICS:
         return by_own_nics(over_packets(fabric, trained, point.fabric, seed))
     delay = ReconfigurationDelay(f"{point.delay_s:g} s", point.delay_s)
@@ -256,7 +262,7 @@ def _iteration(setting: Setting, point: StepPoint) -> Iteration:
 
 def _of_step(point: StepPoint) -> tuple[str, int, int, tuple[int, ...]]:
     """Return what decides the step of a point: its model, micro-batches, servers and their gateways."""
-    gateways = tuple(range(GPUS)) if point.fabric in OWN_NICS else GATEWAYS
+    gateways = OWN_GATEWAYS if point.fabric in OWN_NICS else GATEWAYS
     return point.model, point.micro_batch, point.servers, gateways
 
 

@@ -34,7 +34,7 @@ PHASE = "early"
 """Of training, where gates are least even."""
 OWN_NIC = "ecmp"
 """The scheme of a packet fabric in the paper and its artifact: a GPU sends over the NIC beside it."""
-DELEGATED = DelegatedSetup()
+ALL_LANES = DelegatedSetup()
 """mFabric's own: what crosses is split evenly over two servers' lanes, gathered and scattered inside."""
 
 
@@ -150,7 +150,7 @@ def checked_delay(delay_ms: float, rate_gbps: float) -> ReconfigurationDelay:
 def over_packets(
     fabric: Fabric, trained: Training, label: str, seed: int = 0, *, scheme: str | SchemeSetup = OWN_NIC
 ) -> Experiment:
-    """Return a step over packet switches alone, by `OWN_NIC` or `DELEGATED`."""
+    """Return a step over packet switches alone, by `OWN_NIC` or `ALL_LANES`."""
     return Experiment(fabric, trained.job, scheme, seed=seed, label=label)
 
 
@@ -191,7 +191,7 @@ def over_circuits(
     return Experiment(
         fabric,
         trained.job,
-        replace(DELEGATED, spill=spill),
+        replace(ALL_LANES, spill=spill),
         seed=seed,
         label=label,
         circuits=RegionalSetup(delay, first, late, predictions, before),

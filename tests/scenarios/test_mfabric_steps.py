@@ -21,7 +21,7 @@ from scenarios._mfabric import own_nics, steps
 from scenarios._mfabric.alphas import ALPHAS, alpha_points, alphas
 from scenarios._mfabric.batches import batch_points, batches
 from scenarios._mfabric.delays import delay_points, delays
-from scenarios._mfabric.fabrics import FAT_TREE, MFABRIC, OVERSUBSCRIBED, RAIL, RINGS, TOPOOPT
+from scenarios._mfabric.fabrics import DELEGATED, FAT_TREE, MFABRIC, OVERSUBSCRIBED, RAIL, RINGS, TOPOOPT
 from scenarios._mfabric.iteration_parts import BACKWARD, COMPUTE, FORWARD, PARTS, TRANSFER, iteration_parts
 from scenarios._mfabric.iteration_times import (
     ALL_WAITS,
@@ -37,7 +37,6 @@ from scenarios._mfabric.iteration_times import (
 from scenarios._mfabric.own_nics import few_messages
 from scenarios._mfabric.section import Section
 from scenarios._mfabric.steps import (
-    DELEGATED,
     Iteration,
     Iterations,
     Setting,
