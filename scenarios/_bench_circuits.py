@@ -3,13 +3,13 @@
 import numpy as np
 
 from controller.circuits.devices import ReconfigurationDelay
-from scenarios._circuits import Comparison
 from testbed.machine.datapath import default_datapath
 from testbed.network.network import Network
 from testbed.network.ocs_bench import TRAFFIC_NICS, Figures, ocs_figures
 from testbed.run.dark_excess import dark_excess
 from testbed.run.ocs_plan import plan_of
 from testbed.run.trial import tried
+from testbed.study.comparison import Comparison
 from traffic.workloads.ocs_workloads import ocs_demand
 
 RATE_BPS, LINE_S, DELAY_S, SLOT_S = 100e9, 0.1, 1e-3, 0.1

@@ -48,8 +48,6 @@ from scenarios._bench_transports import (
     tcp_uniform,
 )
 from scenarios._figure import Figure
-from scenarios._harness import main
-from scenarios._output import standard_output
 from testbed.machine.commands import output_of
 from testbed.machine.datapath import default_datapath
 from testbed.machine.residue import MARKER, Host, left_behind
@@ -68,6 +66,8 @@ from testbed.run.outcome import Verdict, Word, bound_s
 from testbed.run.predict import predict
 from testbed.run.scale import load_bps
 from testbed.run.trial import lent_real_bytes
+from testbed.study.command import main
+from testbed.study.output import standard_output
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from scenarios._harness import Scenario, no_claims, run
 from scenarios._infinitehbd.all_to_all import all_to_alls
 from scenarios._infinitehbd.all_to_all_report import all_to_all_findings
-from scenarios._options import listed, shares
+from testbed.study.command import run
+from testbed.study.options import listed, shares
+from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError
 
 MOST_BUNDLES = 8
@@ -33,7 +34,7 @@ ByDistance = Annotated[
 
 def infinitehbd_alltoall(
     bundles: Bundles = "2,3", gpus: Gpus = 4, mb: Sizes = "40,80", by_distance: ByDistance = False
-) -> Scenario:
+) -> Study:
     """All-to-all between nodes over OCS transceivers: binary exchange, and rings one way and both ways.
 
     Nodes are wired at distances 1, 2, 4, ... (InfiniteHBD, section 7 and appendix G). In each round of the
@@ -53,7 +54,7 @@ def infinitehbd_alltoall(
         for size in dict.fromkeys(sizes)
         for point in all_to_alls(count, size, gpus, by_distance=by_distance)
     ]
-    return Scenario(
+    return Study(
         "infinitehbd_alltoall",
         "InfiniteHBD: all-to-all between nodes",
         [point.experiment for point in points],

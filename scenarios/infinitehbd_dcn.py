@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from controller.schedulers.infinitehbd import FatTree
-from scenarios._harness import Scenario, no_claims, run
 from scenarios._infinitehbd.crossing import crossings
 from scenarios._infinitehbd.crossing_report import crossing_findings
 from scenarios._infinitehbd.setting import (
@@ -22,7 +21,9 @@ from scenarios._infinitehbd.setting import (
     Tp,
     drawn_faults,
 )
-from scenarios._options import shares
+from testbed.study.command import run
+from testbed.study.options import shares
+from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError
 
 NIC_BPS = 50e6
@@ -53,7 +54,7 @@ def infinitehbd_dcn(
     job: Shares = "75,90",
     oversubscription: Oversubscription = 4.0,
     seed: Seed = 0,
-) -> Scenario:
+) -> Study:
     """Cross-ToR traffic of a job around faulty nodes: placed by InfiniteHBD's orchestration, or without it.
 
     TP groups exchange inside the HBD; what is left goes over the DCN, here leaves under a spine, a server
@@ -76,7 +77,7 @@ def infinitehbd_dcn(
         for percent in {f"{percent:g}": percent for percent in percents}.values()
     ]
     points = [each for setting in settings for each in crossings(setting, oversubscription, seed)]
-    return Scenario(
+    return Study(
         "infinitehbd_dcn",
         "InfiniteHBD: cross-ToR traffic of orchestrated jobs",
         [point.experiment for point in points],

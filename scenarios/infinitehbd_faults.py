@@ -11,15 +11,15 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from scenarios._harness import main
 from scenarios._infinitehbd.claims import fault_claims
 from scenarios._infinitehbd.cluster import Cluster
 from scenarios._infinitehbd.report import FaultResults, sheets
 from scenarios._infinitehbd.study import MODEL_SEEDS, fault_study
-from scenarios._options import Debug, Out, listed, seed_range
-from scenarios._output import print_results, sheet_table
 from testbed.report.run_json import Run
 from testbed.report.table import claims_table
+from testbed.study.command import main
+from testbed.study.options import Debug, Out, listed, seed_range
+from testbed.study.output import print_results, sheet_table
 from topologies.errors import ScenarioError, TraceError
 from traffic.fault_trace import FaultTrace, stand_in_trace
 from traffic.readers.infinitehbd import SERVERS, read_fault_trace

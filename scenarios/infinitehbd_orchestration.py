@@ -10,15 +10,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from scenarios._harness import main
 from scenarios._infinitehbd.orchestration import Cluster, orchestration_study
 from scenarios._infinitehbd.orchestration_report import OrchestrationResults, orchestration_claims, sheets
 from scenarios._infinitehbd.setting import DomainNodes, Gpus, Hops, Nodes, TorNodes, Tp
-from scenarios._options import Debug, Out, seed_range
-from scenarios._output import print_results, sheet_table
 from testbed.report.page import counted
 from testbed.report.run_json import Run
 from testbed.report.table import claims_table
+from testbed.study.command import main
+from testbed.study.options import Debug, Out, seed_range
+from testbed.study.output import print_results, sheet_table
 from topologies.errors import ScenarioError
 
 Seeds = Annotated[int, typer.Option(help="How many seeds; each draws the faulty nodes, and shuffles.")]

@@ -8,10 +8,11 @@ from typing import Annotated, get_args
 import typer
 
 from controller.circuits.ring_faults import Mode
-from scenarios._harness import Scenario, no_claims, run
 from scenarios._infinitehbd.dying_report import dying_findings
 from scenarios._infinitehbd.dying_ring import Dying, dying_ring
-from scenarios._options import listed, shares
+from testbed.study.command import run
+from testbed.study.options import listed, shares
+from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError
 from topologies.khop_ring import KHopRing
 from traffic.fault_text import DETECT_S
@@ -71,7 +72,7 @@ def infinitehbd_ring(
     at: At = 40.0,
     known_us: Known = DETECT_S * 1e6,
     rate: Rate = 6400.0,
-) -> Scenario:
+) -> Study:
     """A ring AllReduce over OCS transceivers, both ways round, while nodes of its TP group die.
 
     Every bundle of transceivers is an OCS that permits three permutations: two paths out of the node,
@@ -104,7 +105,7 @@ def infinitehbd_ring(
         for size_bytes in _sizes(mb)
         for case in _cases(dying)
     ]
-    return Scenario(
+    return Study(
         "infinitehbd_ring",
         "InfiniteHBD: ring AllReduce while nodes die",
         experiments,

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from scenarios._harness import Scenario, no_claims, run
-from scenarios._options import OwnFabric, Rails, Rate, Servers, Spines, fabric_of
 from testbed.run.circuits_registry import circuits_named
 from testbed.run.circuits_rule import bound, scheme_alone
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
+from testbed.study.command import run
+from testbed.study.options import OwnFabric, Rails, Rate, Servers, Spines, fabric_of
+from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError
 from topologies.own_routing import routing_named
 from traffic.jitter import jittered
@@ -61,7 +62,7 @@ def job(
     routing: Routing = None,
     jitter: Jitter = 0.0,
     seed: Seed = 0,
-) -> Scenario:
+) -> Study:
     """Compute and collectives of a training step, as a graph: when each node starts and ends, and why.
 
     The job runs on the first GPUs of a rail fabric under a spraying scheme. The table has each node
@@ -85,7 +86,7 @@ def job(
         )
     experiment = Experiment(wired, planned, alone or scheme or "ecmp", seed=seed, circuits=rule, routing=led)
     title = f"Job {planned.name} over a {wired.name} fabric"
-    return Scenario("job", title, [experiment], no_claims, report="nodes")
+    return Study("job", title, [experiment], no_claims, report="nodes")
 
 
 if __name__ == "__main__":

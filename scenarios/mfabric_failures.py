@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from scenarios._harness import Scenario, no_claims, run
 from scenarios._mfabric.fabrics import GPUS, NICS, PACKET_NICS
 from scenarios._mfabric.failure_points import FAILURES, STEP, failure_of, failure_points
 from scenarios._mfabric.failure_report import failure_findings
 from scenarios._mfabric.options import RUN_S, DelayMs, Rate, Seed
 from scenarios._mfabric.training_points import GATEWAYS, MOST_DELAY_MS, checked_delay, over_circuits, training
-from scenarios._options import listed
+from testbed.study.command import run
+from testbed.study.options import listed
+from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError
 from topologies.mfabric import mfabric_fabric, region_gpus
 from traffic.compose import placed
@@ -47,7 +48,7 @@ def mfabric_failures(
     delay_ms: DelayMs = 25.0,
     rate: Rate = 100.0,
     seed: Seed = 0,
-) -> Scenario:
+) -> Study:
     """Training steps of Mixtral 8x22B on 8 servers in which a NIC, a GPU or a server is lost.
 
     Each failure comes in the middle of an all-to-all, and is known a little later: what it cut goes another
@@ -91,7 +92,7 @@ def mfabric_failures(
     healthy = over_circuits(fabric, on_all, "block", delay, STEP, seed=seed)
     gone = [failure_of(FAILURES[name], fabric, SERVER, gpus=GPUS, gpu=GPU) for name in names]
     node = f"F0 0.0 l{layers - 1} combine"
-    return Scenario(
+    return Study(
         "mfabric_failures",
         "mFabric: failures in a training step on 8 servers",
         failure_points(healthy, gone, node, at / 100, known_ms / 1e3),

@@ -11,7 +11,6 @@ import pandas as pd
 import typer
 
 from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
-from scenarios._harness import Scenario, run
 from scenarios._mfabric.options import Rate, Seed
 from scenarios._mfabric.training_points import (
     ALL_LANES,
@@ -22,9 +21,11 @@ from scenarios._mfabric.training_points import (
     training,
 )
 from scenarios._mfabric.training_report import training_findings
-from scenarios._options import listed
 from testbed.report.claims import TOLERANCE, Claim, Range, judged, ratio_sentence
 from testbed.run.experiment import Experiment
+from testbed.study.command import run
+from testbed.study.options import listed
+from testbed.study.study import Study
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
@@ -89,7 +90,7 @@ def mfabric_prototype(
     rate: Rate = 100.0,
     inside: Inside = NVLINK_GBPS,
     seed: Seed = 0,
-) -> Scenario:
+) -> Study:
     """Training steps on mFabric's prototype: an OCS beside one packet switch, against packets alone.
 
     Servers of 8 GPUs have 4 NICs: 3 on an OCS and 1 on a packet switch, or all 4 on a packet switch. There
@@ -132,7 +133,7 @@ def mfabric_prototype(
             seed=seed,
         )
     ]
-    return Scenario(
+    return Study(
         "mfabric_prototype",
         "mFabric's prototype: training steps over circuits and packets",
         experiments,

@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from scenarios._harness import main
 from scenarios._mfabric.alphas import alpha_points, alphas
 from scenarios._mfabric.batches import batch_points, batches
 from scenarios._mfabric.circuits import circuits
@@ -29,10 +28,11 @@ from scenarios._mfabric.section import ScaleResults, Section
 from scenarios._mfabric.shares import training_shares
 from scenarios._mfabric.size import checked_servers, size, size_points
 from scenarios._mfabric.steps import Setting, StepStudy, iterations
-from scenarios._options import Debug, Out, listed, seed_range, shares
-from scenarios._output import print_results, sheet_table
 from testbed.report.run_json import Run
 from testbed.report.table import claims_table
+from testbed.study.command import main
+from testbed.study.options import Debug, Out, listed, seed_range, shares
+from testbed.study.output import print_results, sheet_table
 from topologies.errors import ScenarioError
 from traffic.models.moe_step import Experts
 from traffic.workloads.mixtral import GPU_FLOPS

@@ -10,7 +10,6 @@ from typing import Annotated, get_args
 import pandas as pd
 import typer
 
-from scenarios._harness import Scenario, run
 from scenarios._mfabric.fabrics import (
     DELEGATED,
     FAT_TREE,
@@ -35,10 +34,12 @@ from scenarios._mfabric.training_points import (
     training,
 )
 from scenarios._mfabric.training_report import training_findings
-from scenarios._options import listed
 from testbed.report.claims import TOLERANCE, Claim, Range, around, judged, ratio_sentence
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import First
+from testbed.study.command import run
+from testbed.study.options import listed
+from testbed.study.study import Study
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric
@@ -78,7 +79,7 @@ def mfabric_training(
     delay_ms: DelayMs = 25.0,
     rate: Rate = 100.0,
     seed: Seed = 0,
-) -> Scenario:
+) -> Study:
     """A training step of Mixtral 8x22B on 8 servers: mFabric against packet fabrics.
 
     A server has 8 GPUs and 8 NICs, on mFabric 2 on packets and 6 on the OCS. The fat-trees are of two
@@ -125,7 +126,7 @@ def mfabric_training(
         over[name]() if name in over else _over_packets(name, rate * 1e9, trained, with_own_nics, seed)
         for name in names
     ]
-    return Scenario(
+    return Study(
         "mfabric_training",
         "mFabric: a training step on 8 servers",
         experiments,

@@ -14,12 +14,13 @@ from controller.circuits.devices import (
     device_named,
     real_delay,
 )
-from scenarios._devices import check_ports
-from scenarios._harness import enter_sandbox, main
-from scenarios._options import DatapathOption, Debug, emulated_bps
 from testbed.cli import FabricCLI
 from testbed.network.network import Network
 from testbed.run.ocs_plan import Scheduled, over_ocses
+from testbed.study.carry_out import enter_sandbox
+from testbed.study.command import main
+from testbed.study.devices import check_ports
+from testbed.study.options import DatapathOption, Debug, emulated_bps
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric

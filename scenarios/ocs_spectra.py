@@ -10,11 +10,17 @@ import typer
 
 from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
 from controller.schedulers.registry import SCHEDULERS
-from scenarios._circuits import Comparison, carry_out
-from scenarios._devices import NAMES, check_ports
-from scenarios._glances import Failures
-from scenarios._harness import main, new_run
-from scenarios._options import (
+from scenarios._spectra.ocs_sweep import sweep
+from scenarios._spectra.sweep_results import SweepResults
+from testbed.machine.sandbox import inside_sandbox
+from testbed.report.table import claims_table
+from testbed.run.similitude import REAL_LINK_DELAY_S
+from testbed.study.carry_out import new_run
+from testbed.study.command import main
+from testbed.study.comparison import Comparison, carry_out
+from testbed.study.devices import NAMES, check_ports
+from testbed.study.glances import Failures
+from testbed.study.options import (
     Buffer,
     Calibrate,
     DatapathOption,
@@ -40,12 +46,7 @@ from scenarios._options import (
     seed_range,
     transports,
 )
-from scenarios._output import print_results
-from scenarios._spectra.ocs_sweep import sweep
-from scenarios._spectra.sweep_results import SweepResults
-from testbed.machine.sandbox import inside_sandbox
-from testbed.report.table import claims_table
-from testbed.run.similitude import REAL_LINK_DELAY_S
+from testbed.study.output import print_results
 from topologies.addresses import ENTROPIES
 from topologies.errors import ScenarioError
 from topologies.fabric import DEFAULT_BUFFER_BYTES

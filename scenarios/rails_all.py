@@ -4,13 +4,15 @@ import _checkout  # first: runs this file under the checkout's Python
 
 from collections.abc import Sequence
 
-from scenarios._harness import PointOf, Scenario, run
-from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range, shares
+from scenarios._rails.rail_study import rail_study
 from scenarios.rails_mixtral import mixtral_points
 from scenarios.rails_receiver_skew import receiver_skew_points
 from scenarios.rails_sender_skew import sender_skew_points
 from scenarios.rails_sparse import SPARSITIES, Gatings, gatings, sparse_points
 from scenarios.rails_uniform import uniform_points
+from testbed.study.command import run
+from testbed.study.options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range, shares
+from testbed.study.study import PointOf, Study
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.workloads.synthetic import GATINGS, Gating
@@ -24,7 +26,7 @@ def rails_all(
     gating: Gatings = "token,gpu",
     schemes: Schemes = "ecmp,plb,minrtt,reps,pxn,rails,optimal",
     seeds: Seeds = 1,
-) -> Scenario:
+) -> Study:
     """The whole evaluation of RailS: five families of workloads under all schemes, in one report.
 
     Uniform, sparse, sender skew, receiver skew, and Mixtral 8x7B dense and sparse in four phases
@@ -35,7 +37,7 @@ def rails_all(
     """
     fabric = rail_fabric(servers, rails, spines, rate_bps=rate * 1e9)
     points = all_points(fabric, listed(schemes), seed_range(seeds), gatings(gating))
-    return Scenario.of("rails_all", "RailS, the whole evaluation", fabric, points)
+    return rail_study("rails_all", "RailS, the whole evaluation", fabric, points)
 
 
 def all_points(

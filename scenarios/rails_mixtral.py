@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from scenarios._harness import PointOf, Scenario, run
-from scenarios._options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
+from scenarios._rails.rail_study import rail_study
+from testbed.study.command import run
+from testbed.study.options import Rails, Rate, Schemes, Seeds, Servers, Spines, listed, seed_range
+from testbed.study.study import PointOf, Study
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.workloads.mixtral import PHASES, mixtral_replay
@@ -25,7 +27,7 @@ def rails_mixtral(
     phases: Annotated[str, typer.Option(help="Phases of training, comma-separated.")] = ",".join(PHASES),
     schemes: Schemes = "ecmp,plb,minrtt,reps,pxn,rails,optimal",
     seeds: Seeds = 3,
-) -> Scenario:
+) -> Study:
     """Mixtral 8x7B over a rail fabric: what the scheme is worth to a training iteration.
 
     An expert per server; both all-to-alls of the forward and of the backward pass, with compute
@@ -41,7 +43,7 @@ def rails_mixtral(
         for placement in listed(placements)
         for point in mixtral_points(fabric, listed(schemes), seed_range(seeds), placement, listed(phases))
     ]
-    return Scenario.of("rails_mixtral", "Mixtral 8x7B over a rail fabric", fabric, points)
+    return rail_study("rails_mixtral", "Mixtral 8x7B over a rail fabric", fabric, points)
 
 
 def mixtral_points(

@@ -2,8 +2,9 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from scenarios._harness import PointOf, Scenario, run
-from scenarios._options import (
+from scenarios._rails.rail_study import rail_study
+from testbed.study.command import run
+from testbed.study.options import (
     Exponent,
     OwnFabric,
     Rails,
@@ -16,6 +17,7 @@ from scenarios._options import (
     listed,
     seed_range,
 )
+from testbed.study.study import PointOf, Study
 from topologies.fabric import Fabric
 from traffic.steps import single
 from traffic.workloads.synthetic import SKEW_ZIPF, receiver_skew
@@ -30,7 +32,7 @@ def rails_receiver_skew(
     exponent: Exponent = SKEW_ZIPF,
     schemes: Schemes = "ecmp,plb,minrtt,reps,pxn,rails,optimal",
     seeds: Seeds = 3,
-) -> Scenario:
+) -> Study:
     """Receiver skew over a rail fabric: who relieves the NIC beside a hot GPU.
 
     All GPUs send alike, most of it to a few GPUs of a few servers (RailS, section VI-E). Only RailS
@@ -43,7 +45,7 @@ def rails_receiver_skew(
     wired = fabric_of(fabric, servers, rails, spines, rate)
     points = receiver_skew_points(wired, listed(schemes), seed_range(seeds), exponent)
     title = f"Receiver-skewed all-to-all over a {wired.name} fabric"
-    return Scenario.of("rails_receiver_skew", title, wired, points)
+    return rail_study("rails_receiver_skew", title, wired, points)
 
 
 def receiver_skew_points(

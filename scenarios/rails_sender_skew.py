@@ -2,8 +2,9 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from scenarios._harness import PointOf, Scenario, run
-from scenarios._options import (
+from scenarios._rails.rail_study import rail_study
+from testbed.study.command import run
+from testbed.study.options import (
     Exponent,
     OwnFabric,
     Rails,
@@ -16,6 +17,7 @@ from scenarios._options import (
     listed,
     seed_range,
 )
+from testbed.study.study import PointOf, Study
 from topologies.fabric import Fabric
 from traffic.steps import single
 from traffic.workloads.synthetic import SKEW_ZIPF, sender_skew
@@ -30,7 +32,7 @@ def rails_sender_skew(
     exponent: Exponent = SKEW_ZIPF,
     schemes: Schemes = "ecmp,plb,minrtt,reps,pxn,rails,optimal",
     seeds: Seeds = 3,
-) -> Scenario:
+) -> Study:
     """Sender skew over a rail fabric: who relieves the NIC beside a hot GPU.
 
     A few servers, and a few GPUs in each, send most of the bytes, evenly to all (RailS, section
@@ -43,7 +45,7 @@ def rails_sender_skew(
     wired = fabric_of(fabric, servers, rails, spines, rate)
     points = sender_skew_points(wired, listed(schemes), seed_range(seeds), exponent)
     title = f"Sender-skewed all-to-all over a {wired.name} fabric"
-    return Scenario.of("rails_sender_skew", title, wired, points)
+    return rail_study("rails_sender_skew", title, wired, points)
 
 
 def sender_skew_points(

@@ -9,8 +9,10 @@ from typing import Annotated
 
 import typer
 
-from scenarios._harness import PointOf, Scenario, run
-from scenarios._options import (
+from scenarios._rails.rail_study import rail_study
+from testbed.machine.sandbox import inside_sandbox
+from testbed.study.command import run
+from testbed.study.options import (
     OwnFabric,
     Rails,
     Rate,
@@ -23,7 +25,7 @@ from scenarios._options import (
     seed_range,
     shares,
 )
-from testbed.machine.sandbox import inside_sandbox
+from testbed.study.study import PointOf, Study
 from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
 from traffic.job import Job
@@ -73,7 +75,7 @@ def rails_sparse(
     all_to_alls: Annotated[
         int | None, typer.Option(help="Replay so many all-to-alls of a trace, the first; by default all.")
     ] = None,
-) -> Scenario:
+) -> Study:
     """Sparse MoE all-to-all over a rail fabric: how far RailS beats ECMP, the sparser the further.
 
     Every token goes to its top 2 of the experts that are active (RailS, section VI-C). With
@@ -101,7 +103,7 @@ def rails_sparse(
         for step in _replayed(trace, read, wired)
         for scheme in listed(schemes)
     ]
-    return Scenario.of("rails_sparse", f"Sparse MoE all-to-all over a {wired.name} fabric", wired, points)
+    return rail_study("rails_sparse", f"Sparse MoE all-to-all over a {wired.name} fabric", wired, points)
 
 
 def sparse_points(

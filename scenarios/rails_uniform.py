@@ -2,8 +2,9 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from scenarios._harness import PointOf, Scenario, run
-from scenarios._options import (
+from scenarios._rails.rail_study import rail_study
+from testbed.study.command import run
+from testbed.study.options import (
     OwnFabric,
     Rails,
     Rate,
@@ -15,6 +16,7 @@ from scenarios._options import (
     listed,
     seed_range,
 )
+from testbed.study.study import PointOf, Study
 from topologies.fabric import Fabric
 from traffic.steps import single
 from traffic.workloads.synthetic import uniform
@@ -28,7 +30,7 @@ def rails_uniform(
     fabric: OwnFabric = None,
     schemes: Schemes = "ecmp,plb,minrtt,reps,pxn,rails,optimal",
     seeds: Seeds = 3,
-) -> Scenario:
+) -> Study:
     """Uniform all-to-all over a rail fabric: what it costs to let the fabric hash.
 
     Every GPU owes every other the same (RailS, section VI-B), so nothing but the scheme makes a
@@ -39,7 +41,7 @@ def rails_uniform(
     """
     wired = fabric_of(fabric, servers, rails, spines, rate)
     points = uniform_points(wired, listed(schemes), seed_range(seeds))
-    return Scenario.of("rails_uniform", f"Uniform all-to-all over a {wired.name} fabric", wired, points)
+    return rail_study("rails_uniform", f"Uniform all-to-all over a {wired.name} fabric", wired, points)
 
 
 def uniform_points(fabric: Fabric, schemes: list[str], seeds: range) -> list[PointOf]:

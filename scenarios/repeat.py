@@ -10,13 +10,15 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from scenarios._harness import Options, Scenario, carry_out, main
-from scenarios._options import Debug, DryRun, NoSandbox, Out
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_repeat import repeat_claims
 from testbed.report.run_json import changed_modules, datapath_of, experiments_of, kind_of, real_link_delay_of
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
+from testbed.study.carry_out import carry_out
+from testbed.study.command import main
+from testbed.study.options import Debug, DryRun, NoSandbox, Out
+from testbed.study.study import Options, Study
 from topologies.errors import ScenarioError
 from topologies.own import own_sources
 
@@ -55,7 +57,7 @@ def repeat(
         raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")
     if no_sandbox and any(each.has_slots for each in experiments):
         raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
-    scenario = Scenario("repeat", TITLE, experiments, claims, kind_of(file))
+    scenario = Study("repeat", TITLE, experiments, claims, kind_of(file))
     model_only = not dry_run and all(each.dilation == UNSCALED for each in experiments)
     options = Options(
         model_only=model_only,

@@ -9,10 +9,11 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from scenarios._harness import Scenario, no_claims, run
-from scenarios._options import Rails, Rate, Servers
 from testbed.machine.sandbox import inside_sandbox
 from testbed.report.page import counted
+from testbed.study.command import run
+from testbed.study.options import Rails, Rate, Servers
+from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric, least_k
@@ -61,7 +62,7 @@ Scheme = Annotated[
     str,
     typer.Option(help="Spraying scheme: ecmp keeps a ring's edge on the NICs of its GPUs. Not of topoopt."),
 ]
-OverCircuits = Callable[[Job, Fabric, str, int], Scenario]
+OverCircuits = Callable[[Job, Fabric, str, int], Study]
 """Takes the step, the panel, a title and a seed."""
 Seed = Annotated[int, typer.Option(help="Of what the scheme draws, or of equally short relayed paths.")]
 
@@ -79,7 +80,7 @@ def ring_trace(
     tp: Tp = None,
     scheme: Scheme = SCHEME,
     seed: Seed = 0,
-) -> Scenario:
+) -> Study:
     """Ring collectives of a training step, replayed from a trace over a rail fabric, a fat tree or circuits.
 
     AllReduce, AllGather and ReduceScatter run as rings over their groups (Megatron's order of ranks), step
@@ -112,7 +113,7 @@ def ring_trace(
         over_circuits = cast(OverCircuits, own_object("fabric kind", OVER_TOPOOPT))
         return over_circuits(step, wired, title, seed)
     step = with_rings(step, wired, rings)
-    scenario = Scenario.of("ring_trace", title, wired, [(step, scheme, seed)])
+    scenario = Study.of("ring_trace", title, wired, [(step, scheme, seed)])
     return replace(scenario, claims=no_claims, report="rings")
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from scenarios._harness import Scenario, no_claims, run
-from scenarios._options import Rate, Schemes, Seeds, listed, seed_range
 from scenarios._rails.claims_spray import spray_claims
 from testbed.machine.sandbox import inside_sandbox
+from testbed.study.command import run
+from testbed.study.options import Rate, Schemes, Seeds, listed, seed_range
+from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric
@@ -61,7 +62,7 @@ def spray_permutation(
     rate: Rate = 100.0,
     schemes: Schemes = "ecmp,plb,minrtt,reps,spray",
     seeds: Seeds = 3,
-) -> Scenario:
+) -> Study:
     """A permutation over a fat-tree: what it costs to keep a flow on one path, and what spraying saves.
 
     Every server sends 2 MB to another one and receives as much, as in htsim's perm_16n_16c_2MB.cm, so a
@@ -84,7 +85,7 @@ def spray_permutation(
     workload = jobs[0].name
     title = f"Flows of {workload} over a fat-tree of {k}-port switches"
     claims = partial(spray_claims, workload=workload) if is_permutation(jobs[0]) else no_claims
-    return replace(Scenario.of("spray_permutation", title, wired, points), claims=claims)
+    return replace(Study.of("spray_permutation", title, wired, points), claims=claims)
 
 
 def made_up(pattern: PatternName, servers: int, seed: int) -> Job:

@@ -11,15 +11,15 @@ from typing import Annotated
 import typer
 
 from controller.schedulers.totient import Rule
-from scenarios._harness import main
-from scenarios._options import Debug, Out, listed, shares
-from scenarios._output import print_results, sheet_table
 from scenarios._topoopt.scale_figures import FIGURES
 from scenarios._topoopt.scale_points import Setting
 from scenarios._topoopt.scale_report import scale_findings
 from scenarios._topoopt.scale_study import PointResults, kept_rows, predicted
 from testbed.report.run_json import Run
 from testbed.report.table import claims_table
+from testbed.study.command import main
+from testbed.study.options import Debug, Out, listed, shares
+from testbed.study.output import print_results, sheet_table
 from topologies.errors import ScenarioError
 
 COSTS = "10"

@@ -13,9 +13,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from scenarios._harness import Options, Scenario, carry_out, main, no_claims
-from scenarios._options import Debug, Out, listed, seed_range
-from scenarios._output import print_results, sheet_table
 from scenarios._topoopt.shared_points import (
     MIXES,
     MODELS,
@@ -35,6 +32,11 @@ from scenarios._topoopt.shared_shards import shards_experiment, shards_findings
 from testbed.machine.processes import in_processes
 from testbed.report.run_json import Run
 from testbed.report.table import claims_table
+from testbed.study.carry_out import carry_out
+from testbed.study.command import main
+from testbed.study.options import Debug, Out, listed, seed_range
+from testbed.study.output import print_results, sheet_table
+from testbed.study.study import Options, Study, no_claims
 from topologies.errors import ScenarioError
 
 MOST_SERVERS = 1024
@@ -132,8 +134,8 @@ def _predict(results: SharedResults, points: Sequence[SharedPoint], progress: Pr
             results.add(point, jobs)
 
 
-def _two_shards() -> Scenario:
-    return Scenario(
+def _two_shards() -> Study:
+    return Study(
         "topoopt_shared",
         "TopoOpt: a cluster in two shards",
         [shards_experiment()],

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from scenarios._harness import Scenario, run
-from scenarios._options import listed
 from scenarios._topoopt.points import plan_for
 from scenarios._topoopt.testbed_points import (
     MODELS,
@@ -19,6 +17,9 @@ from scenarios._topoopt.testbed_points import (
 )
 from scenarios._topoopt.testbed_report import testbed_claims, testbed_findings
 from testbed.run.experiment import Experiment
+from testbed.study.command import run
+from testbed.study.options import listed
+from testbed.study.study import Study
 from topologies.errors import ScenarioError
 from traffic.models.layered import LayeredModel
 
@@ -54,7 +55,7 @@ def topoopt_testbed(
     rate: Rate = 25.0,
     buckets: Buckets = 1,
     seed: Seed = 0,
-) -> Scenario:
+) -> Study:
     """Training on TopoOpt's testbed: circuits fixed for the job, against switches of d B and of B a server.
 
     Twelve servers have four interfaces of 25 Gbit/s on a patch panel. TopologyFinder joins them by the coins
@@ -82,7 +83,7 @@ def topoopt_testbed(
         experiments += _rings(cluster)
     if not experiments:
         raise ScenarioError("no model and no rings", "name a model, or leave out --no-rings")
-    return Scenario(
+    return Study(
         "topoopt_testbed",
         "TopoOpt's testbed: 12 servers on a patch panel and on switches",
         experiments,

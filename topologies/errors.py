@@ -10,7 +10,7 @@
     ├── StuckError       a transfer that made no progress
     └── UnsoundError     a run whose tables say what cannot be
 
-Only ``scenarios/_harness.py`` catches them, prints one line and exits with 2.
+Only ``testbed/study/command.py`` catches them, prints one line and exits with 2.
 """
 
 

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from controller.schedulers.coin_change import KShortest
 from controller.schedulers.topoopt import Group, Plan, topology_finder
-from scenarios._harness import Scenario, no_claims
 from scenarios._topoopt.fabrics import TOPOOPT
 from scenarios._topoopt.points import over_fixed_circuits
 from testbed.report.node_report import titled
@@ -33,6 +32,7 @@ from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.table import number, significant
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
+from testbed.study.study import Study, no_claims
 from topologies.events import View
 from topologies.fabric import Fabric
 from traffic.collectives.pattern import Pattern
@@ -49,7 +49,7 @@ ALIKE = ["kind", "steps", "servers", "gpus", "rings", "at_once", "bytes"]
 """What is alike of the collectives in a row."""
 
 
-def trace_scenario(step: Job, fabric: Fabric, title: str, seed: int) -> Scenario:
+def trace_scenario(step: Job, fabric: Fabric, title: str, seed: int) -> Study:
     """Return a training step over the circuits that TopoOpt lights for it.
 
     Parameters
@@ -68,7 +68,7 @@ def trace_scenario(step: Job, fabric: Fabric, title: str, seed: int) -> Scenario
     routing = KShortest(max(KShortest.k, parallel), seed)  # all parallel circuits count as paths
     experiment = _led(step, fabric, plan, routing)
     findings = partial(circuits_findings, plan.coins)
-    return Scenario("ring_trace", title, [experiment], no_claims, "rings", findings)
+    return Study("ring_trace", title, [experiment], no_claims, "rings", findings)
 
 
 def step_over_circuits(

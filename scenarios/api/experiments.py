@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from scenarios._harness import Options, Scenario, carry_out, no_claims
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Kind
 from testbed.run.experiment import Experiment
+from testbed.study.carry_out import carry_out
+from testbed.study.study import Options, Study, no_claims
 
 
 def run(
@@ -37,7 +38,7 @@ def run(
     """
     # Only an emulation knows what circuits did: schedules that are predicted get the report of schemes.
     report: Kind = "circuits" if emulate and all(each.has_slots for each in experiments) else "schemes"
-    scenario = Scenario("python", title, list(experiments), no_claims, report)
+    scenario = Study("python", title, list(experiments), no_claims, report)
     results = carry_out(scenario, Options(model_only=not emulate, out=None if out is None else Path(out)))
     assert results is not None  # only --cli and --dry-run leave none
     return results

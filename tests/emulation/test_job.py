@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from scenarios._options import DEFAULT_TRANSPORTS
+from testbed.study.options import DEFAULT_TRANSPORTS
 from tests.tools import CHECKOUT, need_sandbox
 
 pytestmark = [pytest.mark.emulation, pytest.mark.usefixtures("modest")]

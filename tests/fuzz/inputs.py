@@ -14,10 +14,10 @@ from controller.circuits.circuits import circuits_from_text
 from controller.circuits.programs import program_from_text
 from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus
 from controller.packet.routing import forwarding_rules
-from scenarios._options import faults as faults_of_option
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
+from testbed.study.options import faults as faults_of_option
 from tests.controller.test_northbound_ocs import Played
 from tests.fuzz.commands import command
 from tests.fuzz.mutations import json_mutated, text_mutated

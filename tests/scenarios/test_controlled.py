@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from scenarios._controlled import ControlledPoints
 from testbed.network.network import Network
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
@@ -22,6 +21,7 @@ from testbed.run.calibrate import (
 from testbed.run.control import Control
 from testbed.run.kept import CACHE, machine_name
 from testbed.run.outcome import Verdict
+from testbed.study.controlled import ControlledPoints
 from tests.testbed.cases import experiment_of, outcome_of
 from tests.testbed.ocs_cases import experiment_of as experiment_of_ocs
 from topologies.rail import rail_fabric
@@ -71,7 +71,9 @@ def test_schedules_have_controls_before_between_and_after_them(
     results: ResultsDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors = iter((0.0, 0.05, 0.0, 0.2))
-    monkeypatch.setattr("scenarios._controlled.light_control", lambda *_: Control(1e6, 4, next(errors), 0.1))
+    monkeypatch.setattr(
+        "testbed.study.controlled.light_control", lambda *_: Control(1e6, 4, next(errors), 0.1)
+    )
     first, seed, other = (
         replace(experiment_of_ocs(scheduler), seed=seed)
         for scheduler, seed in (("spectra", 0), ("spectra", 1), ("rotor", 0))

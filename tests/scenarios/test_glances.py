@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from rich.progress import Progress
 
-from scenarios._glances import Failures, Glance, glances, predicted_by
 from testbed.report.means import BIG_SWITCH
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.scale import busy_s, load_bps, plain
 from testbed.run.similitude import facts_of
+from testbed.study.glances import Failures, Glance, glances, predicted_by
 from topologies.errors import ScenarioError
 from topologies.rail import rail_fabric
 from traffic.fault_text import WrittenFault

@@ -25,10 +25,10 @@ from scenarios._infinitehbd.hbd import ARCHITECTURES
 from scenarios._infinitehbd.plots import fault_plots
 from scenarios._infinitehbd.report import FaultResults, sheets
 from scenarios._infinitehbd.study import JOB_SHARES, PAPERS_TRACE, Study, fault_study, table_7
-from scenarios._output import sheet_table
 from testbed.report.claims import Claim
 from testbed.report.run_json import Run
 from testbed.report.table import held_text
+from testbed.study.output import sheet_table
 from tests.results_page import FAULT_STUDY, documented
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError, TraceError

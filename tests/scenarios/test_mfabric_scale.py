@@ -41,10 +41,10 @@ from scenarios._mfabric.fabrics import (
 from scenarios._mfabric.gates import cluster_traffic
 from scenarios._mfabric.public_times import FABRICS, NORMALISED
 from scenarios._mfabric.section import ScaleResults, Section
-from scenarios._output import sheet_table
 from testbed.report.claims import Claim
 from testbed.report.page import Findings
 from testbed.report.run_json import Run
+from testbed.study.output import sheet_table
 from tests.results_page import SCALE, documented
 from tests.scenarios.command import ran
 from tests.scenarios.test_mfabric_shares import SMALL as SMALL_MODEL

@@ -15,10 +15,10 @@ from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric import lookahead as look
 from scenarios._mfabric import shares as share
 from scenarios._mfabric.section import Section
-from scenarios._output import sheet_table
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import RegionalSetup
+from testbed.study.output import sheet_table
 from tests.results_page import SCALE, documented
 from topologies.rail import rail_fabric
 from traffic.delegated import DelegatedSetup

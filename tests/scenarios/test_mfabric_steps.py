@@ -48,9 +48,9 @@ from scenarios._mfabric.steps import (
     step_fabric,
     waits_s,
 )
-from scenarios._output import sheet_table
 from testbed.report.claims import Claim
 from testbed.run.predict import predict
+from testbed.study.output import sheet_table
 from tests.results_page import SCALE, documented
 from topologies.errors import ScenarioError
 from traffic.collectives.all_to_all import AllToAll

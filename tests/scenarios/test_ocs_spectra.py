@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 
 from controller.circuits.devices import DEVICES, LEAST_DELAY_S, ReconfigurationDelay, device_named, real_delay
-from scenarios._circuits import Comparison
 from scenarios._spectra import ocs_sweep
 from scenarios._spectra.ocs_sweep import Case, cases
 from testbed.run.dark_excess import DarkExcess, Excess
 from testbed.run.ocs_plan import plan_of
+from testbed.study.comparison import Comparison
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from traffic.workloads.ocs_workloads import SCALED, ocs_demand

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scenarios._harness import PointOf
 from scenarios._rails.claims_rails import rails_claims
 from scenarios.rails_receiver_skew import receiver_skew_points
 from scenarios.rails_sender_skew import sender_skew_points
@@ -17,6 +16,7 @@ from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
+from testbed.study.study import PointOf
 from tests.scenarios.command import ran
 from topologies.rail import rail_fabric
 from traffic.collectives.pattern import bytes_between

@@ -7,11 +7,11 @@ from subprocess import CompletedProcess
 import pandas as pd
 import pytest
 
-from scenarios._options import DEFAULT_TRANSPORTS, MOST_WINDOW_PACKETS, transports
 from scenarios.ocs_spectra import ocs_spectra
 from testbed.cli import FabricCLI
 from testbed.run.experiment import Experiment
 from testbed.run.live_backend import LiveBackend
+from testbed.study.options import DEFAULT_TRANSPORTS, MOST_WINDOW_PACKETS, transports
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from topologies.rail import rail_fabric

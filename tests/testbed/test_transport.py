@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from scenarios._harness import new_run
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.collective_report import sentence
@@ -16,6 +15,7 @@ from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, datapath_of
 from testbed.report.transports import WHAT, shares_text, transports_text
 from testbed.run.outcome import Verdict
+from testbed.study.carry_out import new_run
 from tests.testbed.cases import outcome_of, small_outcomes
 from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from scenarios._glances import Glance
 from testbed.machine.processes import PROCESSES
 from testbed.report.page import counted
 from testbed.report.similitude_table import similitude_table
 from testbed.run.experiment import Experiment
 from testbed.run.run_time import boots, memory_bytes, run_time
 from testbed.run.similitude import Number
+from testbed.study.glances import Glance
 from topologies.fabric import Fabric
 
 PARTS = (

@@ -71,3 +71,8 @@ def standard_output(hint: str) -> Iterator[None]:
         # What is still in Python's buffer would fail once more when the program ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise MachineError(f"standard output cannot be written: {error.strerror}", hint) from error
+
+
+def say(sentence: str) -> None:
+    """Say a sentence beside what standard output holds."""
+    sys.stderr.write(f"{sentence}\n")

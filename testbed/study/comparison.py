@@ -16,10 +16,6 @@ from numpy.typing import NDArray
 from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.registry import scheduler_named
-from scenarios._devices import check_delay
-from scenarios._glances import Failures
-from scenarios._harness import Options, Scenario, go_on, prepare_machine, say_dark_excess
-from scenarios._options import check_volume
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.means import BIG_SWITCH
@@ -29,6 +25,12 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import Scheduled, dilation_for, off_diagonal, over_ocses, plan_of
 from testbed.run.similitude import REAL_LINK_DELAY_S
+from testbed.study.carry_out import go_on, prepare_machine
+from testbed.study.devices import check_delay
+from testbed.study.glances import Failures
+from testbed.study.options import check_volume
+from testbed.study.scaling import say_dark_excess
+from testbed.study.study import Options, Study
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import DEFAULT_BUFFER_BYTES, Fabric
@@ -202,7 +204,7 @@ def carry_out(
         experiments += [*executed, *_big_switch(executed)]
     say_dark_excess(excess)
     claims = partial(circuit_claims, spectras=not comparison.rest)
-    scenario = Scenario(
+    scenario = Study(
         comparison.name, comparison.title, experiments, claims, "circuits", failures=comparison.failures
     )
     go_on(scenario.under(transports), options)

@@ -2,7 +2,6 @@
 
 from rich.table import Table
 
-from scenarios._output import sheet_table
 from testbed.report.collective_report import links_text
 from testbed.report.node_report import node_sheet
 from testbed.report.ocs_report import executions_table
@@ -11,6 +10,7 @@ from testbed.report.results import ResultsDirectory
 from testbed.report.ring_report import ring_sheet
 from testbed.report.table import summary_table
 from testbed.report.transports import alike_text, choices_text
+from testbed.study.output import sheet_table
 
 
 def results_table(results: ResultsDirectory) -> Table:

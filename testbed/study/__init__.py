@@ -1,0 +1,1 @@
+"""The application: a study of points, from its options or its file to results that can be quoted."""

@@ -1,0 +1,130 @@
+"""A scenario's command: its parameters are its options, an error is one sentence."""
+
+import gc
+import sys
+from collections.abc import Callable
+from functools import update_wrapper
+from inspect import Signature, signature
+from io import TextIOWrapper
+from typing import NoReturn
+
+import typer
+
+from testbed.run.similitude import REAL_LINK_DELAY_S
+from testbed.study.carry_out import carry_out
+from testbed.study.glances import Failures
+from testbed.study.options import (
+    DEFAULT_TRANSPORTS,
+    Buffer,
+    Calibrate,
+    Cli,
+    DatapathOption,
+    Debug,
+    DetectAfter,
+    DryRun,
+    EmulatedRate,
+    Entropies,
+    Fail,
+    InitialWindow,
+    LeastTimeout,
+    LinkDelay,
+    Loss,
+    ModelOnly,
+    Mtu,
+    NoSandbox,
+    Out,
+    RealLinkDelay,
+    ShareQueuePairs,
+    Transports,
+    Volume,
+    buffer_bytes,
+    emulated_bps,
+    faults,
+    known_after_s,
+    listed,
+    real_link_delay_s,
+    transports,
+)
+from testbed.study.output import say
+from testbed.study.study import Options, Study
+from topologies.addresses import ENTROPIES
+from topologies.errors import LightrailError
+from traffic.fault_text import DETECT_S
+from traffic.packets import DEFAULT_MTU
+
+
+def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRANSPORTS) -> NoReturn:
+    """Run a scenario: its parameters are its options, and after them those that say how to carry it out."""
+
+    def command(
+        *,
+        link_delay_us: LinkDelay = 0.0,
+        real_link_delay_us: RealLinkDelay = REAL_LINK_DELAY_S * 1e6,
+        loss: Loss = 0.0,
+        transport: Transports = None,
+        entropies: Entropies = ENTROPIES,
+        initial_window: InitialWindow = None,
+        least_rto_ms: LeastTimeout = None,
+        share_queue_pairs: ShareQueuePairs = False,
+        mtu: Mtu = DEFAULT_MTU,
+        buffer: Buffer = None,
+        fail: Fail = None,
+        detect_us: DetectAfter = DETECT_S * 1e6,
+        emulated_rate: EmulatedRate = None,
+        volume: Volume = None,
+        calibrate: Calibrate = False,
+        dry_run: DryRun = False,
+        model_only: ModelOnly = False,
+        cli: Cli = False,
+        datapath: DatapathOption = "netdev",
+        no_sandbox: NoSandbox = False,
+        out: Out = None,
+        debug: Debug = False,
+        **parameters: object,
+    ) -> None:
+        rate_bps = emulated_bps(emulated_rate) if emulated_rate is not None else None
+        options = Options(
+            rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate,
+            real_link_delay_s=real_link_delay_s(real_link_delay_us),
+        )  # fmt: skip
+        first = listed(transports_by_default)[0]
+        usual = first if model_only and not dry_run else transports_by_default
+        setups = transports(transport or usual, initial_window, least_rto_ms, entropies)
+        scenario = describe(**parameters).under(setups).in_packets_of(mtu)
+        if share_queue_pairs:
+            scenario = scenario.sharing_queue_pairs()
+        if link_delay_us or loss:
+            scenario = scenario.over(lambda fabric: fabric.with_links(delay_s=link_delay_us / 1e6, loss=loss))
+        if buffer is not None:
+            held_bytes = buffer_bytes(buffer, mtu)
+            scenario = scenario.over(lambda fabric: fabric.with_buffer(held_bytes))
+        if fail is not None:
+            scenario = scenario.failing(Failures(tuple(faults(fail)), known_after_s(detect_us)))
+        carry_out(scenario, options)
+
+    *shared, _ = signature(command).parameters.values()
+    own = signature(describe).parameters.values()
+    # What typer reads, instead of the lists of options in every scenario.
+    command.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]
+    main(update_wrapper(command, describe))
+
+
+def main(command: Callable[..., None]) -> NoReturn:
+    """Run a command; an error is one sentence, with exit code 2."""
+    gc.freeze()  # what is imported stays
+    gc.enable()  # `_checkout` has turned it off
+    app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
+    app.command()(command)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # where ± or µ cannot be written, ? stands for it
+    try:
+        app()
+    except LightrailError as error:
+        if "--debug" in sys.argv:
+            raise
+        say(str(error))
+        sys.exit(2)
+    except KeyboardInterrupt:
+        say("interrupted; what was finished is in the results directory")
+        sys.exit(130)
+    sys.exit(0)

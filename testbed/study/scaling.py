@@ -1,0 +1,99 @@
+"""The scale of an emulation: the largest rate that this machine carries, and long enough to be timed."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from rich.progress import Progress
+
+from testbed.machine.datapath import Datapath
+from testbed.network.netem import check_delays
+from testbed.run.calibrate import (
+    Calibration,
+    calibration,
+    rate_factor,
+)
+from testbed.run.dark_excess import DarkExcess, dark_excess
+from testbed.run.dilation import UNSCALED, Dilation
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import bound_s
+from testbed.run.scale import job_volume, plain
+from testbed.study.glances import Glance, glances
+from testbed.study.output import say
+from testbed.study.study import Options, Study
+
+
+def prepared(scenario: Study, options: Options, progress: Progress) -> tuple[list[Experiment], Calibration]:
+    """Return the experiments with what fails, at their scale, and the machine's calibration."""
+    own_scale = UNSCALED not in {each.dilation for each in scenario.experiments}
+    if own_scale and scenario.failures is None:
+        return list(scenario.experiments), _calibration(options.datapath)
+    return scaled(scenario, glances(scenario.experiments, scenario.failures, progress), options)
+
+
+def scaled(
+    scenario: Study, looked: Sequence[tuple[Experiment, Glance]], options: Options
+) -> tuple[list[Experiment], Calibration]:
+    """Return the experiments at the scale that this machine carries, or their own, and its calibration."""
+    machine = _calibration(options.datapath)
+    experiments, seen = [each for each, _ in looked], [glance for _, glance in looked]
+    if UNSCALED in {each.dilation for each in experiments}:
+        fabric, mtu = experiments[0].fabric, experiments[0].mtu
+        most_bps = max(glance.load_bps for glance in seen)
+        rate = rate_factor(plain(fabric), most_bps, machine, options.emulated_rate_bps, mtu)
+        if options.emulated_rate_bps is None:
+            rate = min(rate, scenario.most_nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
+        times_s = [glance.level_s for glance in seen]
+        timed = scenario.relights and options.volume is None
+        excess = dark_excess(options.datapath) if timed else None
+        if excess:
+            say_dark_excess(excess)
+        experiments = _dilated(experiments, rate, times_s, options.volume, scenario.rings_s, excess)
+    for experiment in experiments:
+        check_delays(experiment.fabric, experiment.dilation.time)
+    return experiments, machine
+
+
+def _calibration(datapath: Datapath) -> Calibration:
+    """Return the machine's calibration, and say how old it is."""
+    machine = calibration(datapath)
+    say(machine.sentence(datetime.now(UTC)))
+    return machine
+
+
+def say_dark_excess(excess: DarkExcess) -> None:
+    """Say how much longer than their devices the machine's OCSes are dark, and how old that is."""
+    say(excess.sentence(datetime.now(UTC)))
+
+
+def _dilated(
+    experiments: Sequence[Experiment],
+    rate: float,
+    times_s: Sequence[float],
+    volume: float | None,
+    rings_s: float,
+    excess: DarkExcess | None,
+) -> list[Experiment]:
+    """Return experiments at a rate, each workload at its own volume, or all at the one asked for."""
+    if volume is not None:
+        return [replace(each, dilation=Dilation(rate, volume)) for each in experiments]
+    bounds_s, longest_s = defaultdict[str, list[float]](list), defaultdict[str, float](float)
+    least = defaultdict[str, float](float)
+    for experiment, time_s in zip(experiments, times_s, strict=True):
+        job = experiment.job
+        bounds_s[job.name].append(bound_s(experiment))
+        longest_s[job.name] = max(longest_s[job.name], time_s)
+        if excess and experiment.circuits and not experiment.has_slots:
+            delays = experiment.ocs_delays
+            least_s = excess.least_delay_s(len(delays))
+            timed = [delay.volume_for(rate, least_s) for delay in dict.fromkeys(delays.values())]
+            least[job.name] = max(least[job.name], *timed)
+    volumes = {
+        name: max(
+            job_volume(each.job, each.fabric, rate, bounds_s[name], longest_s[name], each.mtu, rings_s),
+            least[name],
+        )
+        for name, each in {experiment.job.name: experiment for experiment in experiments}.items()
+    }
+    return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]

@@ -1,0 +1,168 @@
+"""A study: points, what they are held against, and what is said of them; and how it is carried out."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from testbed.machine.datapath import Datapath
+from testbed.report.claims import Claim
+from testbed.report.page import Findings
+from testbed.report.run_json import Kind
+from testbed.run.dilation import UNSCALED
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome
+from testbed.run.scale import RINGS_S
+from testbed.run.similitude import REAL_LINK_DELAY_S
+from testbed.study.glances import Failures
+from testbed.study.options import (
+    check_volume,
+)
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from traffic.job import Job
+from traffic.transports.host_settings import TransportSetup
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a scenario is carried out; what it is, its points say."""
+
+    emulated_rate_bps: float | None = None
+    """What a NIC is shaped to [bit/s]; None for what this machine carries safely."""
+    model_only: bool = False
+    """Predict, and emulate nothing."""
+    cli: bool = False
+    """Open Mininet's CLI on the fabric, and measure nothing."""
+    datapath: Datapath = "netdev"
+    """Which of Open vSwitch's forwards."""
+    sandbox: bool = True
+    """Whether to run in a sandbox of its own."""
+    out: Path | None = None
+    """The results directory; None for one of its own."""
+    volume: float | None = None
+    """Emulated over real bytes; None for as much as takes long enough."""
+    dry_run: bool = False
+    """Print what the run would be, and boot nothing."""
+    calibrate: bool = False
+    """Whether to measure anew first what this machine carries."""
+    real_link_delay_s: float = REAL_LINK_DELAY_S
+    """Of a link of the real network, one way, for its dimensionless numbers [s]."""
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        check_volume(self.volume)
+        if self.dry_run and (self.model_only or self.cli):
+            other = "--model-only" if self.model_only else "--cli"
+            raise ScenarioError(f"--dry-run and {other} exclude each other", "leave out the one or the other")
+        for given, other in ((self.cli, "--cli"), (self.calibrate, "--calibrate")):
+            if self.model_only and given:
+                raise ScenarioError(
+                    f"--model-only and {other} exclude each other", "leave out the one or the other"
+                )
+
+
+def no_claims(_table: pd.DataFrame) -> list[Claim]:
+    """Return no claim: there is nothing to hold the summary against."""
+    return []
+
+
+def no_findings(_outcomes: Sequence[Outcome]) -> Findings:
+    """Return nothing: the report of its kind says all."""
+    return Findings()
+
+
+PointOf = tuple[Job, str, int]
+"""A point: job, scheme and seed."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One experiment in many points."""
+
+    name: str
+    """Of its file and its results."""
+    title: str
+    """What its report is called."""
+    experiments: Sequence[Experiment]
+    """Its points: at real scale over one fabric, for this machine to choose one, or all at a scale of their
+    own. Those over equal fabrics at equal rates, whose hosts are set alike, share a network."""
+    claims: Callable[[pd.DataFrame], list[Claim]] = no_claims
+    """What its summary is held against."""
+    report: Kind = "schemes"
+    """What its report and its table are about."""
+    findings: Callable[[Sequence[Outcome]], Findings] = no_findings
+    """What it has to say of its outcomes itself."""
+    baseline: str = ""
+    """The scheme that busbw is relative to, where it is not the usual one."""
+    rings_s: float = RINGS_S
+    """How long a point may take at emulated scale so that the steps of its rings are long [s]."""
+    most_nic_bps: float = math.inf
+    """What NICs are shaped to at most, if the user does not say to what [bit/s]: for fabrics of so many ports
+    that a packet costs the switch more than it does where the machine was calibrated."""
+    failures: Failures | None = None
+    """What fails: each point runs without, and then with it."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        title: str,
+        fabric: Fabric,
+        points: Iterable[PointOf],
+        claims: Callable[[pd.DataFrame], list[Claim]] = no_claims,
+    ) -> "Study":
+        """Return a scenario of points at real scale."""
+        experiments = [Experiment(fabric, job, scheme, UNSCALED, seed) for job, scheme, seed in points]
+        return cls(name, title, experiments, claims)
+
+    @property
+    def relights(self) -> bool:
+        """Whether OCSes are reconfigured in it."""
+        return any(each.rule and each.rule.delays and not each.rule.stays for each in self.experiments)
+
+    @property
+    def fabrics(self) -> list[Fabric]:
+        """The fabrics of its points, each once."""
+        return list(dict.fromkeys(experiment.fabric for experiment in self.experiments))
+
+    def under(self, transports: Sequence[TransportSetup]) -> "Study":
+        """Return the same points, each under each transport that moves bytes over its packet switches."""
+        experiments = [
+            replace(each, transport=transport)
+            for each in self.experiments
+            for transport in (transports if each.over_packets else transports[:1])
+        ]
+        return replace(self, experiments=experiments)
+
+    def sharing_queue_pairs(self) -> "Study":
+        """Return the same points with one communicator, whose queue pairs all collectives share."""
+        return replace(
+            self, experiments=[replace(each, shared_queue_pairs=True) for each in self.experiments]
+        )
+
+    def in_packets_of(self, mtu: int) -> "Study":
+        """Return the same scenario at another MTU [bytes]."""
+        return replace(self, experiments=[replace(each, mtu=mtu) for each in self.experiments])
+
+    def failing(self, failures: Failures) -> "Study":
+        """Return the same points, each without and then with what fails.
+
+        Raises
+        ------
+        ScenarioError
+            If it has faults of its own.
+        """
+        if any(each.faults or (each.rule and each.rule.foresees) for each in self.experiments):
+            raise ScenarioError(
+                f"{self.name} foresees what fails in it, and --fail would come on top", "leave out --fail"
+            )
+        return replace(self, failures=failures)
+
+    def over(self, changed: Callable[[Fabric], Fabric]) -> "Study":
+        """Return the same scenario over fabrics that are changed, each of as many GPUs as it was."""
+        fabrics = {fabric: changed(fabric) for fabric in self.fabrics}
+        experiments = [replace(each, fabric=fabrics[each.fabric]) for each in self.experiments]
+        return replace(self, experiments=experiments)
