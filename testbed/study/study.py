@@ -1,7 +1,8 @@
 """A study: points, what they are held against, and what is said of them; and how it is carried out."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,9 +18,7 @@ from testbed.run.outcome import Outcome
 from testbed.run.scale import RINGS_S
 from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.glances import Failures
-from testbed.study.options import (
-    check_volume,
-)
+from testbed.study.options import check_volume
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from traffic.job import Job
@@ -63,6 +62,12 @@ class Options:
                     f"--model-only and {other} exclude each other", "leave out the one or the other"
                 )
 
+    def or_usual(self, usual: "Options") -> "Options":
+        """Return the same, at another scale where this one has none."""
+        rate_bps = usual.emulated_rate_bps if self.emulated_rate_bps is None else self.emulated_rate_bps
+        volume = usual.volume if self.volume is None else self.volume
+        return replace(self, emulated_rate_bps=rate_bps, volume=volume)
+
 
 def no_claims(_table: pd.DataFrame) -> list[Claim]:
     """Return no claim: there is nothing to hold the summary against."""
@@ -104,6 +109,12 @@ class Study:
     that a packet costs the switch more than it does where the machine was calibrated."""
     failures: Failures | None = None
     """What fails: each point runs without, and then with it."""
+    usual: Options = Options()
+    """Its scale, where the command line does not say another."""
+    transports: str = ""
+    """By commas, what moves bytes where ``--transport`` does not say; empty for those of its experiments."""
+    varied: Sequence[Mapping[str, object]] = ()
+    """What a file varies at each of its points, by short words; none where points are no cross product."""
 
     @classmethod
     def of(
@@ -128,14 +139,30 @@ class Study:
         """The fabrics of its points, each once."""
         return list(dict.fromkeys(experiment.fabric for experiment in self.experiments))
 
+    @property
+    def parameters(self) -> Mapping[str, Mapping[str, object]]:
+        """What is varied at each point, by the experiment's key."""
+        return dict(zip((each.key for each in self.experiments), self.varied, strict=False))
+
+    @property
+    def grid(self) -> str:
+        """How many points there are, and what varies."""
+        values = defaultdict[str, dict[str, None]](dict)
+        for words in self.varied:
+            for key, value in words.items():
+                values[key][str(value)] = None
+        lists = "; ".join(f"{key} {', '.join(some)}" for key, some in values.items())
+        return f"{len(self.experiments):,} points" + (f": {lists}" if lists else "")
+
     def under(self, transports: Sequence[TransportSetup]) -> "Study":
         """Return the same points, each under each transport that moves bytes over its packet switches."""
-        experiments = [
-            replace(each, transport=transport)
-            for each in self.experiments
+        points = [
+            (number, replace(each, transport=transport))
+            for number, each in enumerate(self.experiments)
             for transport in (transports if each.over_packets else transports[:1])
         ]
-        return replace(self, experiments=experiments)
+        varied = [self.varied[number] for number, _ in points] if self.varied else ()
+        return replace(self, experiments=[each for _, each in points], varied=varied)
 
     def sharing_queue_pairs(self) -> "Study":
         """Return the same points with one communicator, whose queue pairs all collectives share."""
