@@ -111,9 +111,10 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
 
     *shared, _ = signature(command).parameters.values()
     own = signature(describe).parameters.values()
+    wrapped = update_wrapper(command, describe)
     # What typer reads, instead of the lists of options in every scenario.
-    command.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]
-    main(update_wrapper(command, describe))
+    wrapped.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]
+    main(wrapped)
 
 
 def main(command: Callable[..., None]) -> NoReturn:

@@ -44,6 +44,7 @@ from testbed.study.toml_document import (
     Table,
     alternatives,
     read_document,
+    value_at,
 )
 from topologies.fabric import Fabric
 from topologies.own import own_object
@@ -294,13 +295,16 @@ def _named_apart(points: Sequence[_Point]) -> list[_Point]:
     renamed: dict[tuple[int, str], Job] = {}
     said: dict[int, str] = {}
     for some in alike.values():
-        for point, words in zip(some, _short([_unseeded(point.words) for point in some]), strict=True):
+        for point, words in zip(some, _short([_settings_of(point) for point in some]), strict=True):
             said[id(point)] = "".join(f", {key} {_word(value)}" for key, value in words.items())
     return [_renamed(point, said[id(point)], renamed) for point in points]
 
 
-def _unseeded(words: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in words.items() if key not in ("seed", "workload.seed")}
+def _settings_of(point: _Point) -> dict[str, object]:
+    """Return what the file says of a point but for seed and scheme, which tables have."""
+    return {
+        key: value for key, value in point.words.items() if key.rpartition(".")[2] not in ("seed", "scheme")
+    }
 
 
 def _renamed(point: _Point, said: str, renamed: dict[tuple[int, str], Job]) -> _Point:
@@ -335,8 +339,8 @@ def settled(document: Document, assignments: Sequence[Assignment]) -> Document:
     if not isinstance(grid, dict):
         raise document.mistake(("grid",), f"found {shown(grid)}, expected a table", "write [grid]")
     for keys, value in _flat(grid, ("grid",)):
-        for home in _homes(document, ".".join(map(str, keys[1:])), keys):
-            if _get(values, home) is not None:
+        for home in homes(document, ".".join(map(str, keys[1:])), keys):
+            if value_at(values, home) is not None:
                 raise document.mistake(keys, "it is given in its table too", "leave out the one or the other")
             _put(document, home, value, keys)
     whole = [each for each in assignments if each.key in FORMS]
@@ -347,9 +351,7 @@ def settled(document: Document, assignments: Sequence[Assignment]) -> Document:
             raise MistakeError(said, "leave out the one or the other")
         _put(document, (each.key,), _tables_named(each.key, each.value), each.source)
     for each in assignments:
-        for home in (
-            _homes(document, each.key.removeprefix("grid."), each.source) if each not in whole else ()
-        ):
+        for home in homes(document, each.key.removeprefix("grid."), each.source) if each not in whole else ():
             _put(document, home, each.value, each.source)
     return document
 
@@ -370,7 +372,7 @@ def _flat(table: Mapping[str, object], keys: Keys) -> Iterator[tuple[Keys, objec
             yield (*keys, key), value
 
 
-def _homes(document: Document, key: str, source: Keys | str) -> list[Keys]:
+def homes(document: Document, key: str, source: Keys | str) -> list[Keys]:
     """Return where a dotted or a plain key belongs: outside of tables, or in each table that takes it."""
     if key in Whole.model_fields:
         return [(key,)]
@@ -391,14 +393,6 @@ def _homes(document: Document, key: str, source: Keys | str) -> list[Keys]:
         raise document.mistake((key,), "unknown key", unknown(rest, known))
     said, hint = f"{' and '.join(kinds)} take it", f"write {' or '.join(f'{kind}.{key}' for kind in kinds)}"
     raise document.mistake((key,), said, hint)
-
-
-def _get(values: Mapping[str, object], keys: Keys) -> object:
-    """Return the value under some keys; None if there is none."""
-    found: object = values
-    for key in keys:
-        found = found[key] if isinstance(key, int) else found.get(key) if isinstance(found, dict) else None  # type: ignore[index]
-    return found
 
 
 def _put(document: Document, keys: Keys, value: object, source: Keys | str) -> None:

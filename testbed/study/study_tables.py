@@ -100,6 +100,15 @@ FORMS: Mapping[str, Mapping[str, Mapping[str, Makes] | Makes]] = {
     "circuits": {"rule": dict.fromkeys(RULES, circuits_rule)},
 }
 """By table and key, the functions that have names, or the one that reads a file."""
+MADE_BY = {
+    "builder": "What wires the fabric; your own as module:function (docs/own_fabric.md).",
+    "file": "The fabric, a JSON file that Fabric.to_json wrote.",
+    "generator": "What makes the workload; your own as module:function.",
+    "trace": "A trace to replay; Megatron's file per rank as their directory.",
+    "job": "The job, a JSON file as docs/jobs.md describes.",
+    "rule": "Which circuits are lit when; your own as module:Class (docs/own_circuits.md).",
+}
+"""What the key means that says what makes a table."""
 OTHERS: Mapping[str, Mapping[str, Any]] = {
     "fabric": {
         "link_delay_us": (float, Field(0.0, description="Propagation delay of every link, one way [us].")),
@@ -194,7 +203,7 @@ def _maker(document: Document, keys: Keys, values: Mapping[str, object]) -> tupl
             raise document.mistake(at, f"unknown {form} {shown(name)}{near}", hint)
         return form, named[name]
     with document.at(at):
-        own = circuits_rule if form == "rule" else own_object(form, name)
+        own = circuits_rule if form == "rule" else own_object(str(keys[0]), name)
     if not callable(own):
         raise document.mistake(at, f"{name} is not a function", PAGE)
     return form, own
@@ -214,6 +223,10 @@ def _written(name: str) -> str:
     return f"{name.removesuffix('_bps')}_gbps" if name.endswith("_bps") else name
 
 
+def _in_gbps(name: str, text: str) -> str:
+    return text.replace("[bit/s]", "[Gbit/s]") if name.endswith("_bps") else text
+
+
 def _si(name: str, value: object) -> object:
     return value * 1e9 if name.endswith("_bps") and isinstance(value, int | float) else value
 
@@ -229,7 +242,7 @@ def _model(document: Document, at: Keys, makes: Makes, table: str, form: str) ->
 @cache
 def model_of(makes: Makes, table: str, form: str) -> type[BaseModel]:
     """Return the keys of a table that is made by a function, with types, defaults and what they mean."""
-    told = _told(makes)
+    told = {name: _in_gbps(name, text) for name, text in _told(makes).items()}
     keys: dict[str, Any] = {
         _written(each.name): (
             str if each.annotation is each.empty else each.annotation,
@@ -238,7 +251,7 @@ def model_of(makes: Makes, table: str, form: str) -> type[BaseModel]:
         for each in _parameters(makes)
         if each.name not in GIVEN
     }
-    keys |= {form: (Name, ...), **OTHERS[table]}
+    keys |= {form: (Name, Field(description=MADE_BY[form])), **OTHERS[table]}
     return cast(type[BaseModel], create_model(makes.__name__, __base__=Strict, **keys))
 
 
@@ -351,7 +364,7 @@ def _made(document: Document, row: Row, given: Mapping[str, object]) -> object:
     if not isinstance(FORMS[str(row.keys[0])][row.form], Mapping):
         given = {**given, "path": _path(document, row)}
     takes = {each.name for each in _parameters(row.makes)}
-    with own_code(row.form, row.name):
+    with own_code(str(row.keys[0]), row.name):
         return row.makes(**{key: value for key, value in given.items() if key in takes}, **row.arguments)
 
 

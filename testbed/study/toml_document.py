@@ -68,6 +68,14 @@ class Document:
         except LightrailError as error:
             raise self.mistake(keys, error.sentence, error.hint) from error
 
+    @property
+    def options(self) -> Mapping[str, object]:
+        """The keys that are options of a scenario, by the options' names."""
+        found = self.values.get("options", {})
+        if not isinstance(found, dict):
+            raise self.mistake(("options",), f"found {shown(found)}, expected a table", "write [options]")
+        return found
+
     def is_given(self, keys: Keys) -> bool:
         """Return whether the command line gave a value."""
         return isinstance(self._given(keys), str)
@@ -244,3 +252,14 @@ def _ranged(document: Document, keys: Keys, value: object) -> Sequence[object]:
             keys, f"{value} are {last - first + 1:,} values", f"give at most {MOST_POINTS:,}"
         )
     return range(first, last + 1)
+
+
+def value_at(values: Mapping[str, object], keys: Keys) -> object:
+    """Return the value under some keys; None if there is none."""
+    found: object = values
+    for key in keys:
+        if isinstance(found, list) and isinstance(key, int):
+            found = found[key]
+        else:
+            found = found.get(key) if isinstance(found, dict) else None
+    return found
