@@ -114,6 +114,8 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
     document = settled(read_document(file, list(FORMS)), assignments)
     whole = _whole(document)
     points = _named_apart(list(_points(document, whole)))
+    if not points:
+        raise document.mistake(("workload", 0), "no workload is left", PAGE)
     fabrics = list(dict.fromkeys(each.experiment.fabric.name for each in points))
     return Study(
         name=file.stem,

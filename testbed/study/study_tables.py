@@ -178,8 +178,10 @@ def _row(document: Document, keys: Keys, values: Table) -> Row:
     form, makes = _maker(document, keys, values)
     model = _model(document, (*keys, form), makes, str(keys[0]), form)
     found = validated(document, model, keys, values) if makes is not circuits_rule else None
-    taken = [] if found is None else [each for each in _parameters(makes) if _written(each.name) in values]
-    arguments = {each.name: _si(each.name, getattr(found, _written(each.name))) for each in taken}
+    taken = [
+        each.name for each in _parameters(makes) if _written(each.name) in values and each.name not in GIVEN
+    ]
+    arguments = {name: _si(name, getattr(found, _written(name))) for name in taken}
     return Row(keys, form, makes, values, arguments)
 
 

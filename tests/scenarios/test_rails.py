@@ -1,6 +1,7 @@
 """The scenarios of RailS' evaluation, by the model: what they run, and what they leave behind."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,10 @@ from testbed.run.predict import predict
 from testbed.study.study_options import described
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
+from topologies.rail import rail_fabric
 from traffic.collectives.pattern import bytes_between
+from traffic.steps import single
+from traffic.workloads.synthetic import sparse
 
 SCHEMES = ["ecmp", "plb", "minrtt", "reps", "pxn", "rails", "optimal"]
 PHASES = ["start", "early", "mid", "stable"]
@@ -22,6 +26,7 @@ MIXTRAL = [f"mixtral {placement} {phase}" for placement in ("dense", "sparse") f
 SPARSE = [f"sparse {sparsity}" for sparsity in ("0.6", "0.4", "0.2", "0")]
 PER_GPU = [f"{name} per GPU" for name in SPARSE]
 SKEWED = ["sender skew", "receiver skew"]
+WHOLE = ["uniform", *SPARSE, *PER_GPU, *SKEWED, *MIXTRAL]
 OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "--top-k", "--gating"]
 OWN += ["--schemes", "--seeds", "--trace", "--experts", "--token-bytes", "--all-to-alls"]
 SHARED = ["--link-delay-us", "--real-link-delay-us", "--loss", "--transport", "--entropies"]
@@ -67,7 +72,7 @@ def modelled(name: str, out: Path, *options: str) -> pd.DataFrame:
         ("rails_mixtral", MIXTRAL, ["rails"]),
         (
             "rails_all",
-            ["uniform", *SPARSE, *PER_GPU, *SKEWED, *MIXTRAL],
+            WHOLE,
             ["rails"],
         ),
     ],
@@ -85,6 +90,36 @@ def test_every_workload_runs_under_every_scheme_and_rails_is_near_the_bound(
     assert (table["iteration_s"] >= table["cct_s"]).all()
     models = {workload.rpartition(" ")[0] for workload in workloads if "mixtral" in workload}
     assert len(list(out.glob("phases_*.png"))) == len(models)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "workloads", "schemes", "seeds"),
+    [
+        ("uniform", {}, ["uniform"], SCHEMES, 3),
+        ("sender_skew", {"seeds": "2"}, ["sender skew"], SCHEMES, 2),
+        ("receiver_skew", {"schemes": "reps:4,ecmp"}, ["receiver skew"], ["reps:4", "ecmp"], 3),
+        ("mixtral", {}, MIXTRAL, SCHEMES, 3),
+        ("mixtral", {"placements": "sparse", "phases": "mid"}, ["mixtral sparse mid"], SCHEMES, 3),
+        ("all", {}, WHOLE, SCHEMES, 1),
+    ],
+)
+def test_points_are_workloads_then_seeds_then_schemes(
+    name: str, options: dict[str, str], workloads: list[str], schemes: list[str], seeds: int
+) -> None:
+    study = described(CHECKOUT / "scenarios" / f"rails_{name}.toml")(**options)
+    points = [(each.job.name, each.seed, each.scheme) for each in study.experiments]
+    assert points == [*product(workloads, range(seeds), schemes)]
+    assert study.fabrics == [rail_fabric(8, 4)]
+    assert study.claims is rails_claims
+
+
+def test_a_seed_draws_the_workload_that_its_generator_makes() -> None:
+    study = described(CHECKOUT / "scenarios" / "rails_sparse.toml")(servers="4", rails="2", sparsity="0.25")
+    own = [each for each in study.experiments if each.job.name == "sparse 0.25"]
+    drawn = [single(sparse(8, 0.25, seed=seed)) for seed in (0, 1)]
+    assert [(each.job, each.seed) for each in own] == [(drawn[seed], seed) for seed in (0, 0, 0, 1, 1, 1)]
+    others = [each for each in study.experiments if each not in own]  # the A100 log, where the machine has it
+    assert {each.seed for each in others} <= {0}
 
 
 @pytest.mark.parametrize(
