@@ -313,7 +313,7 @@ def test_each_key_is_found_in_its_line(parts: list[tuple[str, str]]) -> None:
             RAIL + "servres = 3\n" + UNIFORM,
             "study.toml, line 5, fabric.servres: unknown key; did you mean servers?",
         ),
-        ("sheme = 'ecmp'\n" + SMALL, "study.toml, line 1, sheme: unknown key; did you mean scheme?"),
+        ("shceme = 'ecmp'\n" + SMALL, "study.toml, line 1, shceme: unknown key; did you mean scheme?"),
         (SMALL + "[grdi]\nseed = 1\n", "study.toml, line 7, grdi: unknown key; did you mean grid?"),
         (
             SMALL + "[grid]\nspinse = 1\n",
