@@ -13,7 +13,7 @@ from testbed.report.chrome_trace import chrome_trace
 from testbed.report.nodes import nodes_of
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
-from testbed.run.packed import packed
+from testbed.run.packed import pack
 from testbed.run.run import Run
 from traffic.tables import Tables
 
@@ -32,12 +32,12 @@ class Finished:
     head: bytes
     """The outcome without experiment and tables, packed."""
     runs: bytes
-    """The runs of its backends by name, packed."""
+    """The runs of its backends by name, packed; empty if its file is there already."""
     trace: bytes
     """What happened when, for Perfetto, compressed; empty where nobody asked."""
 
 
-def finished(outcome: Outcome, *, traced: bool) -> Finished:
+def finished(outcome: Outcome, *, traced: bool, kept: bool = False) -> Finished:
     """Return a point as it is written.
 
     Parameters
@@ -45,7 +45,9 @@ def finished(outcome: Outcome, *, traced: bool) -> Finished:
     outcome
         What came of it.
     traced
-        Whether its trace is kept.
+        Whether its trace is wanted.
+    kept
+        Whether its file is there already, so that its runs are not packed again.
     """
     tables = {"records": records_table(outcome), "nodes": named(nodes_of(outcome), outcome.experiment)}
     if outcome.wire is not None:
@@ -56,7 +58,7 @@ def finished(outcome: Outcome, *, traced: bool) -> Finished:
         summary_row(outcome),
         {name: table.to_csv(index=False) for name, table in tables.items()},
         head_of(outcome),
-        packed(bare, outcome.experiment),
+        b"" if kept else pack(bare, outcome.experiment),
         gzip.compress(text.encode(), mtime=0) if traced else b"",  # a tenth; viewers open it as it is
     )
 
@@ -65,7 +67,7 @@ def head_of(outcome: Outcome) -> bytes:
     """Return an outcome as bytes without its experiment and the tables of its runs."""
     head = outcome.with_runs(lambda _name, run: Run(Tables(), run.audit))
     vars(head).update({name: getattr(outcome, name) for name in KNOWN})
-    return packed(head, outcome.experiment)
+    return pack(head, outcome.experiment)
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:

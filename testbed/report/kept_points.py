@@ -17,7 +17,7 @@ from testbed.machine.files import make_directory, write_whole
 from testbed.report.finished import KNOWN, Finished, head_of
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
-from testbed.run.packed import unpacked
+from testbed.run.packed import unpack
 from testbed.run.run import Run
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
@@ -101,7 +101,7 @@ class KeptPoints:
         try:
             with file.open("rb") as read:
                 head = read.read(int.from_bytes(read.read(LENGTH_BYTES), "little"))
-            found = unpacked(head, experiment)
+            found = unpack(head, experiment)
         except Exception as error:  # whatever a foreign file makes of unpickling
             raise ScenarioError(
                 f"{file} is not a valid point: {error}", "delete it: --resume then carries it out again"
@@ -125,7 +125,7 @@ class KeptPoints:
         if key not in self._recent:
             data = memoryview(self._file(experiment).read_bytes())
             start = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
-            self._recent[key] = cast(Runs, unpacked(data[start:], experiment))
+            self._recent[key] = cast(Runs, unpack(data[start:], experiment))
         self._recent.move_to_end(key)
         while len(self._recent) > REMEMBERED:
             self._recent.popitem(last=False)

@@ -61,6 +61,8 @@ WRITTEN = (
     "traces/*",
 )
 """What is written, as in the table above: nothing of it may be there before."""
+WRITTEN_ANEW = ("*.csv", "summary.parquet", "report.html", "*.png")
+"""What a run that goes on with another makes of all points."""
 RESULTS = Path("results")
 """Where results go by default: in the directory that a run was started in."""
 LONGEST_NAME = 150
@@ -120,7 +122,7 @@ class RunDirectory(ABC):
         """Make the directory, so that a run that could not write ends before it starts."""
         if self._path is not None:
             raise ScenarioError(f"{self._path} was entered twice", "make a new ResultsDirectory per run")
-        self._path = _made(self.run, self._root) if self._out is None else _taken(self._out)
+        self._path = self._directory()
         self._write_run()
         return self
 
@@ -144,12 +146,7 @@ class RunDirectory(ABC):
         similitude: Mapping[str, Sequence[Number]] | None = None,
     ) -> None:
         """Record what is known only once the network stands; None leaves it as it is."""
-        if calibration is not None:
-            self.run = replace(self.run, calibration=calibration)
-        if settings is not None:
-            self.run = replace(self.run, settings=settings)
-        if similitude is not None:
-            self.run = replace(self.run, similitude=similitude)
+        self.run = self.run.described(calibration, settings, similitude)
         self._write_run()
 
     def write(
@@ -175,6 +172,10 @@ class RunDirectory(ABC):
         """Append the rows of a table, of which the file has the header once."""
         file = self.path / f"{name}.csv"
         append_text(file, text.partition("\n")[2] if file.exists() else text)
+
+    def _directory(self) -> Path:
+        """Make the directory, or take the one that is there."""
+        return _made(self.run, self._root) if self._out is None else _taken(self._out)
 
     def _write_run(self) -> None:
         text = run_json(self.run, list(self._experiments.values()))
@@ -206,6 +207,10 @@ class ResultsDirectory(RunDirectory):
         are none.
     findings
         What the scenario has to say of the outcomes itself; by default nothing.
+    parameters
+        What a study varies in a point: more columns of its row.
+    resume
+        Whether ``out`` holds the run that is gone on with: its points stay, its tables are written anew.
 
     Examples
     --------
@@ -223,6 +228,8 @@ class ResultsDirectory(RunDirectory):
         root: Path = RESULTS,
         claims: Callable[[pd.DataFrame], list[Claim]] = lambda _table: [],
         findings: Callable[[Sequence[Outcome]], Findings] = lambda _outcomes: Findings(),
+        parameters: Callable[[Experiment], Mapping[str, object]] = lambda _experiment: {},
+        resume: bool = False,
     ) -> None:
         super().__init__(run, planned=planned, out=out, root=root)
         self.outcomes: list[Outcome] = []
@@ -231,7 +238,8 @@ class ResultsDirectory(RunDirectory):
         """What the summary says of claims under each transport; none before the report is written."""
         self.found = Findings()
         """What the scenario says itself; nothing before the report is written."""
-        self._claims, self._findings = claims, findings
+        self._claims, self._findings, self._parameters = claims, findings, parameters
+        self._resume = resume
         self._traced = set[Path]()
 
     def __enter__(self) -> Self:
@@ -239,6 +247,27 @@ class ResultsDirectory(RunDirectory):
         super().__enter__()
         self._points = KeptPoints(self.path)
         return self
+
+    def _directory(self) -> Path:
+        if not self._resume or self._out is None:
+            return super()._directory()
+        for pattern in WRITTEN_ANEW:
+            for file in self._out.glob(pattern):
+                file.unlink()
+        return self._out
+
+    @property
+    def points(self) -> int:
+        """How many were added."""
+        return len(self.outcomes)
+
+    def has(self, experiment: Experiment) -> bool:
+        """Return whether a point is there, of this run or of the one that it goes on with."""
+        return experiment in self._points
+
+    def kept(self, experiment: Experiment) -> Outcome:
+        """Return what came of a point that is there."""
+        return self._points.outcome(experiment)
 
     def add(self, outcome: Outcome) -> None:
         """Write an outcome: its records, its nodes, its row of the summary, its experiment.
@@ -254,7 +283,8 @@ class ResultsDirectory(RunDirectory):
         """Write a point that a worker has finished; errors as of `add`."""
         if experiment.key not in self._experiments:
             check_named_apart([*self._experiments.values(), experiment])
-        self._points.write(experiment, point)
+        if point.runs:
+            self._points.write(experiment, point)
         if point.trace:
             file = self._trace_file(experiment)
             make_directory(file.parent)
@@ -262,7 +292,6 @@ class ResultsDirectory(RunDirectory):
         self._take(self._points.outcome(experiment), point)
 
     def _take(self, outcome: Outcome, point: Finished) -> None:
-        """Write the tables of a point whose file is there."""
         experiment = outcome.experiment
         self.outcomes.append(outcome)
         for name, text in point.texts.items():
@@ -270,7 +299,7 @@ class ResultsDirectory(RunDirectory):
         if outcome.inert:
             under = f"{experiment.name}, {experiment.transport_name}"
             self.run = replace(self.run, inert={**self.run.inert, under: outcome.inert})
-        self._write_rows([point.row], experiment)
+        self._write_rows([{**point.row, **self._parameters(experiment)}], experiment)
 
     def wants_trace(self, experiment: Experiment) -> bool:
         """Return whether a point's trace is kept: of one seed, since all seeds' would be too much."""
@@ -294,7 +323,10 @@ class ResultsDirectory(RunDirectory):
         self.outcomes[since:] = map(again, self.outcomes[since:])
         for outcome in self.outcomes[since:]:
             self._points.judge(outcome)
-        self._rows.replace(since, list(map(summary_row, self.outcomes[since:])), self.path / "summary.csv")
+        if len(self.outcomes) == since:
+            return
+        rows = [{**summary_row(each), **self._parameters(each.experiment)} for each in self.outcomes[since:]]
+        self._rows.replace(since, rows, self.path / "summary.csv")
 
     def page(self) -> Page:
         """Return the report of the outcomes."""

@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -66,6 +66,20 @@ class Run:
         """The command as one types it."""
         return shlex.join(self.command)
 
+    def described(
+        self,
+        calibration: Mapping[str, object] | None,
+        settings: Mapping[str, object] | None,
+        similitude: Mapping[str, Sequence[Number]] | None,
+    ) -> "Run":
+        """Return the run with what is known once a network stands; None leaves it as it is."""
+        return replace(
+            self,
+            calibration=self.calibration if calibration is None else calibration,
+            settings=self.settings if settings is None else settings,
+            similitude=self.similitude if similitude is None else similitude,
+        )
+
 
 def run_json(run: Run, experiments: Sequence[Experiment]) -> str:
     """Return ``run.json``: a line per key, and a line per fabric, job and experiment, each stored once.
@@ -116,6 +130,23 @@ def datapath_of(run_file: Path) -> Datapath:
         If the file cannot be read, or its datapath is unknown.
     """
     return datapath_named(str(_read(run_file)["datapath"]))
+
+
+def commit_of(run_file: Path) -> str:
+    """Return the version of lightrail that a run began with; errors are those of `datapath_of`."""
+    return str(_read(run_file)["versions"]["commit"])
+
+
+def with_readings(run: Run, run_file: Path) -> Run:
+    """Return a run with what another read back of its machine, too; errors are those of `datapath_of`."""
+    data = _read(run_file)
+    numbers = {name: tuple(Number(**each) for each in kept) for name, kept in data["similitude"].items()}
+    return replace(
+        run,
+        calibration=run.calibration or data["calibration"],
+        settings={**data["settings"], **run.settings},
+        similitude={**numbers, **run.similitude},
+    )
 
 
 def real_link_delay_of(run_file: Path) -> float:

@@ -149,6 +149,9 @@ class Outcome:
     order: Reordering | None = None
     """How packets overtook each other, at emulated scale; None where nothing says so."""
 
+    machine: str = field(default_factory=platform.node)
+    """Name of the machine that carried it out."""
+
     def __post_init__(self) -> None:
         """Call it unsound if a run of it cannot be, whatever the machine was able to."""
         found = [sentence for name, run in self.all_runs.items() for sentence in _impossible(name, run.audit)]
@@ -298,7 +301,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         **{name: outcome.shares.get(name, float("nan")) for name in SHARES},
         **order_columns(outcome.order, experiment.dilation.volume),
         "inert": "; ".join(outcome.inert),
-        "machine": platform.node(),
+        "machine": outcome.machine,
         "key": experiment.key,
         **(outcome.light.columns if outcome.light else {}),
     }

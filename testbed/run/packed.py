@@ -44,7 +44,7 @@ class _Unpacking(pickle.Unpickler):
         return self._shared if isinstance(name, str) else self._tables[name]
 
 
-def packed(value: object, shared: object = None) -> bytes:
+def pack(value: object, shared: object = None) -> bytes:
     """Return a value as bytes.
 
     Parameters
@@ -56,7 +56,7 @@ def packed(value: object, shared: object = None) -> bytes:
 
     Examples
     --------
-    >>> unpacked(packed({"sizes": pd.DataFrame({"bytes": [1, 2]})}))["sizes"]["bytes"].tolist()
+    >>> unpack(pack({"sizes": pd.DataFrame({"bytes": [1, 2]})}))["sizes"]["bytes"].tolist()
     [1, 2]
     """
     head = io.BytesIO()
@@ -73,7 +73,7 @@ def packed(value: object, shared: object = None) -> bytes:
     return out.getvalue()
 
 
-def unpacked(data: bytes | memoryview, shared: object = None) -> object:
+def unpack(data: bytes | memoryview, shared: object = None) -> object:
     """Return the value that was packed, with what was left out in its place."""
     end = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
     source = pa.BufferReader(memoryview(data)[end:])

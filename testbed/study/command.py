@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import typer
 
+from testbed.machine.processes import PROCESSES
 from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.carry_out import carry_out
 from testbed.study.glances import Failures
@@ -26,6 +27,7 @@ from testbed.study.options import (
     Entropies,
     Fail,
     InitialWindow,
+    Jobs,
     LeastTimeout,
     LinkDelay,
     Loss,
@@ -33,15 +35,19 @@ from testbed.study.options import (
     Mtu,
     NoSandbox,
     Out,
+    Part,
     RealLinkDelay,
+    Resume,
     ShareQueuePairs,
     Transports,
     Volume,
     buffer_bytes,
+    check_jobs,
     emulated_bps,
     faults,
     known_after_s,
     listed,
+    part_of,
     real_link_delay_s,
     transports,
 )
@@ -78,6 +84,9 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
         cli: Cli = False,
         datapath: DatapathOption = "netdev",
         no_sandbox: NoSandbox = False,
+        jobs: Jobs = PROCESSES,
+        resume: Resume = None,
+        part: Part = None,
         out: Out = None,
         debug: Debug = False,
         **parameters: object,
@@ -85,7 +94,8 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
         rate_bps = emulated_bps(emulated_rate) if emulated_rate is not None else None
         options = Options(
             rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate,
-            real_link_delay_s=real_link_delay_s(real_link_delay_us),
+            real_link_delay_s=real_link_delay_s(real_link_delay_us), jobs=check_jobs(jobs),
+            resume=resume, part=None if part is None else part_of(part),
         )  # fmt: skip
         first = listed(transports_by_default)[0]
         usual = first if model_only and not dry_run else transports_by_default

@@ -1,13 +1,14 @@
 """A study: points, what they are held against, and what is said of them; and how it is carried out."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
 
 from testbed.machine.datapath import Datapath
+from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim
 from testbed.report.page import Findings
 from testbed.report.run_json import Kind
@@ -50,10 +51,19 @@ class Options:
     """Whether to measure anew first what this machine carries."""
     real_link_delay_s: float = REAL_LINK_DELAY_S
     """Of a link of the real network, one way, for its dimensionless numbers [s]."""
+    jobs: int = PROCESSES
+    """How many processes predict at once."""
+    resume: Path | None = None
+    """The results directory of a run that is gone on with, instead of ``out``."""
+    part: tuple[int, int] | None = None
+    """Which part of how many is carried out, from (1, 1) on; None for all."""
+    cluster: str | None = None
+    """The address of the Ray cluster that carries points out; None for this machine."""
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
         check_volume(self.volume)
+        self._check_directory()
         if self.dry_run and (self.model_only or self.cli):
             other = "--model-only" if self.model_only else "--cli"
             raise ScenarioError(f"--dry-run and {other} exclude each other", "leave out the one or the other")
@@ -62,6 +72,20 @@ class Options:
                 raise ScenarioError(
                     f"--model-only and {other} exclude each other", "leave out the one or the other"
                 )
+
+    def _check_directory(self) -> None:
+        """Refuse what needs a directory and names none, or two."""
+        if self.resume and self.out:
+            raise ScenarioError("--resume and --out name a directory each", "leave out --out")
+        if self.part and not (self.resume or self.out):
+            raise ScenarioError(
+                "parts of a run write into one directory, and none is named", "give all parts the same --out"
+            )
+        if (self.resume or self.part or self.cluster) and (self.cli or self.dry_run):
+            raise ScenarioError(
+                "--resume, --part and --cluster are for points that are carried out",
+                "leave them out with --cli and --dry-run",
+            )
 
 
 def no_claims(_table: pd.DataFrame) -> list[Claim]:
@@ -104,6 +128,8 @@ class Study:
     that a packet costs the switch more than it does where the machine was calibrated."""
     failures: Failures | None = None
     """What fails: each point runs without, and then with it."""
+    parameters: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """What the study varies, by the key of a point at real scale: columns of its row."""
 
     @classmethod
     def of(
@@ -130,22 +156,20 @@ class Study:
 
     def under(self, transports: Sequence[TransportSetup]) -> "Study":
         """Return the same points, each under each transport that moves bytes over its packet switches."""
-        experiments = [
-            replace(each, transport=transport)
-            for each in self.experiments
-            for transport in (transports if each.over_packets else transports[:1])
-        ]
-        return replace(self, experiments=experiments)
+        return self._with(
+            lambda each: [
+                replace(each, transport=transport)
+                for transport in (transports if each.over_packets else transports[:1])
+            ]
+        )
 
     def sharing_queue_pairs(self) -> "Study":
         """Return the same points with one communicator, whose queue pairs all collectives share."""
-        return replace(
-            self, experiments=[replace(each, shared_queue_pairs=True) for each in self.experiments]
-        )
+        return self._with(lambda each: [replace(each, shared_queue_pairs=True)])
 
     def in_packets_of(self, mtu: int) -> "Study":
-        """Return the same scenario at another MTU [bytes]."""
-        return replace(self, experiments=[replace(each, mtu=mtu) for each in self.experiments])
+        """Return the same study at another MTU [bytes]."""
+        return self._with(lambda each: [replace(each, mtu=mtu)])
 
     def failing(self, failures: Failures) -> "Study":
         """Return the same points, each without and then with what fails.
@@ -162,7 +186,22 @@ class Study:
         return replace(self, failures=failures)
 
     def over(self, changed: Callable[[Fabric], Fabric]) -> "Study":
-        """Return the same scenario over fabrics that are changed, each of as many GPUs as it was."""
+        """Return the same study over fabrics that are changed, each of as many GPUs as it was."""
         fabrics = {fabric: changed(fabric) for fabric in self.fabrics}
-        experiments = [replace(each, fabric=fabrics[each.fabric]) for each in self.experiments]
-        return replace(self, experiments=experiments)
+        return self._with(lambda each: [replace(each, fabric=fabrics[each.fabric])])
+
+    def parameters_of(self, experiment: Experiment) -> Mapping[str, object]:
+        """Return what the study varies in a point, at any scale and whatever fails in it."""
+        if not self.parameters:
+            return {}
+        return self.parameters.get(replace(experiment, dilation=UNSCALED, faults=()).key, {})
+
+    def _with(self, made_of: Callable[[Experiment], Sequence[Experiment]]) -> "Study":
+        """Return the study with what becomes of each point, which keeps its parameters."""
+        pairs = [(new, old) for old in self.experiments for new in made_of(old)]
+        parameters = (
+            {new.key: self.parameters[old.key] for new, old in pairs if old.key in self.parameters}
+            if self.parameters
+            else {}
+        )
+        return replace(self, experiments=[new for new, _ in pairs], parameters=parameters)
