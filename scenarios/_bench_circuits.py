@@ -6,6 +6,7 @@ from controller.circuits.devices import ReconfigurationDelay
 from testbed.machine.datapath import default_datapath
 from testbed.network.network import Network
 from testbed.network.ocs_bench import TRAFFIC_NICS, Figures, ocs_figures
+from testbed.run.calibrate import calibration
 from testbed.run.dark_excess import dark_excess
 from testbed.run.ocs_plan import plan_of
 from testbed.run.trial import tried
@@ -60,7 +61,8 @@ def executed_over_planned() -> tuple[float, str]:
         slot_s=SLOT_S,
         datapath=default_datapath(),
     )
-    rate, excess, ratios, said = comparison.rate(), dark_excess(comparison.datapath), [], []
+    rate = comparison.rate(calibration(comparison.datapath))
+    excess, ratios, said = dark_excess(comparison.datapath), [], []
     for ocses in OCSES:
         (experiment,) = comparison.experiments(ocses, rate, excess)
         with Network(experiment.fabric, rate) as network:

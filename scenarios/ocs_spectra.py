@@ -15,10 +15,10 @@ from scenarios._spectra.sweep_results import SweepResults
 from testbed.machine.sandbox import inside_sandbox
 from testbed.report.table import claims_table
 from testbed.run.similitude import REAL_LINK_DELAY_S
-from testbed.study.carry_out import new_run
 from testbed.study.command import main
-from testbed.study.comparison import Comparison, carry_out
+from testbed.study.comparison import Comparison, compare
 from testbed.study.devices import NAMES, check_ports
+from testbed.study.directories import new_run
 from testbed.study.glances import Failures
 from testbed.study.options import (
     Buffer,
@@ -201,7 +201,7 @@ def ocs_spectra(
         failures=None if fail is None else Failures(tuple(faults(fail)), known_after_s(detect_us)),
     )
     setups = transports(transport or CREDIT.name, initial_window, least_rto_ms, entropies)
-    carry_out(
+    compare(
         comparison,
         out,
         setups,

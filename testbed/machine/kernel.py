@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from topologies.errors import MachineError
 
 CLONE_NEWNET = 0x40000000
-MS_NOSUID_NODEV = 0x2 | 0x4
 PR_SET_PDEATHSIG = 1
 SYS_PIDFD_GETFD = 438
 
@@ -40,12 +39,6 @@ def inside_namespace(namespace: int) -> Iterator[None]:
             _call("leave a network namespace", _libc.setns(home, CLONE_NEWNET))
     finally:
         os.close(home)
-
-
-def mount(kind: str, target: str) -> None:
-    """Mount a fresh file system of a kind (``tmpfs``, ``sysfs``) over a directory."""
-    result = _libc.mount(kind.encode(), target.encode(), kind.encode(), MS_NOSUID_NODEV, None)
-    _call(f"mount {kind} on {target}", result)
 
 
 def tie_to_this_process() -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Forked processes: two that share work (predictions, and plots), and those that run beside a measurement.
+"""Forked processes: those that share work (predictions, and plots), and those that run beside a measurement.
 
 They are forked, so they have all that is imported and what they work on; only results are sent. They ignore
 an interrupt, which the parent handles, and are killed when the block that they were made for is left. They
@@ -6,10 +6,12 @@ end with the parent, however that ends.
 """
 
 import gc
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing import get_context
@@ -20,15 +22,20 @@ from typing import TypeVar, cast
 from testbed.machine.kernel import tie_to_this_process
 from topologies.errors import MachineError
 
-PROCESSES = 2
-"""What the smallest machine has CPUs for; each holds what it computes, and no copy of the rest."""
+PROCESSES = len(os.sched_getaffinity(0))
+"""As many as CPUs; each holds what it computes, and no copy of the rest."""
+AHEAD = 4
+"""So many items per process are asked for before the first one's result is taken: the results of a long list
+would fill memory where whoever takes them is slow."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _fork = get_context("fork")
 
 
 @contextmanager
-def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Iterator[Result]]:
+def in_processes(
+    function: Callable[[Item], Result], items: Sequence[Item], count: int = PROCESSES
+) -> Iterator[Iterator[Result]]:
     """Yield what a function returns for each item, in their order, as it is computed.
 
     What is still being computed when the block is left ends at once. `ProcessPoolExecutor` would wait for
@@ -41,6 +48,8 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> I
         Pure; what it returns or raises is pickled.
     items
         What it is called with, one each.
+    count
+        How many processes share the work.
 
     Raises
     ------
@@ -60,18 +69,33 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item]) -> I
 
     with (
         ExitStack() as ends,
-        ThreadPoolExecutor(PROCESSES, initializer=take_pipe) as threads,
+        ThreadPoolExecutor(count, initializer=take_pipe) as threads,
         ExitStack() as processes,
     ):
-        for _ in range(PROCESSES):
+        for _ in range(count):
             here, there = _fork.Pipe()
             pipes.append(ends.enter_context(here))
             with there:  # then the process alone has this end, and the pipe ends with it
                 processes.enter_context(
                     beside(partial(_answer, there, lambda number: function(items[number])))
                 )
-        answers = threads.map(lambda number: _answer_of(own.pipe, number), range(len(items)))
+        answers = in_order(
+            threads, lambda number: _answer_of(own.pipe, number), range(len(items)), AHEAD * count
+        )
         yield cast(Iterator[Result], answers)
+
+
+def in_order(
+    executor: Executor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Iterator[Result]:
+    """Yield what a function returns for each item, in their order, with so many at most under way."""
+    waiting = deque[Future[Result]]()
+    for item in items:
+        waiting.append(executor.submit(function, item))
+        if len(waiting) >= ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 @contextmanager

@@ -1,58 +1,63 @@
-"""The sandbox: a run in namespaces of its own, which end with it however it dies.
+"""The sandbox: a command in namespaces of its own, which end with it and with the process that started it.
 
-    launcher (what the user started)
-      └── unshare                      dies with the launcher (parent-death signal)
-            └── the same command, process 1 of a new PID namespace (--kill-child)
-                  ├── ovsdb-server, ovs-vswitchd, the controller, shells of servers
-                  └── ...
+    this process ──── a socket, and a pidfd of this process ────┐
+      └── unshare                                               │
+            └── process 1 of a new PID namespace (--kill-child), `sandbox_init`
+                  └── the command
+                        ├── ovsdb-server, ovs-vswitchd, the controller, shells of servers
+                        └── ...
 
-When process 1 dies the kernel kills all the others, and with the last of them go the network
-namespace (every interface) and the mount namespace (every file under the private /run). So
-nothing needs cleaning up, whatever the signal. The launcher also holds one end of a pipe;
-when it closes, process 1 ends itself in order: that is how SIGTERM is handed on, and it
-covers the moment before ``unshare`` has set the parent-death signal.
+When process 1 dies the kernel kills all the others, and with the last of them go the network namespace (every
+interface) and the mount namespace (every file under the private /run). So nothing needs cleaning up, whatever
+the signal. Process 1 ends the command in order, and then itself, when its socket is shut down or this process
+ends.
 """
 
-import contextlib
+import json
 import os
 import resource
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import BinaryIO
 
-from testbed.machine.commands import output_of
-from testbed.machine.kernel import mount, tie_to_this_process
+from testbed.machine import sandbox_init
 from topologies.errors import MachineError
 
-LIFELINE = "LIGHTRAIL_LIFELINE"
 RUN_DIRECTORY = Path("/run/lightrail")
+"""Where a network in a sandbox keeps its sockets and logs, on the private /run."""
 TOOLS = ("unshare", "nsenter", "mnexec", "ovsdb-server", "ovsdb-tool", "ovs-vswitchd", "ovs-vsctl", "tc")
-GRACE_S = 10.0
-HOOK_S = 0.2
-"""In so long Python has left the hook that is called with exceptions that it ignores [s]."""
+NAMESPACES = ("--mount", "--pid", "--net", "--ipc", "--uts", "--mount-proc", "--fork", "--kill-child")
 TUN = "/dev/net/tun"
-_ask_again = threading.Event()
-"""Whether the main thread has to be asked to end, once more."""
+STDERR = 2
+PLACES_OF_OVS = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR")
+"""Where the tools of Open vSwitch look for its sockets."""
+APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+"""Reads 1 where AppArmor keeps ordinary users from namespaces, as on Ubuntu 24.04."""
+CONTAINER_HINT = (
+    "run the container with --privileged, or with --cap-add SYS_ADMIN --security-opt systempaths=unconfined"
+)
+KILL_S = sandbox_init.GRACE_S + 5.0
+"""After so long a sandbox that was asked to end is killed [s]; process 1 ends it before."""
+MOST_BYTES = 1 << 16
+"""Of a message of process 1, and of what ``unshare`` complains of."""
 
 
 def inside_sandbox() -> bool:
     """Return whether this process runs inside a sandbox."""
-    return LIFELINE in os.environ
+    return sandbox_init.INSIDE.exists()
 
 
-def run_in_sandbox(command: list[str]) -> int:
-    """Run a command in a sandbox of its own and return its exit code.
-
-    Parameters
-    ----------
-    command
-        What to run; it must call `settle` first.
+def run_in_sandbox(command: Sequence[str]) -> int:
+    """Run a command in a sandbox of its own, on this process' terminal, and return its exit code.
 
     Returns
     -------
@@ -64,33 +69,8 @@ def run_in_sandbox(command: list[str]) -> int:
     MachineError
         If a tool or a right is missing.
     """
-    check_machine()
-    read_end, write_end = os.pipe()
-    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    namespaces = ["--mount", "--pid", "--net", "--ipc", "--mount-proc"]
-    with _signals_end(write_end):  # before the process starts: a signal meanwhile is no less an end
-        process = subprocess.Popen(
-            ["unshare", *user, *namespaces, "--fork", "--kill-child", *command],
-            env=os.environ | {LIFELINE: str(read_end)},
-            pass_fds=(read_end,),
-            preexec_fn=tie_to_this_process(),
-        )
-        os.close(read_end)
-        code = process.wait()
-    return 128 - code if code < 0 else code
-
-
-def settle() -> None:
-    """Make the fresh namespaces usable: private /run and /sys, loopback up, the lifeline watched."""
-    # The handler first: the kernel keeps signals that nobody handles from process 1.
-    signal.signal(signal.SIGTERM, _end)
-    sys.unraisablehook = _notice_ignored
-    threading.Thread(target=_watch, args=(int(os.environ[LIFELINE]),), daemon=True).start()
-    raise_descriptor_limit()
-    mount("tmpfs", "/run")
-    mount("sysfs", "/sys")
-    os.environ.update(dict.fromkeys(("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR"), str(RUN_DIRECTORY)))
-    output_of(["ip", "link", "set", "lo", "up"])
+    with Sandbox(command, terminal=True) as sandbox:
+        return sandbox.wait()
 
 
 def raise_descriptor_limit() -> None:
@@ -104,59 +84,164 @@ def raise_descriptor_limit() -> None:
 
 
 def check_machine() -> None:
-    """Raise MachineError, with what to do, where a tool or a right is missing."""
-    # An ordinary user's PATH may lack the places of the daemons.
-    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
-    missing = [tool for tool in TOOLS if not shutil.which(tool, path=os.environ["PATH"])]
-    if missing:
+    """Raise MachineError, with what to do, where a sandbox cannot be made."""
+    with Sandbox(["true"]) as sandbox:
+        sandbox.wait()
+
+
+class Sandbox:
+    """A command in a sandbox of its own; a context manager, which ends all that is in it.
+
+    Parameters
+    ----------
+    command
+        The program, which is looked for on the PATH, and its arguments.
+    keep
+        Descriptors that its processes have too, under the same numbers.
+    terminal
+        Whether it has this process' standard streams, and Ctrl-C, which then is the command's alone. Else it
+        reads nothing, writes to this process' standard error, and has a session of its own.
+    """
+
+    def __init__(self, command: Sequence[str], *, keep: Sequence[int] = (), terminal: bool = False) -> None:
+        self._command, self._keep, self._terminal = list(command), tuple(keep), terminal
+
+    def __enter__(self) -> "Sandbox":
+        """Start the command; MachineError if a tool or a right is missing."""
+        _check_tools()
+        with ExitStack() as stack:
+            self._control, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            stack.enter_context(self._control)
+            said = stack.enter_context(open(os.memfd_create("said"), "r+b"))
+            if self._terminal:
+                stack.enter_context(_ctrl_c_left_to_the_command())
+            stack.callback(self._tell_to_end)
+            with there:
+                self._process = self._started(there.fileno(), said.fileno())
+            self.ended = stack.enter_context(_pidfd(self._process.pid))
+            """A descriptor that is readable once all of it has ended."""
+            stack.callback(self._end)
+            self._check(said)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Have the command asked to end, and all killed that is left then, or after `sandbox_init.GRACE_S`."""
+        self._stack.close()
+
+    def wait(self) -> int:
+        """Wait for the command to end; return its exit code, 128 + n where signal n ended it."""
+        code = self._process.wait()
+        return 128 - code if code < 0 else code
+
+    def heard(self, channel: socket.socket) -> bool:
+        """Wait until a socket can be read; return False if all has ended and there is nothing to read."""
+        poll = select.poll()
+        for descriptor in (channel.fileno(), self.ended):
+            poll.register(descriptor, select.POLLIN)
+        return channel.fileno() in {descriptor for descriptor, _ in poll.poll()}
+
+    def _started(self, control: int, said: int) -> "subprocess.Popen[bytes]":
+        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        with _pidfd(os.getpid()) as parent, open(os.dup(STDERR), "wb") as stderr:
+            its = (control, parent, stderr.fileno())
+            init = [sys.executable, "-I", "-S", sandbox_init.__file__, *map(str, its)]
+            return subprocess.Popen(
+                ["unshare", *user, *NAMESPACES, *init, *self._command],
+                env=os.environ | {"PATH": _path()} | dict.fromkeys(PLACES_OF_OVS, str(RUN_DIRECTORY)),
+                pass_fds=(*its, *self._keep),
+                stdin=None if self._terminal else subprocess.DEVNULL,
+                stdout=None if self._terminal else STDERR,
+                stderr=said,
+                start_new_session=not self._terminal,
+            )
+
+    def _check(self, said: BinaryIO) -> None:
+        """Return when the command has started; MachineError if it has not."""
+        message = self._control.recv(MOST_BYTES) if self.heard(self._control) else b""
+        if not message:
+            said.seek(0)
+            raise _unmade(" ".join(said.read(MOST_BYTES).decode(errors="replace").split()))
+        if refused := json.loads(message).get("refused"):
+            raise MachineError(f"the sandbox could not be made usable: {refused}", CONTAINER_HINT)
+
+    def _tell_to_end(self) -> None:
+        self._control.shutdown(socket.SHUT_RDWR)  # heard whoever else has a copy of this end
+
+    def _end(self) -> None:
+        self._tell_to_end()
+        try:
+            select.select([self.ended], [], [], KILL_S)
+        finally:  # also if this is interrupted
+            self._process.kill()  # and the kernel kills process 1 then
+            self._process.wait()
+
+
+def _check_tools() -> None:
+    if missing := [tool for tool in TOOLS if not shutil.which(tool, path=_path())]:
         raise MachineError(
             f"this machine lacks {', '.join(missing)} (Open vSwitch and Mininet)",
             "run: sudo bash vagrant/provision.sh",
         )
-    if not os.access(TUN, os.W_OK):
+    if not os.path.exists(TUN):
         raise MachineError(
-            f"{TUN} {'is not writable for this user' if os.path.exists(TUN) else 'does not exist'}, "
-            "and Open vSwitch needs it",
-            "run with sudo"
-            if os.path.exists(TUN)
-            else f"create it: mkdir -p /dev/net && mknod {TUN} c 10 200",
+            f"{TUN} does not exist, and Open vSwitch needs it",
+            f"create it: mkdir -p /dev/net && mknod {TUN} c 10 200 (a container: run it with --device {TUN})",
         )
-    if os.geteuid() != 0:
-        _check_user_namespaces()
+    if not os.access(TUN, os.W_OK):
+        raise MachineError(f"{TUN} is not writable for this user, and Open vSwitch needs it", "run with sudo")
 
 
-def _check_user_namespaces() -> None:
+def _path() -> str:
+    """Return where programs are looked for: an ordinary user's PATH may lack the places of the daemons."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+
+def _unmade(complaint: str) -> MachineError:
+    """Return why ``unshare`` has made no namespaces, by what it complains of."""
+    why = f"({complaint or 'it was killed as it started'})"
+    if "/proc failed" in complaint:  # "mount /proc failed": the kernel shows no more than this /proc does
+        return MachineError(f"parts of /proc are masked here, so a sandbox gets none {why}", CONTAINER_HINT)
+    if os.geteuid() == 0:
+        return MachineError(f"root has no CAP_SYS_ADMIN here, which namespaces take {why}", CONTAINER_HINT)
+    if APPARMOR.exists() and APPARMOR.read_text().strip() == "1":
+        return MachineError(
+            f"AppArmor gives ordinary users no namespaces {why}",
+            "run with sudo, or let unshare make them: sudo bash vagrant/provision.sh",
+        )
+    return MachineError(
+        f"this machine gives ordinary users no namespaces {why}",
+        "run with sudo, or allow them: sysctl user.max_user_namespaces kernel.unprivileged_userns_clone",
+    )
+
+
+@contextmanager
+def _pidfd(process: int) -> Iterator[int]:
+    """Have a descriptor that is readable when a process has ended."""
+    descriptor = os.pidfd_open(process)
     try:
-        output_of(["unshare", "--user", "--map-root-user", "--mount", "--net", "true"])
-    except MachineError as error:
-        raise MachineError(
-            f"this machine gives ordinary users no namespaces ({error.sentence})",
-            "run with sudo (on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns)",
-        ) from error
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
-@contextlib.contextmanager
-def _signals_end(lifeline: int) -> Iterator[None]:
-    """While the sandbox runs, leave Ctrl-C to it, and turn all else into the lifeline's end."""
-
-    def cut(_number: int, _frame: FrameType | None) -> None:
-        with contextlib.suppress(OSError):
-            os.close(lifeline)
+@contextmanager
+def _ctrl_c_left_to_the_command() -> Iterator[None]:
+    """Have this process ignore Ctrl-C, which the terminal sends to all, and no other SIGINT."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if not _at_terminal():
-            cut(number, frame)
+            signal.default_int_handler(number, frame)
 
-    before = {number: signal.signal(number, cut) for number in (signal.SIGTERM, signal.SIGHUP)}
+    if threading.current_thread() is not threading.main_thread():  # it handles no signals
+        yield
+        return
     # A handler, not SIG_IGN: what is ignored stays ignored in the child, a handler does not.
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        with contextlib.suppress(OSError):
-            os.close(lifeline)
+        signal.signal(signal.SIGINT, before)
 
 
 def _at_terminal() -> bool:
@@ -169,27 +254,3 @@ def _at_terminal() -> bool:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     finally:
         os.close(terminal)
-
-
-def _watch(lifeline: int) -> None:
-    """Wait for the launcher to let go, ask the main thread to end, and end without it if it does not."""
-    os.read(lifeline, 1)
-    deadline = time.monotonic() + GRACE_S
-    os.kill(os.getpid(), signal.SIGTERM)
-    while _ask_again.wait(max(deadline - time.monotonic(), 0.0)):
-        _ask_again.clear()
-        time.sleep(HOOK_S)
-        os.kill(os.getpid(), signal.SIGTERM)
-    os._exit(128 + signal.SIGTERM)
-
-
-def _notice_ignored(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Have the main thread asked again if it was asked where Python ignores exceptions: as it forks, say."""
-    if isinstance(unraisable.exc_value, SystemExit):
-        _ask_again.set()
-    else:
-        sys.__unraisablehook__(unraisable)
-
-
-def _end(_number: int, _frame: FrameType | None) -> None:
-    sys.exit(128 + signal.SIGTERM)

@@ -2,6 +2,8 @@
 
 import os
 import platform
+from functools import cache
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from topologies.errors import MachineError
 PACKAGES = ("mininet", "os-ken", "numpy", "scipy", "pandas", "networkx", "pyroute2", "matplotlib")
 CHECKOUT = Path(__file__).parents[2]
 GIT = ("git", "--no-optional-locks", "-C", str(CHECKOUT))  # it would write the index, perhaps as root
+ROOMS = ("topologies", "controller", "traffic", "testbed", "scenarios")
 ABSENT = "not found"
 ANSWER_S = 10.0
 
@@ -21,14 +24,27 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "kernel": f"{platform.system()} {platform.release()}",
         "openvswitch": _said(["ovs-vswitchd", "--version"]),
-        "commit": _said([*GIT, "describe", "--always", "--dirty", "--abbrev=12"]),
+        "commit": _commit(),
         **{package: _package(package) for package in PACKAGES},
     }
+
+
+@cache
+def sources() -> str:
+    """Return the commit of the checkout, and a digest of its Python files: equal where the same code runs."""
+    digest = sha256()
+    for path in sorted(path for room in ROOMS for path in (CHECKOUT / room).rglob("*.py")):
+        digest.update(str(path.relative_to(CHECKOUT)).encode() + path.read_bytes())
+    return f"{_commit()} (sources {digest.hexdigest()[:12]})"
 
 
 def machine() -> dict[str, str | int]:
     """Return what the machine is, without its name."""
     return {"architecture": platform.machine(), "cpus": os.cpu_count() or 0}
+
+
+def _commit() -> str:
+    return _said([*GIT, "describe", "--always", "--dirty", "--abbrev=12"])
 
 
 def _said(command: list[str]) -> str:

@@ -21,7 +21,6 @@ report.html  the report; it and the plots (``*.png``) are written when the run e
 kind of run says what a result's rows and records are, and what the report says.
 """
 
-import gzip
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,13 +31,14 @@ from typing import Self
 
 import pandas as pd
 
-from testbed.machine.files import append_whole, make_directory, write_whole
-from testbed.report.chrome_trace import chrome_trace
+from testbed.machine.files import append_text, make_directory, write_whole
 from testbed.report.claims import Claim, under_each_transport
 from testbed.report.faults import fault_sheets, fault_table
-from testbed.report.nodes import nodes_of
+from testbed.report.finished import Finished, finished
+from testbed.report.kept_points import KeptPoints
 from testbed.report.order import order_sheets
 from testbed.report.page import Findings, Page, slug
+from testbed.report.rows import Rows
 from testbed.report.run_json import Run, run_json
 from testbed.report.transports import alike_text, choices_text
 from testbed.run.experiment import Experiment
@@ -53,12 +53,16 @@ WRITTEN = (
     "nodes.csv",
     "records.csv",
     "summary.csv",
+    "summary.parquet",
+    "points/*",
     "wire.csv",
     "report.html",
     "*.png",
     "traces/*",
 )
 """What is written, as in the table above: nothing of it may be there before."""
+WRITTEN_ANEW = ("*.csv", "summary.parquet", "report.html", "*.png")
+"""What a run that goes on with another makes of all points."""
 RESULTS = Path("results")
 """Where results go by default: in the directory that a run was started in."""
 LONGEST_NAME = 150
@@ -95,7 +99,7 @@ class RunDirectory(ABC):
         self._out, self._root = out, root
         self._experiments = {experiment.key: experiment for experiment in planned}
         self._finished: list[str] = []
-        self._rows: list[Mapping[str, object]] = []
+        self._rows = Rows()
         self._path: Path | None = None
 
     @abstractmethod
@@ -112,13 +116,13 @@ class RunDirectory(ABC):
     @property
     def table(self) -> pd.DataFrame:
         """The summary so far, a row per outcome."""
-        return pd.DataFrame(self._rows)
+        return self._rows.table
 
     def __enter__(self) -> Self:
         """Make the directory, so that a run that could not write ends before it starts."""
         if self._path is not None:
             raise ScenarioError(f"{self._path} was entered twice", "make a new ResultsDirectory per run")
-        self._path = _made(self.run, self._root) if self._out is None else _taken(self._out)
+        self._path = self._directory()
         self._write_run()
         return self
 
@@ -142,12 +146,7 @@ class RunDirectory(ABC):
         similitude: Mapping[str, Sequence[Number]] | None = None,
     ) -> None:
         """Record what is known only once the network stands; None leaves it as it is."""
-        if calibration is not None:
-            self.run = replace(self.run, calibration=calibration)
-        if settings is not None:
-            self.run = replace(self.run, settings=settings)
-        if similitude is not None:
-            self.run = replace(self.run, similitude=similitude)
+        self.run = self.run.described(calibration, settings, similitude)
         self._write_run()
 
     def write(
@@ -159,17 +158,27 @@ class RunDirectory(ABC):
     ) -> None:
         """Write a result: its rows of the summary, of other tables by name, its experiment as finished."""
         for name, table in (tables or {}).items():
-            file = self.path / f"{name}.csv"
-            append_whole(file, table.to_csv(index=False, header=not file.exists()))
-        self._rows += rows
+            self._append(name, table.to_csv(index=False))
+        self._write_rows(rows, experiment)
+
+    def _write_rows(self, rows: Sequence[Mapping[str, object]], experiment: Experiment | None) -> None:
+        self._rows.append(rows, self.path / "summary.csv")
         if experiment is not None:
-            self._experiments.setdefault(experiment.key, experiment)
+            if self._experiments.setdefault(experiment.key, experiment) is experiment:
+                self._write_run()
             self._finished.append(experiment.key)
-        write_whole(self.path / "summary.csv", self.table.to_csv(index=False))
-        self._write_run()
+
+    def _append(self, name: str, text: str) -> None:
+        """Append the rows of a table, of which the file has the header once."""
+        file = self.path / f"{name}.csv"
+        append_text(file, text.partition("\n")[2] if file.exists() else text)
+
+    def _directory(self) -> Path:
+        """Make the directory, or take the one that is there."""
+        return _made(self.run, self._root) if self._out is None else _taken(self._out)
 
     def _write_run(self) -> None:
-        text = run_json(self.run, list(self._experiments.values()), self._finished)
+        text = run_json(self.run, list(self._experiments.values()))
         write_whole(self.path / "run.json", text)
 
     def _close(self) -> None:
@@ -177,6 +186,7 @@ class RunDirectory(ABC):
         from testbed.report.pages import drawn
         from testbed.report.report_html import report_html
 
+        self._write_run()
         page = self.page()
         images = drawn(page)
         for name, image in images.items():
@@ -197,6 +207,10 @@ class ResultsDirectory(RunDirectory):
         are none.
     findings
         What the scenario has to say of the outcomes itself; by default nothing.
+    parameters
+        What a study varies in a point: more columns of its row.
+    resume
+        Whether ``out`` holds the run that is gone on with: its points stay, its tables are written anew.
 
     Examples
     --------
@@ -214,6 +228,8 @@ class ResultsDirectory(RunDirectory):
         root: Path = RESULTS,
         claims: Callable[[pd.DataFrame], list[Claim]] = lambda _table: [],
         findings: Callable[[Sequence[Outcome]], Findings] = lambda _outcomes: Findings(),
+        parameters: Callable[[Experiment], Mapping[str, object]] = lambda _experiment: {},
+        resume: bool = False,
     ) -> None:
         super().__init__(run, planned=planned, out=out, root=root)
         self.outcomes: list[Outcome] = []
@@ -222,7 +238,36 @@ class ResultsDirectory(RunDirectory):
         """What the summary says of claims under each transport; none before the report is written."""
         self.found = Findings()
         """What the scenario says itself; nothing before the report is written."""
-        self._claims, self._findings = claims, findings
+        self._claims, self._findings, self._parameters = claims, findings, parameters
+        self._resume = resume
+        self._traced = set[Path]()
+
+    def __enter__(self) -> Self:
+        """Make the directory, as of `RunDirectory`, and its place for points."""
+        super().__enter__()
+        self._points = KeptPoints(self.path)
+        return self
+
+    def _directory(self) -> Path:
+        if not self._resume or self._out is None:
+            return super()._directory()
+        for pattern in WRITTEN_ANEW:
+            for file in self._out.glob(pattern):
+                file.unlink()
+        return self._out
+
+    @property
+    def points(self) -> int:
+        """How many were added."""
+        return len(self.outcomes)
+
+    def has(self, experiment: Experiment) -> bool:
+        """Return whether a point is there, of this run or of the one that it goes on with."""
+        return experiment in self._points
+
+    def kept(self, experiment: Experiment) -> Outcome:
+        """Return what came of a point that is there."""
+        return self._points.outcome(experiment)
 
     def add(self, outcome: Outcome) -> None:
         """Write an outcome: its records, its nodes, its row of the summary, its experiment.
@@ -232,30 +277,43 @@ class ResultsDirectory(RunDirectory):
         ScenarioError
             If tables would take it and another experiment for one with several seeds.
         """
-        experiment = outcome.experiment
+        self.add_finished(outcome.experiment, finished(outcome, traced=self.wants_trace(outcome.experiment)))
+
+    def add_finished(self, experiment: Experiment, point: Finished) -> None:
+        """Write a point that a worker has finished; errors as of `add`."""
         if experiment.key not in self._experiments:
             check_named_apart([*self._experiments.values(), experiment])
+        if point.runs:
+            self._points.write(experiment, point)
+        if point.trace:
+            file = self._trace_file(experiment)
+            make_directory(file.parent)
+            write_whole(file, point.trace)
+        self._take(self._points.outcome(experiment), point)
+
+    def _take(self, outcome: Outcome, point: Finished) -> None:
+        experiment = outcome.experiment
         self.outcomes.append(outcome)
-        tables = {"records": records_table(outcome), "nodes": _named(nodes_of(outcome), experiment)}
-        if outcome.wire is not None:
-            tables["wire"] = _named(outcome.wire.copy(), experiment)
-        self._write_trace(outcome)
+        for name, text in point.texts.items():
+            self._append(name, text)
         if outcome.inert:
             under = f"{experiment.name}, {experiment.transport_name}"
             self.run = replace(self.run, inert={**self.run.inert, under: outcome.inert})
-        self.write([summary_row(outcome)], tables=tables, experiment=experiment)
+        self._write_rows([{**point.row, **self._parameters(experiment)}], experiment)
 
-    def _write_trace(self, outcome: Outcome) -> None:
-        """Write what happened when, unless another seed's is there: all seeds' would be too much to keep."""
-        experiment = outcome.experiment
+    def wants_trace(self, experiment: Experiment) -> bool:
+        """Return whether a point's trace is kept: of one seed, since all seeds' would be too much."""
+        file = self._trace_file(experiment)
+        wanted = file not in self._traced
+        self._traced.add(file)
+        return wanted
+
+    def _trace_file(self, experiment: Experiment) -> Path:
         words = experiment.job.name, experiment.name, experiment.transport_name
-        file = self.path / "traces" / f"{slug('_'.join(words))[:LONGEST_NAME]}.json.gz"
-        if not file.exists():
-            make_directory(file.parent)
-            text = chrome_trace(outcome.runs, experiment.fabric)
-            write_whole(file, gzip.compress(text.encode(), mtime=0))  # a tenth; viewers open it as it is
+        return self.path / "traces" / f"{slug('_'.join(words))[:LONGEST_NAME]}.json.gz"
 
     def _close(self) -> None:
+        self.table.to_parquet(self.path / "summary.parquet")
         if not (faults := fault_table(self.outcomes)).empty:
             write_whole(self.path / "faults.csv", faults.to_csv(index=False))
         super()._close()
@@ -263,8 +321,12 @@ class ResultsDirectory(RunDirectory):
     def judge_again(self, since: int, again: Callable[[Outcome], Outcome]) -> None:
         """Replace the outcomes from a number on by what is known of them now, and write their rows anew."""
         self.outcomes[since:] = map(again, self.outcomes[since:])
-        self._rows[since:] = map(summary_row, self.outcomes[since:])
-        self.write([])
+        for outcome in self.outcomes[since:]:
+            self._points.judge(outcome)
+        if len(self.outcomes) == since:
+            return
+        rows = [{**summary_row(each), **self._parameters(each.experiment)} for each in self.outcomes[since:]]
+        self._rows.replace(since, rows, self.path / "summary.csv")
 
     def page(self) -> Page:
         """Return the report of the outcomes."""
@@ -279,23 +341,6 @@ class ResultsDirectory(RunDirectory):
         first, *more = [*found.sheets, *of_kind] if found.leads else [*of_kind, *found.sheets]
         more += [*page.more, *order_sheets(self.table), *fault_sheets(self.outcomes)]
         return replace(page, results=first, more=more, plots=[*found.plots, *page.plots])
-
-
-def records_table(outcome: Outcome) -> pd.DataFrame:
-    """Return the records of both backends, with columns that say whose they are."""
-    tables = {name: run.records for name, run in outcome.runs.items()}
-    rows = pd.concat(tables, names=["backend"]).reset_index(level="backend")
-    return _named(rows, outcome.experiment)
-
-
-def _named(rows: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
-    """Return rows that say whose they are."""
-    rows.insert(0, "workload", experiment.job.name)
-    rows.insert(1, "scheme", experiment.scheme_name)
-    rows.insert(2, "circuits", experiment.circuits_name)
-    rows.insert(3, "transport", experiment.transport_name)
-    rows.insert(4, "seed", experiment.seed)
-    return rows
 
 
 def _made(run: Run, root: Path) -> Path:

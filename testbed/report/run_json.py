@@ -2,8 +2,8 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -16,7 +16,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.similitude import REAL_LINK_DELAY_S, Number
 from topologies.errors import ScenarioError
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 HINT = "give the run.json of a results directory"
 
 Kind = Literal["schemes", "circuits", "nodes", "rings"]
@@ -66,9 +66,23 @@ class Run:
         """The command as one types it."""
         return shlex.join(self.command)
 
+    def described(
+        self,
+        calibration: Mapping[str, object] | None,
+        settings: Mapping[str, object] | None,
+        similitude: Mapping[str, Sequence[Number]] | None,
+    ) -> "Run":
+        """Return the run with what is known once a network stands; None leaves it as it is."""
+        return replace(
+            self,
+            calibration=self.calibration if calibration is None else calibration,
+            settings=self.settings if settings is None else settings,
+            similitude=self.similitude if similitude is None else similitude,
+        )
 
-def run_json(run: Run, experiments: Sequence[Experiment], finished: Sequence[str]) -> str:
-    """Return ``run.json``: a line per key, and a line per experiment.
+
+def run_json(run: Run, experiments: Sequence[Experiment]) -> str:
+    """Return ``run.json``: a line per key, and a line per fabric, job and experiment, each stored once.
 
     Parameters
     ----------
@@ -76,8 +90,6 @@ def run_json(run: Run, experiments: Sequence[Experiment], finished: Sequence[str
         The run.
     experiments
         All that it consists of.
-    finished
-        The keys of those that have an outcome.
     """
     head = {
         "format": FORMAT_VERSION,
@@ -87,11 +99,26 @@ def run_json(run: Run, experiments: Sequence[Experiment], finished: Sequence[str
         "fluid_limits": sorted({e.name for e in experiments if e.predicted_as == LIMIT}),
         "seeds": sorted({experiment.seed for experiment in experiments}),
         "dilations": [asdict(dilation) for dilation in dict.fromkeys(e.dilation for e in experiments)],
-        "finished": list(finished),
     }
     lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    each = ",\n  ".join(experiment.to_json() for experiment in experiments)
-    return "{\n" + ",\n".join([*lines, f'"experiments": [\n  {each}\n]']) + "\n}\n"
+    lines += [f'"{name}": [\n  {_lines(each)}\n]' for name, each in _documents(experiments).items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _lines(texts: Iterable[str]) -> str:
+    return ",\n  ".join(texts)
+
+
+def _documents(experiments: Sequence[Experiment]) -> dict[str, Iterable[str]]:
+    """Return the texts of fabrics, of jobs, and of experiments that have the numbers of theirs."""
+    numbers: dict[str, dict[str, int]] = {"fabric": {}, "job": {}}
+    texts = []
+    for experiment in experiments:
+        document = json.loads(experiment.to_json())
+        for name, known in numbers.items():
+            document[name] = known.setdefault(json.dumps(document[name]), len(known))
+        texts.append(json.dumps(document))
+    return {"fabrics": numbers["fabric"], "jobs": numbers["job"], "experiments": texts}
 
 
 def datapath_of(run_file: Path) -> Datapath:
@@ -103,6 +130,23 @@ def datapath_of(run_file: Path) -> Datapath:
         If the file cannot be read, or its datapath is unknown.
     """
     return datapath_named(str(_read(run_file)["datapath"]))
+
+
+def commit_of(run_file: Path) -> str:
+    """Return the version of lightrail that a run began with; errors are those of `datapath_of`."""
+    return str(_read(run_file)["versions"]["commit"])
+
+
+def with_readings(run: Run, run_file: Path) -> Run:
+    """Return a run with what another read back of its machine, too; errors are those of `datapath_of`."""
+    data = _read(run_file)
+    numbers = {name: tuple(Number(**each) for each in kept) for name, kept in data["similitude"].items()}
+    return replace(
+        run,
+        calibration=run.calibration or data["calibration"],
+        settings={**data["settings"], **run.settings},
+        similitude={**numbers, **run.similitude},
+    )
 
 
 def real_link_delay_of(run_file: Path) -> float:
@@ -141,7 +185,24 @@ def experiments_of(run_file: Path) -> list[Experiment]:
     ScenarioError
         If the file cannot be read, or is not a run of this format.
     """
-    return [Experiment.from_json(json.dumps(each)) for each in _read(run_file)["experiments"]]
+    data = _read(run_file)
+    made: dict[tuple[str, int], Experiment] = {}
+    return [_experiment(each, data, made) for each in data["experiments"]]
+
+
+def _experiment(
+    document: dict[str, Any], data: Mapping[str, Any], made: dict[tuple[str, int], Experiment]
+) -> Experiment:
+    """Return an experiment of a run; those of one fabric share it, and those of one job."""
+    places = {name: (name, document[name]) for name in ("fabric", "job")}
+    parts = {
+        name: getattr(made[place], name) if place in made else data[f"{name}s"][place[1]]
+        for name, place in places.items()
+    }
+    experiment = Experiment.from_document(document | parts)
+    for place in places.values():
+        made.setdefault(place, experiment)
+    return experiment
 
 
 def _read(run_file: Path) -> dict[str, Any]:
@@ -152,9 +213,11 @@ def _read(run_file: Path) -> dict[str, Any]:
                 f"{run_file} has the format {data['format']}, and this version reads {FORMAT_VERSION}",
                 "run the command line in it again",
             )
-        data["experiments"], data["datapath"], data["report"]
+        for each in data["experiments"]:
+            data["fabrics"][each["fabric"]], data["jobs"][each["job"]]
+        data["datapath"], data["report"]
     except OSError as error:
         raise ScenarioError(f"{run_file} cannot be read: {error.strerror}", HINT) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError) as error:
         raise ScenarioError(f"{run_file} is not a valid run: {error}", HINT) from error
     return cast(dict[str, Any], data)

@@ -11,7 +11,12 @@ from testbed.run.agreement import LIMIT
 from testbed.run.circuits_registry import CircuitsRule, OwnCircuits, check_value, own_names, words_of
 from testbed.run.circuits_rule import bound
 from testbed.run.dilation import UNSCALED, Dilation
-from testbed.run.experiment_json import ExperimentRecord, experiment_record, record_json
+from testbed.run.experiment_json import (
+    ExperimentRecord,
+    experiment_of_document,
+    experiment_record,
+    record_json,
+)
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
 from topologies.own_routing import CheckedRouting
@@ -295,7 +300,7 @@ class Experiment:
         """The GPUs that faults take along."""
         return frozenset(gpu for fault in self.faults for gpu in fault.gpus)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """A short name that equal experiments share."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
@@ -310,10 +315,6 @@ class Experiment:
         ScenarioError
             If an effect of theirs cannot.
         """
-        return self._json
-
-    @cached_property  # a run writes it after each of its points
-    def _json(self) -> str:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         record = ExperimentRecord.model_construct(**values)
         return record_json(record)
@@ -322,4 +323,10 @@ class Experiment:
     def from_json(cls, text: str) -> "Experiment":
         """Return the experiment that `to_json` wrote; ScenarioError if the text is something else."""
         record = experiment_record(text)
+        return cls(**{field.name: getattr(record, field.name) for field in fields(cls)})
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, object]) -> "Experiment":
+        """Return the experiment of a document, whose fabric and job may be values; errors of `from_json`."""
+        record = experiment_of_document(document)
         return cls(**{field.name: getattr(record, field.name) for field in fields(cls)})

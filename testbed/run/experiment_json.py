@@ -1,7 +1,8 @@
 """An experiment as JSON: what is written is checked when it is read, field by field."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Literal, cast
 
@@ -177,8 +178,20 @@ def record_json(record: ExperimentRecord) -> str:
 
 def experiment_record(text: str) -> ExperimentRecord:
     """Return what a text says; ScenarioError if it is no experiment of this format."""
-    try:
+    with _refusal():
         return ExperimentRecord.model_validate_json(text)
+
+
+def experiment_of_document(document: Mapping[str, object]) -> ExperimentRecord:
+    """Return what a document says, whose parts may be values; errors as of `experiment_record`."""
+    with _refusal():
+        return ExperimentRecord.model_validate(document)
+
+
+@contextmanager
+def _refusal() -> Iterator[None]:
+    try:
+        yield
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

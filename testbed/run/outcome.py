@@ -1,8 +1,9 @@
 """What came of an experiment: its run on both backends, the bound, and the verdict."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -21,7 +22,6 @@ from traffic.metrics import (
     busbw_gbytes_s,
     cct,
     communication_s,
-    link_bytes,
     load_mse,
     nic_received_bytes,
     nic_sent_bytes,
@@ -149,10 +149,12 @@ class Outcome:
     order: Reordering | None = None
     """How packets overtook each other, at emulated scale; None where nothing says so."""
 
+    machine: str = field(default_factory=platform.node)
+    """Name of the machine that carried it out."""
+
     def __post_init__(self) -> None:
         """Call it unsound if a run of it cannot be, whatever the machine was able to."""
-        runs = {**self.runs, **({"free": self.free} if self.free else {})}
-        found = [sentence for name, run in runs.items() for sentence in _impossible(name, run.audit)]
+        found = [sentence for name, run in self.all_runs.items() for sentence in _impossible(name, run.audit)]
         if found and self.verdict.word != "unsound":
             reasons = (*found, *self.verdict.reasons)
             object.__setattr__(self, "verdict", Verdict("unsound", reasons, NOT_POSSIBLE))
@@ -172,6 +174,17 @@ class Outcome:
         """The run on each backend that there was, by its name: ``emulated``, ``predicted``."""
         runs = {"emulated": self.emulated, "predicted": self.predicted}
         return {name: run for name, run in runs.items() if run is not None}
+
+    @property
+    def all_runs(self) -> dict[str, Run]:
+        """All runs that there were, by the names of their fields."""
+        return self.runs if self.free is None else {**self.runs, "free": self.free}
+
+    def with_runs(self, changed: Callable[[str, Run], Run]) -> "Outcome":
+        """Return the outcome with what a function makes of each of its runs, given its field's name."""
+        runs = {name: changed(name, run) for name, run in self.all_runs.items()}
+        emulated, free = runs.get("emulated"), runs.get("free")
+        return replace(self, predicted=runs["predicted"], emulated=emulated, free=free)
 
     @property
     def records(self) -> Records:
@@ -225,10 +238,10 @@ class Outcome:
         """How long its bytes are under way at least [s]: `bound_s`, with what shapers lent."""
         return bound_s(self.experiment, self.lent_bytes)
 
-    @cached_property
+    @property
     def link_bytes(self) -> dict[Port, int]:
-        """How many bytes each port sent: read from the legs once, for the summary and the plots."""
-        return link_bytes(self.run.tables)
+        """How many bytes each port sent in `run`."""
+        return self.run.link_bytes
 
 
 def _impossible(name: str, audit: Audit | None) -> list[str]:
@@ -259,6 +272,9 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "name": experiment.name,
         "transport": experiment.transport_name,
         "seed": experiment.seed,
+        "fabric": experiment.fabric.name,
+        "rate": experiment.dilation.rate,
+        "volume": experiment.dilation.volume,
         "cct_s": measured,
         "iteration_s": outcome.run.iteration_s,
         "cct_mean_s": times.mean_s,
@@ -285,6 +301,8 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         **{name: outcome.shares.get(name, float("nan")) for name in SHARES},
         **order_columns(outcome.order, experiment.dilation.volume),
         "inert": "; ".join(outcome.inert),
+        "machine": outcome.machine,
+        "key": experiment.key,
         **(outcome.light.columns if outcome.light else {}),
     }
     if outcome.is_sound:

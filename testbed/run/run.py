@@ -7,7 +7,9 @@ import pandas as pd
 
 from testbed.audit.finding import Audit
 from testbed.run.run_tables import message_texts
+from topologies.fabric import Port
 from traffic.clock import SECOND
+from traffic.metrics import link_bytes
 from traffic.records import COLUMNS, Records
 from traffic.tables import Tables, in_seconds
 
@@ -74,6 +76,11 @@ class Run:
         step, _ = pd.factorize(self.tables.messages["node"])
         found = self.messages.assign(step=step)[list(COLUMNS)]
         return found[found["end_s"].notna()].astype(COLUMNS)
+
+    @cached_property
+    def link_bytes(self) -> dict[Port, int]:
+        """How many bytes each port sent: read from the legs once, for the summary and the plots."""
+        return link_bytes(self.tables)
 
     def names(self, table: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
         """Return the name of each row's node."""

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import typer
 
+from testbed.machine.processes import PROCESSES
 from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.carry_out import carry_out
 from testbed.study.glances import Failures
@@ -26,6 +27,7 @@ from testbed.study.options import (
     Entropies,
     Fail,
     InitialWindow,
+    Jobs,
     LeastTimeout,
     LinkDelay,
     Loss,
@@ -33,14 +35,18 @@ from testbed.study.options import (
     Mtu,
     NoSandbox,
     Out,
+    Part,
     RealLinkDelay,
+    Resume,
     ShareQueuePairs,
     Transports,
     Volume,
     buffer_bytes,
+    check_jobs,
     emulated_bps,
     faults,
     known_after_s,
+    part_of,
     real_link_delay_s,
     transports,
 )
@@ -77,6 +83,9 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
         cli: Cli = False,
         datapath: DatapathOption = "netdev",
         no_sandbox: NoSandbox = False,
+        jobs: Jobs = PROCESSES,
+        resume: Resume = None,
+        part: Part = None,
         out: Out = None,
         debug: Debug = False,
         **parameters: object,
@@ -84,7 +93,8 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
         rate_bps = emulated_bps(emulated_rate) if emulated_rate is not None else None
         options = Options(
             rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate,
-            real_link_delay_s=real_link_delay_s(real_link_delay_us),
+            real_link_delay_s=real_link_delay_s(real_link_delay_us), jobs=check_jobs(jobs),
+            resume=resume, part=None if part is None else part_of(part),
         )  # fmt: skip
         setups = transports(transport or transports_by_default, initial_window, least_rto_ms, entropies)
         scenario = describe(**parameters)
@@ -105,7 +115,7 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
             scenario = scenario.over(lambda fabric: fabric.with_buffer(held_bytes))
         if fail is not None:
             scenario = scenario.failing(Failures(tuple(faults(fail)), known_after_s(detect_us)))
-        if dry_run and scenario.varied:
+        if dry_run and scenario.parameters:
             say(scenario.grid)
         carry_out(scenario, options)
 

@@ -19,17 +19,17 @@ from controller.schedulers.registry import scheduler_named
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.means import BIG_SWITCH
-from testbed.run.calibrate import calibration, rate_factor
-from testbed.run.dark_excess import DarkExcess, dark_excess
+from testbed.run.calibrate import Calibration, rate_factor
+from testbed.run.dark_excess import DarkExcess
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import Scheduled, dilation_for, off_diagonal, over_ocses, plan_of
 from testbed.run.similitude import REAL_LINK_DELAY_S
-from testbed.study.carry_out import go_on, prepare_machine
+from testbed.study.carry_out import carry_out
 from testbed.study.devices import check_delay
 from testbed.study.glances import Failures
+from testbed.study.machine import machine_for
 from testbed.study.options import check_volume
-from testbed.study.scaling import say_dark_excess
 from testbed.study.study import Options, Study
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
@@ -113,11 +113,11 @@ class Comparison:
         fabric = parallel_ocs_fabric(servers, ocses, packet_switch=bool(self.rest), rate_bps=self.rate_bps)
         return fabric.with_buffer(self.buffer_bytes)
 
-    def rate(self) -> float:
+    def rate(self, machine: Calibration) -> float:
         """Return emulated over real rate: what was asked for, or what this machine carries safely."""
         fabric = self.fabric(max(self.ocses))
         load_bps = len(fabric.nics) * self.rate_bps
-        factor = rate_factor(fabric, load_bps, calibration(self.datapath), self.emulated_rate_bps, self.mtu)
+        factor = rate_factor(fabric, load_bps, machine, self.emulated_rate_bps, self.mtu)
         return factor if self.emulated_rate_bps else min(factor, FASTEST_BPS / self.rate_bps)
 
     def experiments(self, ocses: int, rate: float, excess: DarkExcess) -> list[Experiment]:
@@ -179,7 +179,7 @@ class Comparison:
         check_delay(self.delay, bound_s, busiest_s)
 
 
-def carry_out(
+def compare(
     comparison: Comparison,
     out: Path | None,
     transports: Sequence[TransportSetup],
@@ -196,18 +196,18 @@ def carry_out(
         calibrate=calibrate,
         real_link_delay_s=real_link_delay_s,
     )
-    prepare_machine(options, relights=True)
-    rate, excess = comparison.rate(), dark_excess(comparison.datapath)
+    machine = machine_for(options, relights=True)
+    assert machine.excess is not None
+    rate = comparison.rate(machine.calibration)
     experiments: list[Experiment] = []
     for ocses in comparison.ocses:
-        executed = comparison.experiments(ocses, rate, excess)
+        executed = comparison.experiments(ocses, rate, machine.excess)
         experiments += [*executed, *_big_switch(executed)]
-    say_dark_excess(excess)
     claims = partial(circuit_claims, spectras=not comparison.rest)
     scenario = Study(
         comparison.name, comparison.title, experiments, claims, "circuits", failures=comparison.failures
     )
-    go_on(scenario.under(transports), options)
+    carry_out(scenario.under(transports), replace(options, calibrate=False))
 
 
 def _big_switch(executed: Sequence[Experiment]) -> list[Experiment]:

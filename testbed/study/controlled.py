@@ -1,9 +1,10 @@
 """The points of one booted network, each judged by the known-answer controls before and after it."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from testbed.network.network import Network
-from testbed.report.results import ResultsDirectory
 from testbed.run.calibrate import Calibration, ContradictedError, forget
 from testbed.run.control import Control, Controls
 from testbed.run.experiment import Experiment
@@ -14,34 +15,38 @@ from testbed.run.predict import predict
 from testbed.run.scale import load_bps
 
 
-class ControlledPoints:
-    """Adds outcomes to results between controls, and judges them again when the next control is there.
+@dataclass(frozen=True)
+class Controlled:
+    """A control was carried out: all points since the last one are judged by it too."""
 
-    So a run that is interrupted keeps every point, judged by what was known. A schedule's control is one over
-    its OCSes (`testbed.run.light_control`); the circuits of a rule have none.
+    control: Control
+    settings: dict[str, object]
+    """What run.json keeps of the network's controls."""
+
+
+class ControlledPoints:
+    """Carries controls out between the points of a network.
+
+    A point is judged by the control before it at once, so that a run that is interrupted keeps every point,
+    judged by what was known. A schedule's control is one over its OCSes (`testbed.run.light_control`); the
+    circuits of a rule have none.
 
     Parameters
     ----------
     network
         The network.
-    results
-        What the outcomes are added to.
-    where
-        What the network's settings are listed under there.
     doubtful
         The calibration by which the points are scaled, if a control may contradict it.
+    begun
+        Whether the run has points already.
     """
 
-    def __init__(
-        self, network: Network, results: ResultsDirectory, where: str, doubtful: Calibration | None = None
-    ) -> None:
-        self._network, self._results, self._where = network, results, where
-        self._controls = Controls(network)
-        self._doubtful = doubtful
+    def __init__(self, network: Network, doubtful: Calibration | None = None, *, begun: bool = False) -> None:
+        self._network, self._controls = network, Controls(network)
+        self._doubtful, self._begun = doubtful, begun
         self._known: set[tuple[str, str]] = set()
-        self._since = len(results.outcomes)
 
-    def before(self, experiment: Experiment) -> None:
+    def before(self, experiment: Experiment) -> Iterator[Controlled]:
         """Carry out a control if an experiment forwards more than was controlled; seeds forward alike.
 
         Before a schedule one is carried out in any case, once for all seeds.
@@ -58,34 +63,30 @@ class ControlledPoints:
             return
         self._known.add(about)
         if experiment.has_slots:
-            self._judge(self._controls.by(partial(light_control, self._network, experiment)))
+            if control := self._controls.by(partial(light_control, self._network, experiment)):
+                yield self._controlled(control)
             return
         load = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
-        control = self._controls.cover(load) if load else None
-        self._judge(control)
-        if control and self._doubtful and (said := self._doubtful.contradiction(control, experiment.mtu)):
+        if control := self._controls.cover(load) if load else None:
+            yield self._controlled(control)
+            self._check(control, experiment.mtu)
+
+    def judged(self, outcome: Outcome) -> Outcome:
+        """Return an outcome, judged by the last control so far."""
+        self._begun = True
+        done = self._controls.done
+        return with_control(outcome, done[-1] if done else None)
+
+    def end(self) -> Iterator[Controlled]:
+        """Carry out the last control, if there was a first."""
+        if self._controls.done and (control := self._controls.repeat()):
+            yield self._controlled(control)
+
+    def _check(self, control: Control, mtu: int) -> None:
+        if self._doubtful and (said := self._doubtful.contradiction(control, mtu)):
             forget(self._doubtful)
-            if not self._results.outcomes:
+            if not self._begun:
                 raise ContradictedError(said)
 
-    def add(self, outcome: Outcome) -> None:
-        """Add an outcome, judged by the last control so far."""
-        done = self._controls.done
-        self._results.add(with_control(outcome, done[-1] if done else None))
-
-    def end(self) -> None:
-        """Carry out the last control, if there was a first."""
-        if self._controls.done:
-            self._judge(self._controls.repeat())
-
-    def _judge(self, control: Control | None) -> None:
-        """Judge all outcomes since the last control by this one too."""
-        if control is None:
-            return
-        results = self._results
-        results.judge_again(self._since, lambda outcome: with_control(outcome, control))
-        self._since = len(results.outcomes)
-        about = results.run.settings.get(self._where, {})
-        assert isinstance(about, dict)
-        settings = {**about, "controls": self._controls.settings}
-        results.describe(settings={**results.run.settings, self._where: settings})
+    def _controlled(self, control: Control) -> Controlled:
+        return Controlled(control, self._controls.settings)

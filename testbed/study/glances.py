@@ -15,7 +15,7 @@ from statistics import fmean
 
 from rich.progress import Progress
 
-from testbed.machine.processes import in_processes
+from testbed.machine.processes import PROCESSES, in_processes
 from testbed.report.means import BIG_SWITCH
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
@@ -75,6 +75,7 @@ def glances(
     failures: Failures | None,
     progress: Progress,
     within_s: float = math.inf,
+    jobs: int = PROCESSES,
 ) -> list[tuple[Experiment, Glance]]:
     """Return each point with what its prediction says, and after it the same with what fails.
 
@@ -88,9 +89,11 @@ def glances(
         Where a bar is shown.
     within_s
         No prediction is begun later than this, but for the first of each workload [s].
+    jobs
+        How many processes predict at once.
     """
     alike = {predicted_by(each): each for each in reversed(experiments)}
-    seen = _seen(list(alike.values())[::-1], failures, progress, within_s)
+    seen = _seen(list(alike.values())[::-1], failures, progress, within_s, jobs)
     found = {key: seen.get(key) or _like(each, failures, alike, seen) for key, each in alike.items()}
     return [
         (replace(each, faults=glance.faults), glance)
@@ -118,13 +121,17 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
 
 
 def _seen(
-    experiments: Sequence[Experiment], failures: Failures | None, progress: Progress, within_s: float
+    experiments: Sequence[Experiment],
+    failures: Failures | None,
+    progress: Progress,
+    within_s: float,
+    jobs: int,
 ) -> dict[tuple[object, ...], list[Glance]]:
     """Return what predictions say of points, as far as there is time."""
     until = time.monotonic() + within_s
     first, order = len({_workload(each) for each in experiments}), _in_turn(experiments)
     found = {}
-    with in_processes(partial(_glances, failures, first, until), list(enumerate(order))) as results:
+    with in_processes(partial(_glances, failures, first, until), list(enumerate(order)), jobs) as results:
         for each in progress.track(order, description="predict"):
             if (glance := next(results)) is None:
                 break

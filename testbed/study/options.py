@@ -26,6 +26,7 @@ MOST_TIMEOUT_MS = 100_000.0
 LEAST_VOLUME, MOST_VOLUME = 1e-12, 1e3
 """Of emulated over real bytes: a byte of a terabyte, and far more than a run of seconds ever needs."""
 MOST_SEEDS = 10_000
+MOST_JOBS = 1000
 RAIL_DEFAULTS = (8, 4, None, 100.0)
 """Servers, rails, spines and rate of scenarios over a rail fabric, by default."""
 
@@ -222,6 +223,24 @@ Out = Annotated[
         parser=directory, metavar="DIRECTORY", help="Results directory; by default ./results/SCENARIO/TIME."
     ),
 ]
+Jobs = Annotated[int, typer.Option(help="How many processes predict at once; by default as many as CPUs.")]
+Resume = Annotated[
+    Path | None,
+    typer.Option(
+        parser=directory,
+        metavar="DIRECTORY",
+        help="Go on with the run of a results directory: carry out the points that it lacks, and write its"
+        " tables and its report anew (docs/study.md).",
+    ),
+]
+Part = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K/N",
+        help="Carry out the K-th of N parts of the points only, into the directory of --out, which all parts"
+        " share; --resume with it joins them (docs/cluster.md).",
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -321,3 +340,18 @@ def seed_range(count: int) -> range:
     if not 1 <= count <= MOST_SEEDS:
         raise ScenarioError(f"{count} seeds", f"take 1 to {MOST_SEEDS}")
     return range(count)
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Return which part of how many a text like 3/20 names; ScenarioError if it names none."""
+    number, slash, count = text.partition("/")
+    if slash and number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count):
+        return int(number), int(count)
+    raise ScenarioError(f"{text!r} is not a part", "give --part like 3/20, from 1/20 to 20/20")
+
+
+def check_jobs(jobs: int) -> int:
+    """Return a number of processes; ScenarioError if it is not one."""
+    if not 1 <= jobs <= MOST_JOBS:
+        raise ScenarioError(f"{jobs} processes", f"give --jobs from 1 to {MOST_JOBS}")
+    return jobs

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -76,3 +77,9 @@ def standard_output(hint: str) -> Iterator[None]:
 def say(sentence: str) -> None:
     """Say a sentence beside what standard output holds."""
     sys.stderr.write(f"{sentence}\n")
+
+
+def progress_bar() -> Progress:
+    """Return a bar beside what standard output holds, which is gone when it ends."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -3,68 +3,54 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from rich.progress import Progress
 
-from testbed.machine.datapath import Datapath
 from testbed.network.netem import check_delays
 from testbed.run.calibrate import (
-    Calibration,
-    calibration,
     rate_factor,
 )
-from testbed.run.dark_excess import DarkExcess, dark_excess
+from testbed.run.dark_excess import DarkExcess
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import bound_s
 from testbed.run.scale import job_volume, plain
 from testbed.study.glances import Glance, glances
-from testbed.study.output import say
+from testbed.study.machine import Machine
 from testbed.study.study import Options, Study
 
 
-def prepared(scenario: Study, options: Options, progress: Progress) -> tuple[list[Experiment], Calibration]:
-    """Return the experiments with what fails, at their scale, and the machine's calibration."""
-    own_scale = UNSCALED not in {each.dilation for each in scenario.experiments}
-    if own_scale and scenario.failures is None:
-        return list(scenario.experiments), _calibration(options.datapath)
-    return scaled(scenario, glances(scenario.experiments, scenario.failures, progress), options)
+def prepared(study: Study, options: Options, machine: Machine, progress: Progress) -> list[Experiment]:
+    """Return the experiments with what fails, at their scale."""
+    own_scale = UNSCALED not in {each.dilation for each in study.experiments}
+    if own_scale and study.failures is None:
+        return list(study.experiments)
+    looked = glances(study.experiments, study.failures, progress, jobs=options.jobs)
+    return scaled(study, looked, options, machine)
 
 
 def scaled(
-    scenario: Study, looked: Sequence[tuple[Experiment, Glance]], options: Options
-) -> tuple[list[Experiment], Calibration]:
-    """Return the experiments at the scale that this machine carries, or their own, and its calibration."""
-    machine = _calibration(options.datapath)
+    study: Study, looked: Sequence[tuple[Experiment, Glance]], options: Options, machine: Machine
+) -> list[Experiment]:
+    """Return the experiments at the scale that this machine carries, or their own."""
     experiments, seen = [each for each, _ in looked], [glance for _, glance in looked]
     if UNSCALED in {each.dilation for each in experiments}:
         fabric, mtu = experiments[0].fabric, experiments[0].mtu
         most_bps = max(glance.load_bps for glance in seen)
-        rate = rate_factor(plain(fabric), most_bps, machine, options.emulated_rate_bps, mtu)
+        rate = rate_factor(plain(fabric), most_bps, machine.calibration, options.emulated_rate_bps, mtu)
         if options.emulated_rate_bps is None:
-            rate = min(rate, scenario.most_nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
+            rate = min(rate, study.most_nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
         times_s = [glance.level_s for glance in seen]
-        timed = scenario.relights and options.volume is None
-        excess = dark_excess(options.datapath) if timed else None
-        if excess:
-            say_dark_excess(excess)
-        experiments = _dilated(experiments, rate, times_s, options.volume, scenario.rings_s, excess)
+        experiments = _dilated(experiments, rate, times_s, options.volume, study.rings_s, machine.excess)
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
-    return experiments, machine
+    return experiments
 
 
-def _calibration(datapath: Datapath) -> Calibration:
-    """Return the machine's calibration, and say how old it is."""
-    machine = calibration(datapath)
-    say(machine.sentence(datetime.now(UTC)))
-    return machine
-
-
-def say_dark_excess(excess: DarkExcess) -> None:
-    """Say how much longer than their devices the machine's OCSes are dark, and how old that is."""
-    say(excess.sentence(datetime.now(UTC)))
+def waits_for_light(study: Study, options: Options) -> bool:
+    """Return whether its scale follows from how long OCSes are dark."""
+    unscaled = UNSCALED in {each.dilation for each in study.experiments}
+    return unscaled and study.relights and options.volume is None
 
 
 def _dilated(

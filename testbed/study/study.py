@@ -3,12 +3,13 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
 
 from testbed.machine.datapath import Datapath
+from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim
 from testbed.report.page import Findings
 from testbed.report.run_json import Kind
@@ -49,10 +50,19 @@ class Options:
     """Whether to measure anew first what this machine carries."""
     real_link_delay_s: float = REAL_LINK_DELAY_S
     """Of a link of the real network, one way, for its dimensionless numbers [s]."""
+    jobs: int = PROCESSES
+    """How many processes predict at once."""
+    resume: Path | None = None
+    """The results directory of a run that is gone on with, instead of ``out``."""
+    part: tuple[int, int] | None = None
+    """Which part of how many is carried out, from (1, 1) on; None for all."""
+    cluster: str | None = None
+    """The address of the Ray cluster that carries points out; None for this machine."""
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
         check_volume(self.volume)
+        self._check_directory()
         if self.dry_run and (self.model_only or self.cli):
             other = "--model-only" if self.model_only else "--cli"
             raise ScenarioError(f"--dry-run and {other} exclude each other", "leave out the one or the other")
@@ -67,6 +77,20 @@ class Options:
         rate_bps = usual.emulated_rate_bps if self.emulated_rate_bps is None else self.emulated_rate_bps
         volume = usual.volume if self.volume is None else self.volume
         return replace(self, emulated_rate_bps=rate_bps, volume=volume)
+
+    def _check_directory(self) -> None:
+        """Refuse what needs a directory and names none, or two."""
+        if self.resume and self.out:
+            raise ScenarioError("--resume and --out name a directory each", "leave out --out")
+        if self.part and not (self.resume or self.out):
+            raise ScenarioError(
+                "parts of a run write into one directory, and none is named", "give all parts the same --out"
+            )
+        if (self.resume or self.part or self.cluster) and (self.cli or self.dry_run):
+            raise ScenarioError(
+                "--resume, --part and --cluster are for points that are carried out",
+                "leave them out with --cli and --dry-run",
+            )
 
 
 def no_claims(_table: pd.DataFrame) -> list[Claim]:
@@ -113,8 +137,8 @@ class Study:
     """Its scale, where the command line does not say another."""
     transports: str = ""
     """By commas, what moves bytes where ``--transport`` does not say; empty for those of its experiments."""
-    varied: Sequence[Mapping[str, object]] = ()
-    """What a file varies at each of its points, by short words; none where points are no cross product."""
+    parameters: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """What the study varies, by the key of a point at real scale: columns of its row."""
 
     @classmethod
     def of(
@@ -140,39 +164,32 @@ class Study:
         return list(dict.fromkeys(experiment.fabric for experiment in self.experiments))
 
     @property
-    def parameters(self) -> Mapping[str, Mapping[str, object]]:
-        """What is varied at each point, by the experiment's key."""
-        return dict(zip((each.key for each in self.experiments), self.varied, strict=False))
-
-    @property
     def grid(self) -> str:
         """How many points there are, and what varies."""
         values = defaultdict[str, dict[str, None]](dict)
-        for words in self.varied:
+        for each in self.experiments:
+            words = {**self.parameters_of(each), "seed": each.seed, "scheme": each.scheme_name}
             for key, value in words.items():
                 values[key][str(value)] = None
-        lists = "; ".join(f"{key} {', '.join(some)}" for key, some in values.items())
+        lists = "; ".join(f"{key} {', '.join(some)}" for key, some in values.items() if len(some) > 1)
         return f"{len(self.experiments):,} points" + (f": {lists}" if lists else "")
 
     def under(self, transports: Sequence[TransportSetup]) -> "Study":
         """Return the same points, each under each transport that moves bytes over its packet switches."""
-        points = [
-            (number, replace(each, transport=transport))
-            for number, each in enumerate(self.experiments)
-            for transport in (transports if each.over_packets else transports[:1])
-        ]
-        varied = [self.varied[number] for number, _ in points] if self.varied else ()
-        return replace(self, experiments=[each for _, each in points], varied=varied)
+        return self._with(
+            lambda each: [
+                replace(each, transport=transport)
+                for transport in (transports if each.over_packets else transports[:1])
+            ]
+        )
 
     def sharing_queue_pairs(self) -> "Study":
         """Return the same points with one communicator, whose queue pairs all collectives share."""
-        return replace(
-            self, experiments=[replace(each, shared_queue_pairs=True) for each in self.experiments]
-        )
+        return self._with(lambda each: [replace(each, shared_queue_pairs=True)])
 
     def in_packets_of(self, mtu: int) -> "Study":
-        """Return the same scenario at another MTU [bytes]."""
-        return replace(self, experiments=[replace(each, mtu=mtu) for each in self.experiments])
+        """Return the same study at another MTU [bytes]."""
+        return self._with(lambda each: [replace(each, mtu=mtu)])
 
     def failing(self, failures: Failures) -> "Study":
         """Return the same points, each without and then with what fails.
@@ -189,7 +206,22 @@ class Study:
         return replace(self, failures=failures)
 
     def over(self, changed: Callable[[Fabric], Fabric]) -> "Study":
-        """Return the same scenario over fabrics that are changed, each of as many GPUs as it was."""
+        """Return the same study over fabrics that are changed, each of as many GPUs as it was."""
         fabrics = {fabric: changed(fabric) for fabric in self.fabrics}
-        experiments = [replace(each, fabric=fabrics[each.fabric]) for each in self.experiments]
-        return replace(self, experiments=experiments)
+        return self._with(lambda each: [replace(each, fabric=fabrics[each.fabric])])
+
+    def parameters_of(self, experiment: Experiment) -> Mapping[str, object]:
+        """Return what the study varies in a point, at any scale and whatever fails in it."""
+        if not self.parameters:
+            return {}
+        return self.parameters.get(replace(experiment, dilation=UNSCALED, faults=()).key, {})
+
+    def _with(self, made_of: Callable[[Experiment], Sequence[Experiment]]) -> "Study":
+        """Return the study with what becomes of each point, which keeps its parameters."""
+        pairs = [(new, old) for old in self.experiments for new in made_of(old)]
+        parameters = (
+            {new.key: self.parameters[old.key] for new, old in pairs if old.key in self.parameters}
+            if self.parameters
+            else {}
+        )
+        return replace(self, experiments=[new for new, _ in pairs], parameters=parameters)

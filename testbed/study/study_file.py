@@ -116,6 +116,7 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
     points = _named_apart(list(_points(document, whole)))
     if not points:
         raise document.mistake(("workload", 0), "no workload is left", PAGE)
+    varied = _short([_settings_of(each) for each in points])
     fabrics = list(dict.fromkeys(each.experiment.fabric.name for each in points))
     return Study(
         name=file.stem,
@@ -127,7 +128,7 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
         failures=_failures(document, whole),
         usual=_usual(document, whole),
         transports=",".join(whole.transport),
-        varied=_short([each.words for each in points]),
+        parameters=dict(zip((each.experiment.key for each in points), varied, strict=True)),
     )
 
 

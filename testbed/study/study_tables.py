@@ -20,7 +20,6 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
-from testbed.machine.sandbox import inside_sandbox
 from testbed.run.circuits_registry import RULES, circuits_of_document
 from testbed.study.output import say
 from testbed.study.toml_document import MOST_POINTS, Document, Keys, Table, alternatives
@@ -331,8 +330,7 @@ def job_of(document: Document, row: Row, fabric: Fabric, seed: int) -> Job | Non
         except TraceError as error:
             if not row.values.get("if_found") or document.is_given((*row.keys, row.form)):
                 raise
-            if not inside_sandbox():
-                say(f"{error}; going on without it")
+            say(f"{error}; going on without it")
             return None
         said = f"{row.name} returns {_a(made)}, and neither a Job nor a Demand"
         raise document.mistake((*row.keys, row.form), said, PAGE)

@@ -27,7 +27,6 @@ import pytest
 
 from testbed.machine.kernel import tie_to_this_process
 from testbed.machine.residue import MARKER, Host, left_behind
-from testbed.machine.sandbox import settle
 from tests.emulation.launcher import LAUNCHER
 from tests.second_run import FinalError
 from tests.tools import CHECKOUT
@@ -162,7 +161,6 @@ def skip_reason(report: pytest.TestReport) -> str:
 
 def main(files: list[str]) -> int:
     """Run tests in this sandbox as they are asked for; return pytest's exit code."""
-    settle()
     gc.disable()  # until `tests.conftest` has all tests imported: a fifth of a start
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as lines, os.fdopen(os.dup(0)) as requests:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -4,7 +4,6 @@ import select
 import sys
 from itertools import permutations
 
-from testbed.machine.sandbox import settle
 from testbed.run.dilation import Dilation
 from testbed.run.live_backend import LiveBackend
 from tests.emulation.live import RATE_FACTOR, Live
@@ -15,7 +14,6 @@ CHECK_S = 0.05
 
 def main() -> None:
     """Boot, stand as a run does between two transfers, say so, and answer until killed."""
-    settle()
     with Live(rail_fabric(4, 2, 2), RATE_FACTOR) as net, LiveBackend(net.network, Dilation(RATE_FACTOR, 1.0)):
         print("up", flush=True)
         while True:

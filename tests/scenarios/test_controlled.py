@@ -1,13 +1,16 @@
 """What becomes of a calibration that a control contradicts; the verdicts are in tests/testbed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
+import pandas as pd
 import pytest
 
 from testbed.network.network import Network
+from testbed.report.finished import finished
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
 from testbed.run import calibrate
@@ -22,6 +25,11 @@ from testbed.run.control import Control
 from testbed.run.kept import CACHE, machine_name
 from testbed.run.outcome import Verdict
 from testbed.study.controlled import ControlledPoints
+from testbed.study.emulating import Asked, Emulated, Event
+from testbed.study.emulation import Emulation
+from testbed.study.output import progress_bar
+from testbed.study.study import Options
+from testbed.study.worker import EmulationWorker
 from tests.testbed.cases import experiment_of, outcome_of
 from tests.testbed.ocs_cases import experiment_of as experiment_of_ocs
 from topologies.rail import rail_fabric
@@ -47,19 +55,19 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultsDirectory
 
 
 @pytest.fixture
-def controlled(results: ResultsDirectory, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def controlled(results: ResultsDirectory, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Carry out a control whose traffic takes so much longer than is known, before a point."""
 
-    def before(error: float) -> None:
+    def before(error: float, *, begun: bool = False) -> None:
         machine = calibration("netdev")
         found = Control(SAFE_SHARE * machine.most_bps(DEFAULT_MTU), 4, error, 0.2)
         monkeypatch.setattr("testbed.run.control.control", lambda *_: found)
-        ControlledPoints(Network(POINT.fabric, 1e-4), results, "there", machine).before(POINT)
+        list(ControlledPoints(Network(POINT.fabric, 1e-4), machine, begun=begun).before(POINT))
 
     return before
 
 
-def test_a_run_that_has_only_begun_begins_again(controlled: Callable[[float], None]) -> None:
+def test_a_run_that_has_only_begun_begins_again(controlled: Callable[..., None]) -> None:
     controlled(0.05)
     assert is_calibrated("netdev"), "a verdict says that it is strained; the calibration may be right"
     with pytest.raises(ContradictedError, match="traffic took 20% longer"):
@@ -78,19 +86,28 @@ def test_schedules_have_controls_before_between_and_after_them(
         replace(experiment_of_ocs(scheduler), seed=seed)
         for scheduler, seed in (("spectra", 0), ("spectra", 1), ("rotor", 0))
     )
-    points = ControlledPoints(Network(first.fabric, first.dilation.rate), results, "there")
-    for experiment in (first, seed, other):
-        points.before(experiment)
-        points.add(replace(outcome_of(experiment), verdict=Verdict("faithful")))
-    assert [each.verdict.word for each in results.outcomes] == ["strained", "strained", "strained"]
-    points.end()
+    controlled = ControlledPoints(Network(first.fabric, first.dilation.rate))
+    taken = Emulation(results, Options(), progress_bar(), 3)
+    seen = []
+
+    class Worker:
+        """Carries points out between controls, without a network."""
+
+        def call(self, _function: object, asked: Sequence[Asked], *_settings: object) -> Iterator[Event]:
+            for each in asked:
+                yield from controlled.before(each.experiment)
+                outcome = replace(outcome_of(each.experiment), verdict=Verdict("faithful"))
+                yield Emulated(finished(controlled.judged(outcome), traced=False), {})
+            seen.extend([each.verdict.word for each in results.outcomes])
+            yield from controlled.end()
+
+    taken.carry_out(cast(EmulationWorker, Worker()), [first, seed, other], None)
+    assert seen == ["strained", "strained", "strained"]
     assert [each.measures.control_error for each in results.outcomes] == [0.05, 0.05, 0.05]
     assert next(errors) == 0.2, "one before each schedule, whatever its seed, and one after all"
+    table = pd.read_csv(results.path / "summary.csv")
+    assert table["control_error"].tolist() == [0.05, 0.05, 0.05]
 
 
-def test_a_run_goes_on_that_has_finished_points(
-    controlled: Callable[[float], None], results: ResultsDirectory
-) -> None:
-    results.add(outcome_of(POINT))
-    controlled(0.2)
-    assert not is_calibrated("netdev"), "the next run takes it anew"
+def test_a_run_goes_on_that_has_finished_points(controlled: Callable[..., None]) -> None:
+    controlled(0.2, begun=True)

@@ -81,6 +81,6 @@ def test_what_is_no_run_is_told_in_a_sentence(first: Path, tmp_path: Path) -> No
     assert f"{summary} has no column cct_s, name, seed, transport, verdict" in told()
     file.write_text('{"format": 1, "experiments": []}')
     summary.write_text((first / "summary.csv").read_text())
-    assert f"{file} has the format 1, and this version reads 5; run the command line in it again" in told()
+    assert f"{file} has the format 1, and this version reads 6; run the command line in it again" in told()
     file.write_text('{"format": 5, "datapath": "netdev", "report": "schemes", "experiments": []}')
     assert f"{file} holds no experiments" in told()

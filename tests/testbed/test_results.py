@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from testbed.machine.files import append_whole, make_directory, write_whole
+from testbed.machine.files import append_text, make_directory, write_whole
 from testbed.report.chrome_trace import chrome_trace
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.results import ResultsDirectory
@@ -80,6 +80,8 @@ def test_all_files_are_there_and_read_back(tmp_path: Path) -> None:
         "nodes.csv",
         "records.csv",
         "summary.csv",
+        "summary.parquet",
+        "points",
         "run.json",
         "report.html",
     }
@@ -116,14 +118,13 @@ def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> Non
         results.describe(settings={"mtu": 9000})
         results.add(outcomes[0])
         data = json.loads((results.path / "run.json").read_text())
-    assert data["format"] == 5
+    assert data["format"] == 6
     assert data["command"] == ["rails_sparse.py"]
     assert data["transports"] == ["credit"]
     assert data["seeds"] == [0, 1]
     assert data["dilations"] == [{"rate": 1e-3, "volume": 1e-2}]
     assert (data["calibration"], data["settings"]) == ({"aggregate_bps": 1.2e9}, {"mtu": 9000})
-    assert data["finished"] == [outcomes[0].experiment.key]
-    assert len(data["experiments"]) == len(outcomes)
+    assert [len(data[name]) for name in ("fabrics", "jobs", "experiments")] == [1, 3, 8]
     assert {"python", "kernel", "openvswitch", "commit", "numpy", "os-ken"} <= data["versions"].keys()
 
 
@@ -136,7 +137,7 @@ def test_an_outcome_that_tables_would_take_for_a_seed_of_another_is_refused(tmp_
         results.add(first)
         with pytest.raises(ScenarioError, match=r"and differ in chunk_bytes .*; give a label"):
             results.add(other)
-    assert results.outcomes == [first]
+    assert [outcome.experiment for outcome in results.outcomes] == [first.experiment]
     assert len(results.table) == 1
 
 
@@ -163,7 +164,7 @@ def test_after_every_point_the_files_are_whole(tmp_path: Path) -> None:
     with ResultsDirectory(RUN, root=tmp_path) as results:
         for count, outcome in enumerate(outcomes, 1):
             results.add(outcome)
-            assert names(results.path) == TABLES | {"run.json", "traces"}
+            assert names(results.path) == TABLES | {"run.json", "traces", "points"}
             same_table(results.path / "summary.csv", summary(outcomes[:count]))
             assert len(pd.read_csv(results.path / "records.csv").groupby(["workload", "scheme"])) == count
 
@@ -275,18 +276,18 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
 def test_appending_keeps_what_was_there(tmp_path: Path) -> None:
     file = tmp_path / "records.csv"
-    append_whole(file, "a\n1\n")
-    append_whole(file, "2\n")
+    append_text(file, "a\n1\n")
+    append_text(file, "2\n")
     assert (file.read_text(), names(tmp_path)) == ("a\n1\n2\n", {"records.csv"})
 
 
 WRITER = """
 import sys
 from pathlib import Path
-from testbed.machine.files import append_whole, write_whole
+from testbed.machine.files import append_text, write_whole
 folder, row = Path(sys.argv[1]), "x" * 20_000
 for number in range(10**6):
-    append_whole(folder / "records.csv", f"{number},{row}\\n")
+    append_text(folder / "records.csv", f"{number},{row}\\n")
     write_whole(folder / "run.json", f'{{"number": {number}, "row": "{row}"}}')
     print(number, flush=True)
 """
@@ -329,7 +330,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         experiments_of(file)
     for other in (1, 2, 99):
         file.write_text(f'{{"format": {other}}}')
-        with pytest.raises(ScenarioError, match=f"has the format {other}, and this version reads 5"):
+        with pytest.raises(ScenarioError, match=f"has the format {other}, and this version reads 6"):
             experiments_of(file)
 
 

@@ -15,7 +15,7 @@ from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, datapath_of
 from testbed.report.transports import WHAT, shares_text, transports_text
 from testbed.run.outcome import Verdict
-from testbed.study.carry_out import new_run
+from testbed.study.directories import new_run
 from tests.testbed.cases import outcome_of, small_outcomes
 from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT

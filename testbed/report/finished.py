@@ -1,0 +1,87 @@
+"""A point that was carried out, as its results directory takes it: made by the worker, written by the parent.
+
+A driver that only appends text and writes bytes keeps many workers busy, and holds no tables of a run.
+"""
+
+import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from testbed.report.chrome_trace import chrome_trace
+from testbed.report.nodes import nodes_of
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome, summary_row
+from testbed.run.packed import pack
+from testbed.run.run import Run
+from traffic.tables import Tables
+
+KNOWN = ("cct_s", "predicted_s", "free_s", "bound_s")
+"""What an outcome keeps that it would have to read its tables for."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """All that is written of a point."""
+
+    row: Mapping[str, object]
+    """Its row of the summary."""
+    texts: Mapping[str, str]
+    """Its rows of other tables, by their name: CSV with a header."""
+    head: bytes
+    """The outcome without experiment and tables, packed."""
+    runs: bytes
+    """The runs of its backends by name, packed; empty if its file is there already."""
+    trace: bytes
+    """What happened when, for Perfetto, compressed; empty where nobody asked."""
+
+
+def finished(outcome: Outcome, *, traced: bool, kept: bool = False) -> Finished:
+    """Return a point as it is written.
+
+    Parameters
+    ----------
+    outcome
+        What came of it.
+    traced
+        Whether its trace is wanted.
+    kept
+        Whether its file is there already, so that its runs are not packed again.
+    """
+    tables = {"records": records_table(outcome), "nodes": named(nodes_of(outcome), outcome.experiment)}
+    if outcome.wire is not None:
+        tables["wire"] = named(outcome.wire.copy(), outcome.experiment)
+    bare = {name: Run(run.tables, run.audit) for name, run in outcome.all_runs.items()}  # as they were made
+    text = chrome_trace(outcome.runs, outcome.experiment.fabric) if traced else ""
+    return Finished(
+        summary_row(outcome),
+        {name: table.to_csv(index=False) for name, table in tables.items()},
+        head_of(outcome),
+        b"" if kept else pack(bare, outcome.experiment),
+        gzip.compress(text.encode(), mtime=0) if traced else b"",  # a tenth; viewers open it as it is
+    )
+
+
+def head_of(outcome: Outcome) -> bytes:
+    """Return an outcome as bytes without its experiment and the tables of its runs."""
+    head = outcome.with_runs(lambda _name, run: Run(Tables(), run.audit))
+    vars(head).update({name: getattr(outcome, name) for name in KNOWN})
+    return pack(head, outcome.experiment)
+
+
+def records_table(outcome: Outcome) -> pd.DataFrame:
+    """Return the records of both backends, with columns that say whose they are."""
+    tables = {name: run.records for name, run in outcome.runs.items()}
+    rows = pd.concat(tables, names=["backend"]).reset_index(level="backend")
+    return named(rows, outcome.experiment)
+
+
+def named(rows: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+    """Return rows that say whose they are."""
+    rows.insert(0, "workload", experiment.job.name)
+    rows.insert(1, "scheme", experiment.scheme_name)
+    rows.insert(2, "circuits", experiment.circuits_name)
+    rows.insert(3, "transport", experiment.transport_name)
+    rows.insert(4, "seed", experiment.seed)
+    return rows

@@ -1,0 +1,61 @@
+"""The summary of a run: one tidy table, a row per point, appended to its file as points are carried out."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from testbed.machine.files import append_text, write_whole
+
+
+class Rows:
+    """A table that grows by rows, and its file."""
+
+    def __init__(self) -> None:
+        self._columns: list[str] = []
+        self._rows: list[tuple[object, ...]] = []
+        self._words: dict[str, str] = {}
+        """Each text once: verdicts, names and reasons are alike in most rows."""
+        self._written = 0
+        """How many columns the file has; 0 where it has to be written anew."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """All rows; what a row lacks is NaN."""
+        width = len(self._columns)
+        full = [(*row, *(math.nan,) * (width - len(row))) for row in self._rows]
+        return pd.DataFrame(full, columns=self._columns)
+
+    def append(self, rows: Sequence[Mapping[str, object]], file: Path) -> None:
+        """Append rows, also to the file; MachineError if it cannot be written."""
+        first = len(self._rows)
+        self._rows += map(self._row, rows)
+        if self._written == len(self._columns):
+            append_text(file, self.table_from(first).to_csv(index=False, header=False))
+        else:
+            self.write(file)
+
+    def replace(self, since: int, rows: Sequence[Mapping[str, object]], file: Path) -> None:
+        """Put rows in the place of those from a number on."""
+        self._rows[since:] = map(self._row, rows)
+        self.write(file)
+
+    def write(self, file: Path) -> None:
+        """Write the file anew."""
+        write_whole(file, self.table.to_csv(index=False))
+        self._written = len(self._columns)
+
+    def table_from(self, first: int) -> pd.DataFrame:
+        """Return the rows from a number on."""
+        return pd.DataFrame(self._rows[first:], columns=self._columns)
+
+    def _row(self, row: Mapping[str, object]) -> tuple[object, ...]:
+        self._columns += [name for name in row if name not in self._columns]
+        return tuple(self._once(row.get(name, math.nan)) for name in self._columns)
+
+    def _once(self, value: object) -> object:
+        return self._words.setdefault(value, value) if isinstance(value, str) else value

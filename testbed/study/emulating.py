@@ -1,0 +1,175 @@
+"""The points of one network, emulated one after the other: what a worker in a sandbox does.
+
+It yields what the run has to know as soon as it is known, and holds no results.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from testbed.machine.congestion import check_congestion_control, check_marks
+from testbed.machine.datapath import Datapath, check_datapath
+from testbed.network.link_sample import worst_link_error
+from testbed.network.netem import check_netem, link_netems
+from testbed.network.network import Network
+from testbed.network.readback import effective, port_settings, unmet
+from testbed.report.finished import Finished, finished
+from testbed.run.calibrate import Calibration
+from testbed.run.constants import constant_numbers, constants
+from testbed.run.emulate import check_losses
+from testbed.run.experiment import Experiment
+from testbed.run.similitude import Number, facts_of, similitude
+from testbed.run.trial import tried
+from testbed.study.controlled import Controlled, ControlledPoints
+from testbed.study.dry_run import workload_of
+from topologies.fabric import Fabric
+from traffic.transports.registry import congestion_control
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A point that is to be carried out."""
+
+    experiment: Experiment
+    traced: bool
+    """Whether its trace is kept."""
+
+
+@dataclass(frozen=True)
+class Booted:
+    """A network stands."""
+
+    settings: Mapping[str, object]
+    """Its effective settings, read back from the machine."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A point begins."""
+
+    words: str
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """A point was carried out."""
+
+    point: Finished
+    numbers: Mapping[str, Sequence[Number]]
+    """Its dimensionless numbers, by what they are listed under."""
+
+
+Event = Booted | Begun | Controlled | Emulated
+
+
+def emulated(
+    points: Sequence[Asked],
+    datapath: Datapath,
+    real_link_delay_s: float,
+    doubtful: Calibration | None,
+    begun: bool,
+) -> Iterator[Event]:
+    """Boot the network that some points share, and carry out one after the other.
+
+    Parameters
+    ----------
+    points
+        At the scale of one network.
+    datapath
+        Which of Open vSwitch's forwards.
+    real_link_delay_s
+        Of a link of the real network [s].
+    doubtful
+        The calibration by which the points are scaled, if a control may contradict it.
+    begun
+        Whether the run has points already.
+
+    Raises
+    ------
+    ContradictedError
+        As of `ControlledPoints.before`.
+    """
+    first = points[0].experiment
+    with network_of(first, datapath) as network:
+        found = port_settings(network)
+        broken, settings = unmet(network, found), effective(network, found)
+        yield Booted({**_scale_of(first), **settings})
+        worst = math.nan if first.over_circuits else worst_link_error(network, first.seed)
+        controlled = ControlledPoints(network, doubtful, begun=begun)
+        for asked in points:
+            experiment = asked.experiment
+            words = experiment.job.name, experiment.name, experiment.transport_name
+            yield Begun(f"{', '.join(words)}, seed {experiment.seed}")
+            yield from controlled.before(experiment)
+            outcome = tried(experiment, network, worst, broken)
+            facts, timeout_s = facts_of(experiment, outcome.predicted), experiment.host.least_timeout_s
+            outcome = replace(outcome, numbers=similitude(experiment, facts, timeout_s, real_link_delay_s))
+            point = finished(controlled.judged(outcome), traced=asked.traced)
+            moved_by = {constants_of(experiment): constant_numbers(experiment)}
+            yield Emulated(point, {workload_of(experiment): outcome.numbers, **moved_by})
+        yield from controlled.end()
+
+
+def check_able(
+    fabrics: Sequence[Fabric],
+    transports: Sequence[tuple[str, int]],
+    lossy: Sequence[str],
+    datapath: Datapath,
+) -> Iterator[None]:
+    """Raise MachineError if this machine lacks what an emulation needs, before anything is predicted for it.
+
+    Parameters
+    ----------
+    fabrics
+        What is booted.
+    transports
+        Names and MTUs.
+    lossy
+        The faults by which links lose packets.
+    datapath
+        Which of Open vSwitch's forwards.
+    """
+    check_datapath(datapath)
+    for fabric in fabrics:
+        check_netem(link_netems(fabric, None))
+    check_losses(lossy)
+    for name, mtu in transports:
+        control = congestion_control(name)
+        check_congestion_control(control)
+        check_marks(control, datapath, mtu)
+    yield None
+
+
+def network_of(experiment: Experiment, datapath: Datapath) -> Network:
+    """Return a network at an experiment's scale."""
+    rate, host, mtu = experiment.dilation.rate, experiment.host, experiment.mtu
+    return Network(experiment.fabric, rate, datapath, host, mtu=mtu, routing=experiment.bound_routing)
+
+
+def where_of(experiment: Experiment) -> str:
+    """Return what the settings of a fabric are listed under."""
+    fabric = experiment.fabric
+    nics = len(fabric.nics) // len(fabric.servers)
+    return f"{fabric.name}, {len(fabric.servers)} servers x {nics} NICs, {experiment.transport_name}"
+
+
+def constants_of(experiment: Experiment) -> str:
+    """Return what the constants of a transport and a scheme are listed under."""
+    return f"{experiment.transport_name}, {experiment.name}"
+
+
+def _scale_of(experiment: Experiment) -> dict[str, object]:
+    """Return at which scale an experiment is emulated, and what its OCSes stand for."""
+    scale = experiment.dilation
+    said: dict[str, object] = {"dilation": {"rate": scale.rate, "volume": scale.volume, "time": scale.time}}
+    said |= {"mtu": experiment.mtu, "hosts": asdict(experiment.host)}
+    said |= {"constants": {each.name: asdict(each) for each in constants(experiment)}}
+    if delays := list(experiment.ocs_delays.values()):
+        delay = delays[0]
+        said["ocs"] = {
+            "device": delay.device,
+            "delay_varies": delay.varies,
+            "delay_s": delay.mean_s,
+            "emulated_delay_s": scale.emulated_s(delay.mean_s),
+        }
+    return said

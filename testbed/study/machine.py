@@ -1,0 +1,49 @@
+"""What this machine carries, for the scale of an emulation; measured in a worker where nothing is kept."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from testbed.machine.datapath import Datapath
+from testbed.run.calibrate import Calibration, calibration, is_calibrated
+from testbed.run.dark_excess import DarkExcess, dark_excess, is_measured
+from testbed.study.output import say
+from testbed.study.study import Options
+from testbed.study.worker import EmulationWorker
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What was measured of this machine."""
+
+    calibration: Calibration
+    excess: DarkExcess | None
+    """How much longer than their devices its OCSes are dark; None where nobody asked."""
+
+
+def machine_for(options: Options, *, relights: bool) -> Machine:
+    """Return what this machine carries, and say how old that is.
+
+    Parameters
+    ----------
+    options
+        Say whether it is measured anew in any case.
+    relights
+        Whether OCSes are reconfigured, so that their dark excess is asked for.
+    """
+    known = is_calibrated(options.datapath) and (is_measured(options.datapath) or not relights)
+    if known and not options.calibrate:
+        (machine,) = measured(options.datapath, relights=relights, anew=False)
+    else:
+        with EmulationWorker(sandbox=options.sandbox) as worker:
+            (machine,) = worker.call(measured, options.datapath, relights, options.calibrate)
+    say(machine.calibration.sentence(datetime.now(UTC)))
+    if machine.excess:
+        say(machine.excess.sentence(datetime.now(UTC)))
+    return machine
+
+
+def measured(datapath: Datapath, relights: bool, anew: bool) -> Iterator[Machine]:
+    """Yield what this machine carries, measured now where that is not kept, or in any case."""
+    taken = calibration(datapath, anew=anew)
+    yield Machine(taken, dark_excess(datapath, anew=anew) if relights else None)

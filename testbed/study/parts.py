@@ -1,0 +1,122 @@
+"""Parts of a run: which points are whose, and the directory that all parts write into."""
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from testbed.machine.files import make_directory, write_whole
+from testbed.report.finished import Finished
+from testbed.report.kept_points import KeptPoints
+from testbed.report.results import ResultsDirectory
+from testbed.report.run_json import Run, run_json
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome
+from testbed.run.similitude import Number
+from topologies.errors import ScenarioError
+
+RUN, PARTS = "run.json", "parts"
+"""What describes a run, and the folder of what its parts read back."""
+
+
+def comparison_of(experiment: Experiment) -> tuple[object, ...]:
+    """Return what a point is compared within: one machine carries all of it out, at one scale."""
+    return experiment.fabric, experiment.job.name
+
+
+def of_part(
+    experiments: Sequence[Experiment], part: tuple[int, int] | None, *, emulated: bool
+) -> list[Experiment]:
+    """Return the points of a part: every N-th; where they are emulated every N-th comparison."""
+    if part is None:
+        return list(experiments)
+    number, count = part
+    if not emulated:
+        return list(experiments[number - 1 :: count])
+    comparisons = list(dict.fromkeys(map(comparison_of, experiments)))[number - 1 :: count]
+    return [each for each in experiments if comparison_of(each) in comparisons]
+
+
+def check_not_mixed(results: "PartDirectory | ResultsDirectory", points: Sequence[Experiment]) -> None:
+    """Raise ScenarioError if points are missing of a comparison of which another machine emulated some."""
+    here, done = platform.node(), dict[tuple[object, ...], str]()
+    for each in points:
+        if results.has(each):
+            done[comparison_of(each)] = results.kept(each).machine
+    for each in points:
+        there = done.get(comparison_of(each), here)
+        if there != here and not results.has(each):
+            raise ScenarioError(
+                f"points of {each.job.name} were emulated on {there}, and this is {here}: they are not mixed",
+                f"go on with them on {there}, or begin anew",
+            )
+
+
+class PartDirectory:
+    """The directory of a run while a part writes its points: joining the parts makes tables and report.
+
+    The first part to come writes ``run.json``, with all points of the run; each keeps what it read back of
+    its machine in a file of its own.
+
+    Parameters
+    ----------
+    run, planned, out
+        As of `ResultsDirectory`; all parts plan the same.
+    name
+        Of the part.
+    """
+
+    def __init__(self, run: Run, planned: Sequence[Experiment], out: Path, name: str) -> None:
+        self.run, self.path = run, out
+        self._planned, self._name = planned, name
+        self._points = KeptPoints(out)
+        self._outcomes: list[Outcome] = []
+
+    def __enter__(self) -> "PartDirectory":
+        """Make the directory and what describes the run, unless another part has."""
+        make_directory(self.path / PARTS)
+        if not (self.path / RUN).exists():
+            write_whole(self.path / RUN, run_json(self.run, self._planned))
+        self.describe()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Leave the points where they are."""
+
+    def describe(
+        self,
+        *,
+        calibration: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] | None = None,
+        similitude: Mapping[str, Sequence[Number]] | None = None,
+    ) -> None:
+        """Record what is known only once a network stands, as `RunDirectory.describe` does."""
+        self.run = self.run.described(calibration, settings, similitude)
+        write_whole(self.path / PARTS / self._name, run_json(self.run, []))
+
+    def has(self, experiment: Experiment) -> bool:
+        """Return whether a point is there, whichever part wrote it."""
+        return experiment in self._points
+
+    def wants_trace(self, _experiment: Experiment) -> bool:
+        """Return that a part keeps no trace: which seed is the first, the whole run knows."""
+        return False
+
+    def add_finished(self, experiment: Experiment, point: Finished) -> None:
+        """Write a point."""
+        self._points.write(experiment, point)
+        self._outcomes.append(self._points.outcome(experiment))
+
+    def kept(self, experiment: Experiment) -> Outcome:
+        """Return what came of a point that is there."""
+        return self._points.outcome(experiment)
+
+    @property
+    def points(self) -> int:
+        """How many were added."""
+        return len(self._outcomes)
+
+    def judge_again(self, since: int, again: Callable[[Outcome], Outcome]) -> None:
+        """Replace the outcomes from a number on by what is known of them now."""
+        self._outcomes[since:] = map(again, self._outcomes[since:])
+        for outcome in self._outcomes[since:]:
+            self._points.judge(outcome)

@@ -1,0 +1,80 @@
+"""A study predicted: by processes of this machine, or by those of a cluster."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from testbed.report.finished import Finished, finished
+from testbed.report.kept_points import KeptPoints
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Outcome
+from testbed.run.predict import predict
+from testbed.study.directories import Directory, directory_of, planned_before
+from testbed.study.emulating import Asked
+from testbed.study.executors import Forked, executor_of
+from testbed.study.glances import glances, predicted_by
+from testbed.study.output import progress_bar
+from testbed.study.parts import of_part
+from testbed.study.study import Options, Study
+
+
+def predicted(study: Study, options: Options) -> Directory:
+    """Predict what is missing of a study; return the directory of its results."""
+    planned_before(study, options)  # refuses another study's
+    experiments = list(study.experiments)
+    if study.failures:
+        with progress_bar() as progress:
+            looked = glances(experiments, study.failures, progress, jobs=options.jobs)
+        experiments = [each for each, _ in looked]
+    experiments, alike = _each_prediction(experiments)
+    mine = of_part(experiments, options.part, emulated=False)
+    with directory_of(study, options, experiments, alike) as results, progress_bar() as progress:
+        task = progress.add_task("predict", total=len(mine))
+        for experiment, point in _points(mine, results, options):
+            results.add_finished(experiment, point)
+            progress.advance(task)
+    return results
+
+
+def _points(
+    mine: Sequence[Experiment], results: Directory, options: Options
+) -> Iterator[tuple[Experiment, Finished]]:
+    """Yield each point in order: those that are there as they are read, the others as they are predicted."""
+    asked = [Asked(each, results.wants_trace(each)) for each in mine]
+    there = [results.has(each) for each in mine]
+    read = partial(kept_point, results.path)
+    with Forked(options.jobs) as reading, executor_of(options) as predicting:
+        kept = reading.map(read, [each for each, is_there in zip(asked, there, strict=True) if is_there])
+        made = predicting.map(
+            predicted_point, [each for each, is_there in zip(asked, there, strict=True) if not is_there]
+        )
+        for experiment, is_there in zip(mine, there, strict=True):
+            yield experiment, next(kept if is_there else made)
+
+
+def kept_point(directory: Path, asked: Asked) -> Finished:
+    """Return a point that is there already as it is written into new tables."""
+    return finished(KeptPoints(directory).outcome(asked.experiment), traced=asked.traced, kept=True)
+
+
+def predicted_point(asked: Asked) -> Finished:
+    """Return a point as the model has it."""
+    outcome = Outcome(asked.experiment, predict(asked.experiment))
+    return finished(outcome, traced=asked.traced)
+
+
+def _each_prediction(
+    experiments: Sequence[Experiment],
+) -> tuple[list[Experiment], dict[str, list[str]]]:
+    """Return the first of all experiments that are predicted alike, and by its transport the others'.
+
+    Transports that share alike are predicted alike: one of them is enough.
+    """
+    first: dict[tuple[object, ...], Experiment] = {}
+    alike = defaultdict[str, dict[str, None]](dict)
+    for each in experiments:
+        kept = first.setdefault(predicted_by(each), each)
+        if each.transport_name != kept.transport_name:
+            alike[kept.transport_name][each.transport_name] = None
+    return list(first.values()), {name: list(others) for name, others in alike.items()}
