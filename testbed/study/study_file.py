@@ -116,7 +116,6 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
     points = _named_apart(list(_points(document, whole)))
     if not points:
         raise document.mistake(("workload", 0), "no workload is left", PAGE)
-    varied = _short([_settings_of(each) for each in points])
     fabrics = list(dict.fromkeys(each.experiment.fabric.name for each in points))
     return Study(
         name=file.stem,
@@ -128,7 +127,7 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
         failures=_failures(document, whole),
         usual=_usual(document, whole),
         transports=",".join(whole.transport),
-        parameters=dict(zip((each.experiment.key for each in points), varied, strict=True)),
+        parameters=_by_key(points),
     )
 
 
@@ -303,6 +302,12 @@ def _named_apart(points: Sequence[_Point]) -> list[_Point]:
     return [_renamed(point, said[id(point)], renamed) for point in points]
 
 
+def _by_key(points: Sequence[_Point]) -> dict[str, dict[str, object]]:
+    """Return what varies beside seeds and schemes, which rows have, by the key of a point."""
+    keys = (point.experiment.key for point in points)
+    return dict(zip(keys, _short([_settings_of(point) for point in points]), strict=True))
+
+
 def _settings_of(point: _Point) -> dict[str, object]:
     """Return what the file says of a point but for seed and scheme, which tables have."""
     return {
@@ -386,7 +391,11 @@ def homes(document: Document, key: str, source: Keys | str) -> list[Keys]:
         for name in names
         for number, each in enumerate(document.tables(name))
     }
-    found = [keys for keys, takes in taken.items() if rest.partition(".")[0] in takes or table == "circuits"]
+    found = [
+        keys
+        for keys, takes in taken.items()
+        if rest.partition(".")[0] in takes or (table == "circuits" and rest)
+    ]
     kinds = list(dict.fromkeys(str(name) for name, _ in found))
     if len(kinds) == 1:
         return [(*keys, *rest.split(".")) for keys in found]
@@ -402,8 +411,13 @@ def _put(document: Document, keys: Keys, value: object, source: Keys | str) -> N
     """Give some keys a value, with where it comes from; seed and seeds take each other's place."""
     inside: object = document.values
     for key in keys[:-1]:
-        inside = inside.setdefault(key, {}) if isinstance(inside, dict) else inside[key]  # type: ignore[index]
-    cast(Table, inside)[str(keys[-1])] = value
+        if isinstance(inside, dict):
+            inside = inside.setdefault(key, {})
+        elif isinstance(inside, list) and isinstance(key, int):
+            inside = inside[key]
     document.sources[keys] = source
+    if not isinstance(inside, dict):
+        raise document.mistake(keys, f"there is {shown(inside)}, and no table", PAGE)
+    inside[str(keys[-1])] = value
     if other := {"seed": "seeds", "seeds": "seed"}.get(str(keys[0])):
         document.values.pop(other, None)

@@ -16,6 +16,8 @@ Keys = tuple[str | int, ...]
 """Where a value is: names of tables and of keys, and numbers in lists of tables."""
 Table = dict[str, object]
 MOST_POINTS = 100_000
+LONGEST_KEY = 100
+"""How many letters of a key a sentence repeats."""
 MOST_COMPARED = 1000
 """How many values of a list are compared with each other: a range is longer, and its values differ."""
 _RANGE = re.compile(r"(-?\d{1,12})\.\.(-?\d{1,12})")
@@ -55,7 +57,7 @@ class Document:
         lines = lines_of(self.text, tuple(key for key, value in self.values.items() if _are_tables(value)))
         known = next((given[:size] for size in range(len(given), 0, -1) if given[:size] in lines), ())
         line = f", line {lines[known]}" if known else ""
-        name = ".".join(key for key in given if isinstance(key, str))
+        name = ".".join(key for key in given if isinstance(key, str))[:LONGEST_KEY]
         return MistakeError(f"{self.file}{line}{f', {name}' if name else ''}: {said}", hint)
 
     @contextmanager
@@ -185,9 +187,10 @@ def assigned(text: str) -> Assignment:
     key, equals, value = text.partition("=")
     if not (key.strip() and equals and value.strip()):
         raise ScenarioError(
-            f"--set {text}: it has no key or no value", "write --set KEY=VALUE, as in grid.seed=0..4"
+            f"--set {text[:LONGEST_KEY]}: it has no key or no value",
+            "write --set KEY=VALUE, as in grid.seed=0..4",
         )
-    return Assignment(key.strip(), value_of(value.strip()), f"--set {key.strip()}")
+    return Assignment(key.strip(), value_of(value.strip()), f"--set {key.strip()[:LONGEST_KEY]}")
 
 
 def value_of(text: str) -> object:

@@ -1,5 +1,6 @@
 """Studies from TOML files: their points, what is said of mistakes in them, and the page that teaches them."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -15,6 +16,7 @@ from testbed.study.study import Study
 from testbed.study.study_file import Whole, study_of_file
 from testbed.study.study_tables import FORMS, OTHERS
 from testbed.study.toml_document import Assignment, assigned, lines_of, value_of
+from tests.calibrated import calibrated
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
 from topologies.errors import LightrailError, ScenarioError
@@ -483,6 +485,15 @@ def test_the_page_s_command_prints_what_it_says(in_folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert [line.rstrip() for line in done.stdout.splitlines()][: len(table)] == table
     assert len(pd.read_csv(in_folder / "out" / "summary.csv")) == 18
+
+
+def test_a_dry_run_prints_the_points_and_the_grid(in_folder: Path) -> None:
+    words = ["--dry-run", "--set", "grid.seed=0..1", "--set", "sparsity=0.5"]
+    done = ran("study", "two_pods.toml", *words, cwd=in_folder, env={**os.environ, **calibrated(in_folder)})
+    assert done.returncode == 0, done.stderr
+    assert "16 points: generator uniform, sparse; " in done.stderr
+    assert "seed 0, 1; scheme ecmp, reps\n" in done.stderr
+    assert "Nothing was booted." in " ".join(done.stdout.split())
 
 
 def test_the_page_s_mistake_is_said_as_it_says(in_folder: Path) -> None:
