@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from topologies.errors import ScenarioError
+
 LENGTH_BYTES = 8
 LEFT_OUT = "left out"
 """What stands for a value that both sides have."""
@@ -32,6 +34,13 @@ class _Packing(pickle.Pickler):
             return None
         self.tables.append(value)
         return len(self.tables) - 1
+
+    def reducer_override(self, value: object) -> object:
+        """Refuse what another process would look for in vain."""
+        named = value if hasattr(value, "__qualname__") else type(value)
+        if getattr(named, "__module__", None) == "__main__":
+            raise ScenarioError(f"{named.__qualname__} is defined in the calling script", "put it in a file")
+        return NotImplemented
 
 
 class _Unpacking(pickle.Unpickler):
@@ -53,6 +62,12 @@ def pack(value: object, shared: object = None) -> bytes:
         What is packed.
     shared
         A part of it that the reader has, and that is left out.
+
+    Raises
+    ------
+    ScenarioError
+        If it holds a function, a class or an object whose class is defined in the script, or the notebook,
+        that runs: another process does not have that.
 
     Examples
     --------
