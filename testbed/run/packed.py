@@ -9,6 +9,7 @@ trusts whoever wrote them: a worker of this run, or a run of the user's own whos
 import io
 import pickle
 from collections.abc import Sequence
+from typing import cast
 
 import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -35,12 +36,12 @@ class _Packing(pickle.Pickler):
         self.tables.append(value)
         return len(self.tables) - 1
 
-    def reducer_override(self, value: object) -> object:
+    def reducer_override(self, value: object) -> str:
         """Refuse what another process would look for in vain."""
         named = value if hasattr(value, "__qualname__") else type(value)
         if getattr(named, "__module__", None) == "__main__":
             raise ScenarioError(f"{named.__qualname__} is defined in the calling script", "put it in a file")
-        return NotImplemented
+        return cast(str, NotImplemented)
 
 
 class _Unpacking(pickle.Unpickler):
