@@ -2,62 +2,7 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from scenarios._rails.rail_study import rail_study
-from testbed.study.command import run
-from testbed.study.options import (
-    Exponent,
-    OwnFabric,
-    Rails,
-    Rate,
-    Schemes,
-    Seeds,
-    Servers,
-    Spines,
-    fabric_of,
-    listed,
-    seed_range,
-)
-from testbed.study.study import PointOf, Study
-from topologies.fabric import Fabric
-from traffic.steps import single
-from traffic.workloads.synthetic import SKEW_ZIPF, receiver_skew
-
-
-def rails_receiver_skew(
-    servers: Servers = 8,
-    rails: Rails = 4,
-    spines: Spines = None,
-    rate: Rate = 100.0,
-    fabric: OwnFabric = None,
-    exponent: Exponent = SKEW_ZIPF,
-    schemes: Schemes = "ecmp,plb,minrtt,reps,pxn,rails,optimal",
-    seeds: Seeds = 3,
-) -> Study:
-    """Receiver skew over a rail fabric: who relieves the NIC beside a hot GPU.
-
-    All GPUs send alike, most of it to a few GPUs of a few servers (RailS, section VI-E). Only RailS
-    may choose at which NIC a chunk arrives, and NVLink takes it on from there. Expect it near the
-    lower bound, with NICs that receive alike; under the others the NIC beside the hottest GPU
-    decides: twice the bound, with a normalised load MSE of 0.15 (0: even, 1: all on one NIC).
-
-    All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
-    """
-    wired = fabric_of(fabric, servers, rails, spines, rate)
-    points = receiver_skew_points(wired, listed(schemes), seed_range(seeds), exponent)
-    title = f"Receiver-skewed all-to-all over a {wired.name} fabric"
-    return rail_study("rails_receiver_skew", title, wired, points)
-
-
-def receiver_skew_points(
-    fabric: Fabric, schemes: list[str], seeds: range, exponent: float = SKEW_ZIPF
-) -> list[PointOf]:
-    """Return the scenario's points."""
-    return [
-        (single(receiver_skew(fabric, exponent=exponent, seed=seed)), scheme, seed)
-        for seed in seeds
-        for scheme in schemes
-    ]
-
+from testbed.study.study_options import run_file
 
 if __name__ == "__main__":
-    run(rails_receiver_skew)
+    run_file(__file__)

@@ -99,7 +99,7 @@ def test_a_scheme_that_needs_rails_says_so(in_folder: Path) -> None:
 @pytest.mark.usefixtures("in_folder")
 def test_a_fabric_and_the_size_of_another_exclude_each_other() -> None:
     options = ["--fabric", "two_pods.json", "--rails", "2"]
-    check_refused("rails_uniform", options, "--fabric says what --servers, --rails,")
+    check_refused("rails_uniform", options, "--fabric says what --rails says too; ")
 
 
 def test_a_job_for_more_gpus_is_refused(in_folder: Path) -> None:

@@ -77,22 +77,26 @@ def first_of(errors: ValidationError, tagged: str = "") -> str:
         The list whose members are of several kinds: pydantic has a member's kind after its number.
     """
     error = errors.errors(include_url=False)[0]
-    kind, found = error["type"], error["input"]
     loc = error["loc"]
-    if kind.startswith("union_tag"):
+    if error["type"].startswith("union_tag"):
         loc = (*loc, "", "kind")  # behind the kind that was not found
-        found = error.get("ctx", {}).get("tag")
+    return f"{_place(loc, tagged)}: {said_of(errors)}"
+
+
+def said_of(errors: ValidationError) -> str:
+    """Return what the first of pydantic's errors says is wrong, without its place."""
+    error = errors.errors(include_url=False)[0]
+    kind, context = error["type"], error.get("ctx", {})
     if kind in ("missing", "union_tag_not_found"):
-        said = "is missing"
-    elif kind == "extra_forbidden":
-        said = "unknown key"
-    elif kind.startswith("recursion"):
-        said = "parts are nested too deep"
-    else:
-        bounds = {key: _plain(value) for key, value in error.get("ctx", {}).items()}
-        expected = EXPECTED[kind].format(**bounds) if kind in EXPECTED else error["msg"]
-        said = f"found {shown(found)}, expected {expected}"
-    return f"{_place(loc, tagged)}: {said}"
+        return "is missing"
+    if kind == "extra_forbidden":
+        return "unknown key"
+    if kind.startswith("recursion"):
+        return "parts are nested too deep"
+    found = context.get("tag") if kind.startswith("union_tag") else error["input"]
+    bounds = {key: _plain(value) for key, value in context.items()}
+    expected = EXPECTED[kind].format(**bounds) if kind in EXPECTED else error["msg"]
+    return f"found {shown(found)}, expected {expected}"
 
 
 def shown(value: object) -> str:

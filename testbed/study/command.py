@@ -46,7 +46,6 @@ from testbed.study.options import (
     emulated_bps,
     faults,
     known_after_s,
-    listed,
     part_of,
     real_link_delay_s,
     transports,
@@ -97,26 +96,35 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
             real_link_delay_s=real_link_delay_s(real_link_delay_us), jobs=check_jobs(jobs),
             resume=resume, part=None if part is None else part_of(part),
         )  # fmt: skip
-        first = listed(transports_by_default)[0]
-        usual = first if model_only and not dry_run else transports_by_default
-        setups = transports(transport or usual, initial_window, least_rto_ms, entropies)
-        scenario = describe(**parameters).under(setups).in_packets_of(mtu)
+        setups = transports(transport or transports_by_default, initial_window, least_rto_ms, entropies)
+        scenario = describe(**parameters)
+        if not transport and scenario.transports:
+            setups = transports(scenario.transports, initial_window, least_rto_ms, entropies)
+        elif not transport and model_only:
+            setups = setups[:1]
+        scenario = scenario.under(setups)
+        options = options.or_usual(scenario.usual)
+        if mtu != DEFAULT_MTU:
+            scenario = scenario.in_packets_of(mtu)
         if share_queue_pairs:
             scenario = scenario.sharing_queue_pairs()
         if link_delay_us or loss:
             scenario = scenario.over(lambda fabric: fabric.with_links(delay_s=link_delay_us / 1e6, loss=loss))
         if buffer is not None:
-            held_bytes = buffer_bytes(buffer, mtu)
+            held_bytes = buffer_bytes(buffer, scenario.experiments[0].mtu)
             scenario = scenario.over(lambda fabric: fabric.with_buffer(held_bytes))
         if fail is not None:
             scenario = scenario.failing(Failures(tuple(faults(fail)), known_after_s(detect_us)))
+        if dry_run and scenario.parameters:
+            say(scenario.grid)
         carry_out(scenario, options)
 
     *shared, _ = signature(command).parameters.values()
     own = signature(describe).parameters.values()
+    wrapped = update_wrapper(command, describe)
     # What typer reads, instead of the lists of options in every scenario.
-    command.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]
-    main(update_wrapper(command, describe))
+    wrapped.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]
+    main(wrapped)
 
 
 def main(command: Callable[..., None]) -> NoReturn:

@@ -1,6 +1,7 @@
 """A study: points, what they are held against, and what is said of them; and how it is carried out."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +19,7 @@ from testbed.run.outcome import Outcome
 from testbed.run.scale import RINGS_S
 from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.glances import Failures
-from testbed.study.options import (
-    check_volume,
-)
+from testbed.study.options import check_volume
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from traffic.job import Job
@@ -72,6 +71,12 @@ class Options:
                 raise ScenarioError(
                     f"--model-only and {other} exclude each other", "leave out the one or the other"
                 )
+
+    def or_usual(self, usual: "Options") -> "Options":
+        """Return the same, at another scale where this one has none."""
+        rate_bps = usual.emulated_rate_bps if self.emulated_rate_bps is None else self.emulated_rate_bps
+        volume = usual.volume if self.volume is None else self.volume
+        return replace(self, emulated_rate_bps=rate_bps, volume=volume)
 
     def _check_directory(self) -> None:
         """Refuse what needs a directory and names none, or two."""
@@ -128,6 +133,10 @@ class Study:
     that a packet costs the switch more than it does where the machine was calibrated."""
     failures: Failures | None = None
     """What fails: each point runs without, and then with it."""
+    usual: Options = Options()
+    """Its scale, where the command line does not say another."""
+    transports: str = ""
+    """By commas, what moves bytes where ``--transport`` does not say; empty for those of its experiments."""
     parameters: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """What the study varies, by the key of a point at real scale: columns of its row."""
 
@@ -153,6 +162,17 @@ class Study:
     def fabrics(self) -> list[Fabric]:
         """The fabrics of its points, each once."""
         return list(dict.fromkeys(experiment.fabric for experiment in self.experiments))
+
+    @property
+    def grid(self) -> str:
+        """How many points there are, and what varies."""
+        values = defaultdict[str, dict[str, None]](dict)
+        for each in self.experiments:
+            words = {**self.parameters_of(each), "seed": each.seed, "scheme": each.scheme_name}
+            for key, value in words.items():
+                values[key][str(value)] = None
+        lists = "; ".join(f"{key} {', '.join(some)}" for key, some in values.items() if len(some) > 1)
+        return f"{len(self.experiments):,} points" + (f": {lists}" if lists else "")
 
     def under(self, transports: Sequence[TransportSetup]) -> "Study":
         """Return the same points, each under each transport that moves bytes over its packet switches."""

@@ -94,7 +94,7 @@ def uniform(folder: Path, *options: str) -> "CompletedProcess[str]":
         ),
         (["--schemes", "own:Elsewhere"], "the scheme 'elsewhere' chose 2 for message "),
         (["--schemes", "own:Forgetful"], "your scheme raised AttributeError at own.py:44: "),
-        (["--schemes", "leaves:scheme"], "your scheme raised SystemExit at leaves.py:2: 0"),
+        (["--schemes", "leaves:scheme"], "--schemes: your scheme raised SystemExit at leaves.py:2: 0"),
         (["--transport", "leaves:Transport"], "your transport raised SystemExit at leaves.py:2: 0"),
         (
             ["--schemes", "own:Mine,own:Other"],
@@ -115,7 +115,8 @@ def test_so_is_what_a_users_fabric_raises(folder: Path) -> None:
     done = ran("rails_uniform", *options, "own:fabric", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        done.stderr == "your fabric raised KeyError at own.py:17: 'no fabric'; --debug shows the traceback\n"
+        done.stderr
+        == "--fabric: your fabric raised KeyError at own.py:17: 'no fabric'; --debug shows the traceback\n"
     )
 
 

@@ -1,6 +1,7 @@
 """The scenarios of RailS' evaluation, by the model: what they run, and what they leave behind."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -8,18 +9,16 @@ import pandas as pd
 import pytest
 
 from scenarios._rails.claims_rails import rails_claims
-from scenarios.rails_receiver_skew import receiver_skew_points
-from scenarios.rails_sender_skew import sender_skew_points
-from scenarios.rails_sparse import sparse_points
-from scenarios.rails_uniform import uniform_points
 from testbed.report.run_json import experiments_of
-from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
-from testbed.study.study import PointOf
+from testbed.study.study_options import described
 from tests.scenarios.command import ran
+from tests.tools import CHECKOUT
 from topologies.rail import rail_fabric
 from traffic.collectives.pattern import bytes_between
+from traffic.steps import single
+from traffic.workloads.synthetic import sparse
 
 SCHEMES = ["ecmp", "plb", "minrtt", "reps", "pxn", "rails", "optimal"]
 PHASES = ["start", "early", "mid", "stable"]
@@ -27,6 +26,7 @@ MIXTRAL = [f"mixtral {placement} {phase}" for placement in ("dense", "sparse") f
 SPARSE = [f"sparse {sparsity}" for sparsity in ("0.6", "0.4", "0.2", "0")]
 PER_GPU = [f"{name} per GPU" for name in SPARSE]
 SKEWED = ["sender skew", "receiver skew"]
+WHOLE = ["uniform", *SPARSE, *PER_GPU, *SKEWED, *MIXTRAL]
 OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "--top-k", "--gating"]
 OWN += ["--schemes", "--seeds", "--trace", "--experts", "--token-bytes", "--all-to-alls"]
 SHARED = ["--link-delay-us", "--real-link-delay-us", "--loss", "--transport", "--entropies"]
@@ -48,6 +48,9 @@ SHARED += [
     "--cli",
     "--datapath",
     "--no-sandbox",
+    "--jobs",
+    "--resume",
+    "--part",
     "--out",
     "--debug",
     "--help",
@@ -72,7 +75,7 @@ def modelled(name: str, out: Path, *options: str) -> pd.DataFrame:
         ("rails_mixtral", MIXTRAL, ["rails"]),
         (
             "rails_all",
-            ["uniform", *SPARSE, *PER_GPU, *SKEWED, *MIXTRAL],
+            WHOLE,
             ["rails"],
         ),
     ],
@@ -92,25 +95,51 @@ def test_every_workload_runs_under_every_scheme_and_rails_is_near_the_bound(
     assert len(list(out.glob("phases_*.png"))) == len(models)
 
 
-WIRED = rail_fabric(8, 4)
-SEEDS = range(1)
+@pytest.mark.parametrize(
+    ("name", "options", "workloads", "schemes", "seeds"),
+    [
+        ("uniform", {}, ["uniform"], SCHEMES, 3),
+        ("sender_skew", {"seeds": "2"}, ["sender skew"], SCHEMES, 2),
+        ("receiver_skew", {"schemes": "reps:4,ecmp"}, ["receiver skew"], ["reps:4", "ecmp"], 3),
+        ("mixtral", {}, MIXTRAL, SCHEMES, 3),
+        ("mixtral", {"placements": "sparse", "phases": "mid"}, ["mixtral sparse mid"], SCHEMES, 3),
+        ("all", {}, WHOLE, SCHEMES, 1),
+    ],
+)
+def test_points_are_workloads_then_seeds_then_schemes(
+    name: str, options: dict[str, str], workloads: list[str], schemes: list[str], seeds: int
+) -> None:
+    study = described(CHECKOUT / "scenarios" / f"rails_{name}.toml")(**options)
+    points = [(each.job.name, each.seed, each.scheme) for each in study.experiments]
+    assert points == [*product(workloads, range(seeds), schemes)]
+    assert study.fabrics == [rail_fabric(8, 4)]
+    assert study.claims is rails_claims
+
+
+def test_a_seed_draws_the_workload_that_its_generator_makes() -> None:
+    study = described(CHECKOUT / "scenarios" / "rails_sparse.toml")(servers="4", rails="2", sparsity="0.25")
+    own = [each for each in study.experiments if each.job.name == "sparse 0.25"]
+    drawn = [single(sparse(8, 0.25, seed=seed)) for seed in (0, 1)]
+    assert [(each.job, each.seed) for each in own] == [(drawn[seed], seed) for seed in (0, 0, 0, 1, 1, 1)]
+    others = [each for each in study.experiments if each not in own]  # the A100 log, where the machine has it
+    assert {each.seed for each in others} <= {0}
 
 
 @pytest.mark.parametrize(
-    ("points", "at_bound"),
+    ("name", "options", "at_bound"),
     [
-        (uniform_points(WIRED, ["pxn"], SEEDS), True),
-        (sender_skew_points(WIRED, ["pxn"], SEEDS), True),
-        (receiver_skew_points(WIRED, ["pxn"], SEEDS), False),
-        (sparse_points(WIRED, ["pxn"], SEEDS, [(0.6, "gpu")]), False),
+        ("uniform", {}, True),
+        ("sender_skew", {}, True),
+        ("receiver_skew", {}, False),
+        ("sparse", {"sparsity": "0.6", "gating": "gpu"}, False),
     ],
-    ids=["uniform", "sender skew", "receiver skew", "sparse"],
 )
-def test_pxn_takes_as_long_as_its_busiest_rail(points: list[PointOf], *, at_bound: bool) -> None:
+def test_pxn_takes_as_long_as_its_busiest_rail(name: str, options: dict[str, str], *, at_bound: bool) -> None:
     """That is the bound where receivers are even: where bytes arrive, PXN chooses no more than ECMP does."""
-    [(job, scheme, seed)] = points
-    outcome = Outcome(asked := Experiment(WIRED, job, scheme, seed=seed), predict(asked))
-    owed = bytes_between(job.collectives[0].pattern, 32).reshape(8, 4, 8, 4)
+    study = described(CHECKOUT / "scenarios" / f"rails_{name}.toml")(schemes="pxn", seeds="1", **options)
+    asked = study.experiments[0]
+    outcome = Outcome(asked, predict(asked))
+    owed = bytes_between(asked.job.collectives[0].pattern, 32).reshape(8, 4, 8, 4)
     crossing = owed * (1 - np.eye(8, dtype=np.int64))[:, None, :, None]
     busiest = max(crossing.sum(axis=(0, 1)).max(), crossing.sum(axis=(1, 2)).max())
     assert outcome.cct_s == pytest.approx(8 * busiest / 100e9, rel=0.001)
@@ -161,7 +190,7 @@ def test_a_trace_is_never_taken_for_the_workload_whose_name_its_file_has(tmp_pat
 
 def test_sparse_is_per_token_unless_the_other_gating_is_asked_for(tmp_path: Path) -> None:
     options = ["--schemes", "rails", "--sparsity", "0.6,0", "--top-k", "1"]
-    for gating, endings in (("", [""]), ("gpu", [" per GPU"]), ("gpu,token", ["", " per GPU"])):
+    for gating, endings in (("", [""]), ("gpu", [" per GPU"]), ("gpu,token", [" per GPU", ""])):
         out = tmp_path / f"out {gating}"
         table = modelled("rails_sparse", out, *options, *(["--gating", gating] if gating else []))
         asked = [f"sparse {sparsity}{ending}" for ending in endings for sparsity in ("0.6", "0")]
@@ -172,7 +201,7 @@ def test_sparse_is_per_token_unless_the_other_gating_is_asked_for(tmp_path: Path
         assert sparse["note"].str.contains("top 1 of").all()
     done = ran("rails_sparse", "--model-only", "--gating", "layer")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "there is no gating 'layer'; choose among token, gpu\n"
+    assert done.stderr == "--gating: found 'layer', expected 'token' or 'gpu'; see docs/study.md\n"
 
 
 def test_a_routing_trace_is_replayed(tmp_path: Path) -> None:

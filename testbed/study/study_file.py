@@ -1,0 +1,409 @@
+"""A study from a TOML file: the cross product of its lists is its points (docs/study.md)."""
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Annotated, cast
+
+import pandas as pd
+from pydantic import Field
+
+from testbed.report.claims import Claim
+from testbed.report.run_json import Kind
+from testbed.run.circuits_registry import CircuitsRule, OwnCircuits
+from testbed.run.circuits_rule import bound, scheme_alone
+from testbed.run.dilation import UNSCALED
+from testbed.run.experiment import Experiment
+from testbed.study.glances import Failures
+from testbed.study.options import buffer_bytes, check_volume, emulated_bps, faults, known_after_s, seed_range
+from testbed.study.study import Options, Study, no_claims
+from testbed.study.study_tables import (
+    FORMS,
+    PAGE,
+    Name,
+    Row,
+    circuits_of,
+    fabric_of,
+    is_drawn,
+    job_of,
+    keys_of,
+    rows,
+    too_many,
+    unknown,
+    validated,
+)
+from testbed.study.toml_document import (
+    MOST_POINTS,
+    Assignment,
+    Document,
+    Keys,
+    MistakeError,
+    Table,
+    alternatives,
+    read_document,
+    value_at,
+)
+from topologies.fabric import Fabric
+from topologies.own import own_object
+from topologies.own_routing import routing_named
+from topologies.routing import Routing
+from topologies.strict_json import Strict, shown
+from traffic.fault_text import DETECT_S
+from traffic.job import Job
+from traffic.packets import DEFAULT_MTU
+from traffic.scheme_setup import WHILE_LIT, SchemeSetup, WhileLitSetup
+from traffic.spraying.registry import policy_named
+from traffic.transports.registry import check_transport
+
+TABLES = [*FORMS, "grid", "options"]
+
+
+class Whole(Strict):
+    """The keys outside of tables; one that is a list takes its values one after the other."""
+
+    title: Name = Field("", description="What the report is called.")
+    about: str = Field("", description="What --help says of it.")
+    scheme: list[Name] = Field(
+        [],
+        description="Spraying schemes: ecmp, plb, minrtt, reps, spray, pxn, rails, optimal; ecmp:4, reps:8,"
+        " pxn:4 have so many entropies; or your own as module:function (docs/own_scheme.md).",
+    )
+    seed: list[Annotated[int, Field(ge=0)]] = Field(
+        [0], description="Seeds; each draws the workload, and what the switches hash, anew."
+    )
+    seeds: int | None = Field(
+        None, description="How many seeds; each draws the workload, and what the switches hash, anew."
+    )
+    transport: list[Name] = Field([], description="What moves bytes between NICs, as of --transport.")
+    routing: list[Name] = Field([], description="A routing of your own, as module:Class.")
+    mtu: list[int] = Field([DEFAULT_MTU], description="MTU of the emulation's links [bytes].")
+    buffer: list[int] = Field([], description="What a switch port holds before it drops [full packets].")
+    volume: float | None = Field(None, description="Emulated over real bytes.")
+    emulated_rate_mbps: float | None = Field(None, description="What a NIC is shaped to [Mbit/s].")
+    faults: Name | None = Field(None, description="What fails, by commas, as of --fail.")
+    detect_us: float = Field(DETECT_S * 1e6, description="How long until faults are known [us].")
+    claims: Name | None = Field(None, description="What the summary is held against, as module:function.")
+    claims_over: str = Field("", description="The fabric that the claims are about.")
+    report: Kind = Field("schemes", description="What the report is about.")
+    baseline: str = Field("", description="The scheme that busbw is relative to.")
+
+
+LISTED = [key for key, field in Whole.model_fields.items() if str(field.annotation).startswith("list")]
+
+
+def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
+    """Return the study that a file describes.
+
+    Parameters
+    ----------
+    file
+        The TOML file; paths in it are relative to it, and modules are found beside it too.
+    assignments
+        Values of the command line, in place of the file's.
+
+    Raises
+    ------
+    LightrailError
+        If something is wrong with it; the sentence has the place in the file.
+    """
+    if (beside := str(file.absolute().parent)) not in sys.path:
+        sys.path.append(beside)
+    document = settled(read_document(file, list(FORMS)), assignments)
+    whole = _whole(document)
+    points = _named_apart(list(_points(document, whole)))
+    if not points:
+        raise document.mistake(("workload", 0), "no workload is left", PAGE)
+    varied = _short([_settings_of(each) for each in points])
+    fabrics = list(dict.fromkeys(each.experiment.fabric.name for each in points))
+    return Study(
+        name=file.stem,
+        title=(whole.title or file.stem).replace("{fabric}", " and ".join(fabrics)),
+        experiments=[each.experiment for each in points],
+        claims=_claims(document, whole) if whole.claims_over in ("", *fabrics) else no_claims,
+        report=whole.report,
+        baseline=whole.baseline,
+        failures=_failures(document, whole),
+        usual=_usual(document, whole),
+        transports=",".join(whole.transport),
+        parameters=dict(zip((each.experiment.key for each in points), varied, strict=True)),
+    )
+
+
+# What is outside of tables
+
+
+def _whole(document: Document) -> Whole:
+    values = {key: value for key, value in document.values.items() if key not in TABLES}
+    for key in values.keys() & LISTED:
+        values[key] = alternatives(document, (key,), values[key])
+    whole = cast(Whole, validated(document, Whole, (), values, TABLES))
+    if "seeds" in values and "seed" in values:
+        raise document.mistake(("seeds",), "both seed and seeds are given", "leave out one of them")
+    if whole.seeds is not None:
+        with document.at(("seeds",)):
+            whole = whole.model_copy(update={"seed": list(seed_range(whole.seeds))})
+    with document.at(("transport",)):
+        for name in whole.transport:
+            check_transport(name)
+    return whole
+
+
+def _usual(document: Document, whole: Whole) -> Options:
+    """Return the scale."""
+    with document.at(("volume",)):
+        check_volume(whole.volume)
+    with document.at(("emulated_rate_mbps",)):
+        rate_mbps = whole.emulated_rate_mbps
+        return Options(None if rate_mbps is None else emulated_bps(rate_mbps), volume=whole.volume)
+
+
+def _failures(document: Document, whole: Whole) -> Failures | None:
+    if whole.faults is None:
+        return None
+    with document.at(("detect_us",)):
+        detect_s = known_after_s(whole.detect_us)
+    with document.at(("faults",)):
+        return Failures(tuple(faults(whole.faults)), detect_s)
+
+
+def _claims(document: Document, whole: Whole) -> Callable[[pd.DataFrame], list[Claim]]:
+    if whole.claims is None:
+        return no_claims
+    with document.at(("claims",)):
+        found = own_object("claims", whole.claims)
+    if not callable(found):
+        raise document.mistake(("claims",), f"{whole.claims} is not a function", PAGE)
+    return cast(Callable[[pd.DataFrame], list[Claim]], found)
+
+
+# Points
+
+
+@dataclass(frozen=True, eq=False)
+class _Setting:
+    """What is the same for all workloads, seeds and schemes."""
+
+    fabric: Fabric
+    circuits: CircuitsRule | OwnCircuits | None
+    routing: Routing | None
+    mtu: int
+    words: Mapping[str, object]
+    """What the file says of it, by dotted key."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A point, and what the file says of it."""
+
+    experiment: Experiment
+    words: Mapping[str, object]
+    """By dotted key."""
+
+
+def _points(document: Document, whole: Whole) -> Iterator[_Point]:
+    """Yield the cross product: fabrics change slowest, then workloads, seeds, and schemes fastest."""
+    workloads = rows(document, "workload")
+    settings = list(_settings(document, whole))
+    if not (workloads and settings):
+        raise document.mistake((), f"no {'fabric' if workloads else 'workload'} is given", PAGE)
+    _check_schemes(document, whole, workloads)
+    sizes = [len(_seeds(whole, row)) * max(len(_schemes(whole, row)), 1) for row in workloads]
+    if (count := len(settings) * sum(sizes)) > MOST_POINTS:
+        raise too_many(document, (), count)
+    for setting, row in product(settings, workloads):
+        for seed, job in _jobs(document, row, setting.fabric, _seeds(whole, row)):
+            for scheme in _schemes(whole, row) or [""]:
+                with document.at(row.keys):
+                    experiment = _experiment(document, setting, job, scheme, seed)
+                words = {**setting.words, **row.words, "seed": seed, "scheme": scheme}
+                yield _Point(experiment, words)
+
+
+def _settings(document: Document, whole: Whole) -> Iterator[_Setting]:
+    """Yield fabrics with circuits, routings, MTUs and buffers."""
+    fabrics = [(row.words, fabric_of(document, row)) for row in rows(document, "fabric")]
+    circuits = [(row.words, circuits_of(document, row)) for row in rows(document, "circuits")] or [({}, None)]
+    buffers: Sequence[int | None] = whole.buffer or [None]
+    routings: list[tuple[Table, Routing | None]] = [({}, None)]
+    if whole.routing:
+        with document.at(("routing",)):
+            routings = [({"routing": name}, routing_named(name)) for name in whole.routing]
+    for (words, fabric), (of_rule, rule), (of_routing, routing), mtu, buffer in product(
+        fabrics, circuits, routings, whole.mtu, buffers
+    ):
+        with document.at(("buffer",)):
+            held = fabric if buffer is None else fabric.with_buffer(buffer_bytes(buffer, mtu))
+        said = {**words, **of_rule, **of_routing, "mtu": mtu, "buffer": buffer}
+        yield _Setting(held, cast("OwnCircuits | None", rule), routing, mtu, said)
+
+
+def _seeds(whole: Whole, row: Row) -> list[int]:
+    return [cast(int, row.values["seed"])] if "seed" in row.values else whole.seed
+
+
+def _schemes(whole: Whole, row: Row) -> list[str]:
+    return [cast(str, row.values["scheme"])] if "scheme" in row.values else whole.scheme
+
+
+def _check_schemes(document: Document, whole: Whole, workloads: Sequence[Row]) -> None:
+    """Refuse unknown schemes."""
+    own = [
+        ((*row.keys, "scheme"), cast(str, row.values["scheme"]))
+        for row in workloads
+        if "scheme" in row.values
+    ]
+    for keys, scheme in [*((("scheme",), each) for each in whole.scheme), *own]:
+        with document.at(keys):
+            policy_named(scheme)
+
+
+def _jobs(document: Document, row: Row, fabric: Fabric, seeds: Sequence[int]) -> Iterator[tuple[int, Job]]:
+    """Yield the job of each seed: one for all where no seed matters."""
+    job = None
+    for seed in seeds:
+        job = job if job and not is_drawn(row) else job_of(document, row, fabric, seed)
+        if job is None:
+            return
+        yield seed, job
+
+
+def _experiment(document: Document, setting: _Setting, job: Job, scheme: str, seed: int) -> Experiment:
+    fabric, circuits = setting.fabric, setting.circuits
+    sent: str | SchemeSetup = scheme or "ecmp"
+    if circuits is not None:
+        rule = bound(circuits, fabric, job, UNSCALED, seed, {})
+        alone = scheme_alone(rule, fabric)
+        if alone == WHILE_LIT and rule.leaves:
+            alone = WhileLitSetup(rest=scheme or "ecmp")
+        elif alone and scheme:
+            said = f"the circuits carry all, and leave nothing to {scheme}"
+            raise document.mistake(("scheme",), said, "leave out scheme")
+        sent = alone or sent
+    return Experiment(
+        fabric, job, sent, seed=seed, circuits=circuits, routing=setting.routing, mtu=setting.mtu
+    )  # fmt: skip
+
+
+# What varies
+
+
+def _named_apart(points: Sequence[_Point]) -> list[_Point]:
+    """Return points of which tables take none for another: what differs is said after the workload's name."""
+    alike = defaultdict[tuple[str, str], list[_Point]](list)
+    for point in points:
+        alike[point.experiment.job.name, point.experiment.name].append(point)
+    renamed: dict[tuple[int, str], Job] = {}
+    said: dict[int, str] = {}
+    for some in alike.values():
+        for point, words in zip(some, _short([_settings_of(point) for point in some]), strict=True):
+            said[id(point)] = "".join(f", {key} {_word(value)}" for key, value in words.items())
+    return [_renamed(point, said[id(point)], renamed) for point in points]
+
+
+def _settings_of(point: _Point) -> dict[str, object]:
+    """Return what the file says of a point but for seed and scheme, which tables have."""
+    return {
+        key: value for key, value in point.words.items() if key.rpartition(".")[2] not in ("seed", "scheme")
+    }
+
+
+def _renamed(point: _Point, said: str, renamed: dict[tuple[int, str], Job]) -> _Point:
+    """Return a point whose workload has something after its name; equal ones share a job."""
+    if not said:
+        return point
+    job = point.experiment.job
+    named = renamed.setdefault((id(job), said), replace(job, name=f"{job.name}{said}"))
+    return replace(point, experiment=replace(point.experiment, job=named))
+
+
+def _short(points: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    """Return what varies at each of some points, by words without their table where these are clear."""
+    keys = dict.fromkeys(key for words in points for key in words)
+    varied = [key for key in keys if len({repr(words.get(key)) for words in points}) > 1]
+    last = [key.rpartition(".")[2] for key in varied]
+    short = {key: word if last.count(word) == 1 else key for key, word in zip(varied, last, strict=True)}
+    return [{short[key]: words[key] for key in varied if words.get(key) is not None} for words in points]
+
+
+def _word(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# What the command line and [grid] say
+
+
+def settled(document: Document, assignments: Sequence[Assignment]) -> Document:
+    """Return the document with the values of ``[grid]`` and of the command line where they belong."""
+    values = document.values
+    grid = values.pop("grid", {})
+    if not isinstance(grid, dict):
+        raise document.mistake(("grid",), f"found {shown(grid)}, expected a table", "write [grid]")
+    for keys, value in _flat(grid, ("grid",)):
+        for home in homes(document, ".".join(map(str, keys[1:])), keys):
+            if value_at(values, home) is not None:
+                raise document.mistake(keys, "it is given in its table too", "leave out the one or the other")
+            _put(document, home, value, keys)
+    whole = [each for each in assignments if each.key in FORMS]
+    for each in whole:
+        both = [other.source for other in assignments if other.key.startswith(f"{each.key}.")]
+        if both:
+            said = f"{each.source} says what {' and '.join(both)} says too"
+            raise MistakeError(said, "leave out the one or the other")
+        _put(document, (each.key,), _tables_named(each.key, each.value), each.source)
+    for each in assignments:
+        for home in homes(document, each.key.removeprefix("grid."), each.source) if each not in whole else ():
+            _put(document, home, each.value, each.source)
+    return document
+
+
+def _tables_named(table: str, value: object) -> list[Table]:
+    """Return the tables that names stand for: of what comes with lightrail, the user's own, or files."""
+    forms = [*FORMS[table]]
+    names = value if isinstance(value, list) else [value]
+    return [{forms[-1 if ":" not in str(name) or Path(str(name)).exists() else 0]: name} for name in names]
+
+
+def _flat(table: Mapping[str, object], keys: Keys) -> Iterator[tuple[Keys, object]]:
+    """Yield the values of ``[grid]``: a dotted key without quotes is a table in a table."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, (*keys, key))
+        else:
+            yield (*keys, key), value
+
+
+def homes(document: Document, key: str, source: Keys | str) -> list[Keys]:
+    """Return where a dotted or a plain key belongs: outside of tables, or in each table that takes it."""
+    if key in Whole.model_fields:
+        return [(key,)]
+    table, _, rest = key.partition(".")
+    names, rest = ([table], rest) if table in FORMS else ([*FORMS], key)
+    taken = {
+        (name, number): keys_of(document, (name, number), each)
+        for name in names
+        for number, each in enumerate(document.tables(name))
+    }
+    found = [keys for keys, takes in taken.items() if rest.partition(".")[0] in takes or table == "circuits"]
+    kinds = list(dict.fromkeys(str(name) for name, _ in found))
+    if len(kinds) == 1:
+        return [(*keys, *rest.split(".")) for keys in found]
+    document.sources[(key,)] = source
+    if not kinds:
+        known = sorted({*Whole.model_fields, *(each for takes in taken.values() for each in takes)})
+        raise document.mistake((key,), "unknown key", unknown(rest, known))
+    said, hint = f"{' and '.join(kinds)} take it", f"write {' or '.join(f'{kind}.{key}' for kind in kinds)}"
+    raise document.mistake((key,), said, hint)
+
+
+def _put(document: Document, keys: Keys, value: object, source: Keys | str) -> None:
+    """Give some keys a value, with where it comes from; seed and seeds take each other's place."""
+    inside: object = document.values
+    for key in keys[:-1]:
+        inside = inside.setdefault(key, {}) if isinstance(inside, dict) else inside[key]  # type: ignore[index]
+    cast(Table, inside)[str(keys[-1])] = value
+    document.sources[keys] = source
+    if other := {"seed": "seeds", "seeds": "seed"}.get(str(keys[0])):
+        document.values.pop(other, None)

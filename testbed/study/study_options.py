@@ -1,0 +1,97 @@
+"""The command of a scenario that is a TOML file: its table ``[options]`` names the keys that are options."""
+
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from testbed.study.command import run
+from testbed.study.study import Study
+from testbed.study.study_file import Whole, homes, study_of_file
+from testbed.study.study_tables import FORMS, keys_of
+from testbed.study.toml_document import Assignment, Document, read_document, value_at, value_of
+
+OWN_TABLE = {
+    "fabric": "A fabric of your own, as module:function or a JSON file (docs/own_fabric.md), in place of the"
+    " fabric that the options above describe.",
+}
+"""What is said of an option that is a whole table."""
+
+
+def run_file(scenario: str) -> NoReturn:
+    """Run the study in the TOML file beside a scenario's: options are those of its table ``[options]``."""
+    run(described(Path(scenario).with_suffix(".toml")))
+
+
+def described(file: Path) -> Callable[..., Study]:
+    """Return the function from a file's options to its study, with the parameters that typer reads.
+
+    Raises
+    ------
+    LightrailError
+        If the file cannot be read, or an option names no key.
+    """
+    document = read_document(file, list(FORMS))
+    keys = {name.replace("-", "_"): str(key) for name, key in document.options.items()}
+
+    parameters = [_parameter(document, name, key) for name, key in keys.items()]
+    usual = {each.name: each.default for each in parameters}
+
+    def describe(**given: str | None) -> Study:
+        return study_of_file(
+            file,
+            [
+                Assignment(keys[name], _value(document, keys[name], text), _option(name))
+                for name, text in given.items()
+                if text is not None and text != usual[name]
+            ],
+        )
+
+    describe.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    describe.__doc__ = str(document.values.get("about", ""))
+    return describe
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _parameter(document: Document, name: str, key: str) -> Parameter:
+    """Return a parameter that takes a text, with what the file has by default."""
+    told, default = OWN_TABLE.get(key), None
+    if told is None:
+        field = _field(document, key)
+        told, default = field.description, _default(document, key, field)
+    option = Annotated[str | None, typer.Option(_option(name), help=told)]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=option)
+
+
+def _field(document: Document, key: str) -> FieldInfo:
+    """Return what a key takes, and what it means."""
+    home = homes(document, key, ("options",))[0]
+    if len(home) == 1:
+        return Whole.model_fields[key]
+    table, number, rest, *_ = home
+    return keys_of(document, (table, number), document.tables(str(table))[int(number)])[str(rest)]
+
+
+def _default(document: Document, key: str, field: FieldInfo) -> str | None:
+    """Return what a key has without its option."""
+    given = [value_at(document.values, home) for home in homes(document, key, ("options",))]
+    found = next((value for value in given if value is not None), field.default)
+    if found is None or found is PydanticUndefined:
+        return None
+    return ",".join(map(str, found)) if isinstance(found, list) else str(found)
+
+
+def _value(document: Document, key: str, text: str) -> object:
+    """Return what the text of an option says: words of its own by commas where its key takes a text."""
+    takes = str if key in FORMS else _field(document, key).annotation
+    if takes is not str and "str" not in str(takes) and "Literal" not in str(takes):
+        return value_of(text)
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return words[0] if len(words) == 1 else words
