@@ -48,16 +48,16 @@ def killed(number: signal.Signals) -> Iterator[int]:
 def stands() -> Iterator[int]:
     """Start a daemon and another that it leaves behind, and stay."""
     subprocess.Popen(["sh", "-c", "sleep 1000 & sleep 1000"])
-    yield 1
     try:
+        yield 1
         signal.pause()
     finally:
         print("closed", file=sys.stderr, flush=True)
 
 
-def call_for_ever(*, leave_a_fork: bool = False) -> None:
+def call_for_ever(*, leave_a_fork: bool = False, terminal: bool = False) -> None:
     """Have a worker stay, and say so; a forked process may stay too, with all descriptors of this one."""
-    with EmulationWorker() as worker:
+    with EmulationWorker(terminal=terminal) as worker:
         if leave_a_fork and os.fork() == 0:
             signal.pause()
         for _ in worker.call(stands):

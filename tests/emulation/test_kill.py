@@ -216,6 +216,18 @@ def test_ctrl_c(user: list[str], tmp_path: Path) -> None:
         assert "ended during the run" not in said
 
 
+def test_ctrl_c_is_the_workers_where_it_has_the_terminal(user: list[str], tmp_path: Path) -> None:
+    keyboard, terminal = pty.openpty()
+    command = [sys.executable, "-c", CALLER.format("terminal=True")]
+    with started(user, tmp_path, terminal, command) as victim, open(keyboard, "wb", buffering=0) as hand:
+        os.close(terminal)
+        assert victim.is_up()
+        hand.write(b"\x03")
+        code, said = victim.end()
+        lines = said.splitlines()
+        assert (code, lines.count("closed"), "KeyboardInterrupt" in lines) == (-signal.SIGINT, 1, True)
+
+
 @pytest.mark.parametrize("moment", ["booting", "up"])
 def test_a_part_killed(user: list[str], tmp_path: Path, moment: str) -> None:
     with started(user, tmp_path) as victim:
