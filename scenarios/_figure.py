@@ -2,8 +2,9 @@
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,11 @@ class Figure:
     bar: str
     sandbox: bool = True
     """Whether it is measured inside a sandbox."""
+
+
+def measured(name: str) -> Iterator[tuple[float, str]]:
+    """Yield a figure of the bench, measured here: what a worker is called with."""
+    yield import_module("scenarios.bench").FIGURES[name].measure()
 
 
 def median_s(calls: Sequence[Callable[[], object]]) -> tuple[float, str]:

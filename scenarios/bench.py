@@ -47,11 +47,10 @@ from scenarios._bench_transports import (
     tcp_sparse,
     tcp_uniform,
 )
-from scenarios._figure import Figure
+from scenarios._figure import Figure, measured
 from testbed.machine.commands import output_of
 from testbed.machine.datapath import default_datapath
 from testbed.machine.residue import MARKER, Host, left_behind
-from testbed.machine.sandbox import inside_sandbox, run_in_sandbox, settle
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
 from testbed.run.agreement import agreement_text
@@ -68,6 +67,7 @@ from testbed.run.scale import load_bps
 from testbed.run.trial import lent_real_bytes
 from testbed.study.command import main
 from testbed.study.output import standard_output
+from testbed.study.worker import EmulationWorker
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -101,17 +101,16 @@ def bench(
             raise ScenarioError(f"there is no figure {name!r}", f"choose among: {', '.join(FIGURES)}")
     for name in figures or list(FIGURES):
         figure = FIGURES[name]
-        if not figure.sandbox:
-            _print(name, figure)
-        elif inside_sandbox():
-            settle()
-            _print(name, figure)
-        elif code := run_in_sandbox([sys.executable, __file__, name]):
-            sys.exit(code)
+        if figure.sandbox:
+            with EmulationWorker() as worker:
+                ((value, detail),) = worker.call(measured, name)
+        else:
+            value, detail = figure.measure()
+        _print(name, figure, value, detail)
 
 
-def _print(name: str, figure: Figure) -> None:
-    value, detail = figure.measure()
+def _print(name: str, figure: Figure, value: float, detail: str) -> None:
+    user = "root" if os.geteuid() == 0 else "ordinary user"
     line = {
         "figure": name,
         "value": value,
@@ -120,13 +119,7 @@ def _print(name: str, figure: Figure) -> None:
         "machine": machine_name(default_datapath()),
     }
     with standard_output("give one that can be"):
-        print(json.dumps({**line, "detail": f"{detail}; {_user()}"}), flush=True)
-
-
-def _user() -> str:
-    """Return whose run this is; inside a sandbox everybody is called root."""
-    outside = Path("/proc/self/uid_map").read_text().split()[1]
-    return "root" if os.getuid() == 0 and outside == "0" else "ordinary user"
+        print(json.dumps({**line, "detail": f"{detail}; {user}"}), flush=True)
 
 
 def uniform_cct_over_bound() -> tuple[float, str]:

@@ -14,13 +14,12 @@ from controller.circuits.devices import (
     device_named,
     real_delay,
 )
-from testbed.cli import FabricCLI
-from testbed.network.network import Network
+from testbed.cli import explored
 from testbed.run.ocs_plan import Scheduled, over_ocses
-from testbed.study.carry_out import enter_sandbox
 from testbed.study.command import main
 from testbed.study.devices import check_ports
 from testbed.study.options import DatapathOption, Debug, emulated_bps
+from testbed.study.worker import EmulationWorker
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -63,14 +62,10 @@ def ocs_explore(
     check_ports(device_named(device), servers)
     fabric = parallel_ocs_fabric(servers, ocses, packet_switch=packet_switch)
     rate = emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
-    delay = _delay(device, time, rate)
-    enter_sandbox()
-    with Network(fabric, rate, datapath) as network:
-        for index in range(ocses):
-            network.northbound.set_delay(f"ocs{index}", delay)
-        FabricCLI(
-            network, _jobs(fabric), ocs=Scheduled("spectra", real_delay(device_named(device))), time=time
-        )
+    delay, jobs = _delay(device, time, rate), _jobs(fabric)
+    schedule = Scheduled("spectra", real_delay(device_named(device)))
+    with EmulationWorker(terminal=True) as worker:
+        list(worker.call(explored, fabric, rate, datapath, jobs, delay, schedule, time))
 
 
 def _jobs(fabric: Fabric) -> dict[str, Job]:

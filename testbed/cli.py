@@ -15,6 +15,7 @@ from rich.table import Table
 from controller.circuits.devices import DEVICES, ReconfigurationDelay, delay_of, device_named
 from controller.schedulers.registry import scheduler_named
 from testbed.machine.congestion import check_congestion_control
+from testbed.machine.datapath import Datapath
 from testbed.network.link_sample import link_errors, worst_link_error
 from testbed.network.network import Network
 from testbed.network.readback import port_settings, unmet
@@ -29,6 +30,7 @@ from testbed.run.predict import predict
 from testbed.run.scale import job_volume
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, NetworkError, ScenarioError
+from topologies.fabric import Fabric
 from traffic.collectives.pattern import bytes_between
 from traffic.fault_text import KINDS
 from traffic.job import Job
@@ -47,6 +49,31 @@ SLOT_S = 0.1
 OF_OCSES = ("circuits", "device", "light", "show")
 OF_DISPLAYS = ("gterm", "x", "xterm")
 """Commands that need an OCS, and a display."""
+
+
+def explored(
+    fabric: Fabric,
+    rate_factor: float,
+    datapath: Datapath,
+    jobs: Mapping[str, Job],
+    delay: ReconfigurationDelay,
+    schedule: Scheduled,
+    time: float,
+) -> Iterator[None]:
+    """Boot a fabric whose OCSes all have a delay, and open the CLI on it: what a worker is called with.
+
+    Parameters
+    ----------
+    rate_factor, datapath
+        As of `Network`.
+    jobs, schedule, time
+        As of `FabricCLI`.
+    """
+    with Network(fabric, rate_factor, datapath) as network:
+        for name in (switch.name for switch in fabric.switches if switch.kind == "ocs"):
+            network.northbound.set_delay(name, delay)
+        FabricCLI(network, jobs, ocs=schedule, time=time)
+    yield from ()
 
 
 class FabricCLI(CLI):  # type: ignore[misc]

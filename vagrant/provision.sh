@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Make this machine ready for lightrail: Debian packages, and a .venv in the checkout.
 #
-#     sudo bash vagrant/provision.sh
+#     sudo bash vagrant/provision.sh [--cluster]
 #
+# With --cluster also Ray (docs/cluster.md), which a later run without it keeps.
 # The one install script, for bare metal, CI, a virtual machine and a chroot; Debian 12 and Ubuntu 24.04.
 # Run it as often as you like: when nothing is missing it says nothing. Indexes, proxies and certificates are
 # pip's and apt's own business and are left as they are configured.
@@ -19,9 +20,12 @@ PACKAGES=(
 POLICY=/usr/sbin/policy-rc.d
 SAVED_POLICY=$POLICY.before-lightrail
 PYTHON=/usr/bin/python3 # the system's, whatever is first on PATH
+RESTRICTED=/proc/sys/kernel/apparmor_restrict_unprivileged_userns
+PROFILE=/etc/apparmor.d/lightrail-unshare
 
 checkout=$(cd "$(dirname "$0")/.." && pwd -P)
 venv=$checkout/.venv
+stamp=$venv/.provisioned
 
 fail() {
     echo "provision.sh: $*" >&2
@@ -32,10 +36,12 @@ main() {
     [[ $EUID -eq 0 ]] || fail "must run as root; try: sudo bash vagrant/provision.sh"
     [[ -x /usr/bin/apt-get && -x /usr/bin/dpkg-query ]] ||
         fail "needs a Debian-like system with apt-get; it is made for Debian 12 and Ubuntu 24.04."
+    [[ $# -eq 0 || $* == --cluster ]] || fail "unknown option $1; see the top of this file."
     exec 9<"$0"
     flock 9 # a second run waits for the first
     install_debian_packages
-    install_venv
+    allow_user_namespaces
+    install_venv "$@"
 }
 
 install_debian_packages() {
@@ -101,9 +107,29 @@ disable_services_not_in() {
     done < <(comm -13 <(echo "$1") <(enabled_services))
 }
 
+# Ubuntu 24.04 refuses user namespaces to programs that no profile allows them. With this one any user's `unshare` may
+# make them, as on Debian; root needs none.
+allow_user_namespaces() {
+    [[ $(cat "$RESTRICTED" 2>/dev/null) == 1 && ! -e $PROFILE ]] || return 0
+    echo "Allowing unshare to make user namespaces: $PROFILE"
+    cat >"$PROFILE" <<'END'
+abi <abi/4.0>,
+include <tunables/global>
+
+profile lightrail-unshare /usr/bin/unshare flags=(unconfined) {
+  userns,
+}
+END
+    apparmor_parser --replace "$PROFILE" || {
+        rm "$PROFILE"
+        fail "AppArmor does not take the profile; see its message above."
+    }
+}
+
 install_venv() {
-    local stamp=$venv/.provisioned wanted
-    wanted=$(venv_key)
+    local wanted extras
+    wanted=$(venv_key "$@")
+    extras=$(sed -n 3p <<<"$wanted")
     [[ $(cat "$stamp" 2>/dev/null) != "$wanted" ]] || return 0
     "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         fail "needs Python 3.11 or newer as $PYTHON, found $("$PYTHON" -V 2>&1)."
@@ -114,16 +140,17 @@ install_venv() {
         "$PYTHON" -m venv --clear "$venv" || fail "could not make the virtual environment $venv."
     fi
     # pip compiles one file after the other; all CPUs together take a quarter of the minute less.
-    (cd "$checkout" && "$venv/bin/python" -m pip install -qq --no-compile --editable '.[dev]' </dev/null) ||
+    (cd "$checkout" && "$venv/bin/python" -m pip install -qq --no-compile --editable ".[$extras]" </dev/null) ||
         fail "pip could not install the packages that pyproject.toml names; see its message above."
     "$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true # what cannot be compiled is not imported
     echo "$wanted" >"$stamp"
     hand_back
 }
 
-venv_key() { # line 1: what the .venv is made of; line 2: what is installed in it
+venv_key() { # line 1: what the .venv is made of; lines 2 and 3: what is installed in it
     echo "$("$PYTHON" -VV) $checkout"
     sha256sum <"$checkout/pyproject.toml"
+    if [[ $* == --cluster || $(sed -n 3p "$stamp" 2>/dev/null) == *cluster ]]; then echo dev,cluster; else echo dev; fi
 }
 
 hand_back() { # under sudo the checkout belongs to the one who called

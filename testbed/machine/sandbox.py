@@ -126,7 +126,7 @@ class Sandbox:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Have the command asked to end, and all killed that is left then, or after `sandbox_init.GRACE_S`."""
+        """Have the command asked to end, and all that is left then, or after `GRACE_S`, killed."""
         self._stack.close()
 
     def wait(self) -> int:

@@ -119,5 +119,7 @@ def _reaped(child: int) -> int | None:
 
 
 if __name__ == "__main__":
+    if os.getpid() != 1:
+        sys.exit("this runs as process 1 of a sandbox, and mounts over what others have")
     control_end, parent_end, stderr_end = map(int, sys.argv[1:4])
     os._exit(main(socket.socket(fileno=control_end), parent_end, stderr_end, sys.argv[4:]))

@@ -48,7 +48,7 @@ def fault_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
     """
     healthy = {_point(o.experiment): o for o in outcomes if not o.experiment.faults}
     rows: list[Mapping[str, object]] = []
-    for outcome in outcomes:
+    for outcome in (each for each in outcomes if each.experiment.faults):
         events, messages = outcome.run.events, outcome.run.messages
         without = replace(outcome.experiment, faults=(), revisions=AS_IT_WAS)
         point = _point(without)

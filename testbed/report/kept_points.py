@@ -26,7 +26,7 @@ from traffic.tables import Tables
 
 FOLDER = "points"
 LENGTH_BYTES = 8
-REMEMBERED = 4
+REMEMBERED = 8
 """Of so many points the tables are remembered: plots ask for those of a few again and again."""
 Runs = Mapping[str, Run]
 

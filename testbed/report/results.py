@@ -164,7 +164,8 @@ class RunDirectory(ABC):
     def _write_rows(self, rows: Sequence[Mapping[str, object]], experiment: Experiment | None) -> None:
         self._rows.append(rows, self.path / "summary.csv")
         if experiment is not None:
-            if self._experiments.setdefault(experiment.key, experiment) is experiment:
+            if experiment.key not in self._experiments:
+                self._experiments[experiment.key] = experiment
                 self._write_run()
             self._finished.append(experiment.key)
 

@@ -9,9 +9,12 @@ trusts whoever wrote them: a worker of this run, or a run of the user's own whos
 import io
 import pickle
 from collections.abc import Sequence
+from typing import cast
 
 import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]
+
+from topologies.errors import ScenarioError
 
 LENGTH_BYTES = 8
 LEFT_OUT = "left out"
@@ -33,6 +36,13 @@ class _Packing(pickle.Pickler):
         self.tables.append(value)
         return len(self.tables) - 1
 
+    def reducer_override(self, value: object) -> str:
+        """Refuse what another process would look for in vain."""
+        named = value if hasattr(value, "__qualname__") else type(value)
+        if getattr(named, "__module__", None) == "__main__":
+            raise ScenarioError(f"{named.__qualname__} is defined in the calling script", "put it in a file")
+        return cast(str, NotImplemented)
+
 
 class _Unpacking(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, tables: Sequence[pd.DataFrame], shared: object) -> None:
@@ -53,6 +63,12 @@ def pack(value: object, shared: object = None) -> bytes:
         What is packed.
     shared
         A part of it that the reader has, and that is left out.
+
+    Raises
+    ------
+    ScenarioError
+        If it holds a function, a class or an object whose class is defined in the script, or the notebook,
+        that runs: another process does not have that.
 
     Examples
     --------

@@ -19,6 +19,7 @@ from testbed.study.options import (
     Buffer,
     Calibrate,
     Cli,
+    Cluster,
     DatapathOption,
     Debug,
     DetectAfter,
@@ -86,6 +87,7 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
         jobs: Jobs = PROCESSES,
         resume: Resume = None,
         part: Part = None,
+        cluster: Cluster = None,
         out: Out = None,
         debug: Debug = False,
         **parameters: object,
@@ -94,7 +96,7 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
         options = Options(
             rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate,
             real_link_delay_s=real_link_delay_s(real_link_delay_us), jobs=check_jobs(jobs),
-            resume=resume, part=None if part is None else part_of(part),
+            resume=resume, part=None if part is None else part_of(part), cluster=cluster,
         )  # fmt: skip
         setups = transports(transport or transports_by_default, initial_window, least_rto_ms, entropies)
         scenario = describe(**parameters)

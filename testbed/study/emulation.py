@@ -1,8 +1,11 @@
 """A study emulated: a worker boots each network in turn, and each point is written and judged as it comes."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import asdict, replace
+from functools import partial
 from typing import cast
 
 from rich.progress import Progress
@@ -16,8 +19,9 @@ from testbed.study.directories import Directory, directory_of, planned_before
 from testbed.study.emulating import Asked, Begun, Booted, Event, check_able, emulated, where_of
 from testbed.study.machine import Machine, machine_for
 from testbed.study.output import progress_bar, say
-from testbed.study.parts import check_not_mixed, of_part
+from testbed.study.parts import check_not_mixed, comparison_of, of_part
 from testbed.study.prediction import kept_point
+from testbed.study.ray_cluster import opened
 from testbed.study.scaling import prepared, waits_for_light
 from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
@@ -25,6 +29,9 @@ from testbed.study.worker import EmulationWorker
 
 def emulated_study(study: Study, options: Options) -> Directory:
     """Emulate what is missing of a study; return the directory of its results."""
+    if options.cluster:
+        with opened(options.cluster) as cluster:
+            return _on_cluster(study, options, cluster.emulating())
     check_machine(study, options)
     machine = machine_for(options, relights=waits_for_light(study, options))
     try:
@@ -33,6 +40,32 @@ def emulated_study(study: Study, options: Options) -> Directory:
         say(f"{error}: it is calibrated anew")
     machine = machine_for(replace(options, calibrate=True), relights=waits_for_light(study, options))
     return _emulated(study, options, machine, None)
+
+
+def _on_cluster(study: Study, options: Options, machines: Executor) -> Directory:
+    """Emulate a study on machines that offer a slot each, at the scale that one carries: a comparison on one."""
+    here = replace(options, cluster=None)
+    machine = machines.submit(checked_machine, study, here).result()
+    with progress_bar() as progress:
+        planned = planned_before(study, options) or prepared(study, options, machine, progress)
+        with directory_of(study, options, planned) as results:
+            results.describe(calibration=asdict(machine.calibration))
+            emulation = Emulation(results, options, progress, len(planned))
+            emulation.carry_out_on(machines, of_part(planned, options.part, emulated=True))
+    return results
+
+
+def checked_machine(study: Study, options: Options) -> Machine:
+    """Return what this machine carries; MachineError if it lacks what a study needs."""
+    check_machine(study, options)
+    return machine_for(options, relights=waits_for_light(study, options))
+
+
+def events_of(asked: Sequence[Asked], options: Options) -> list[Event]:
+    """Return what an emulation worker of this machine has to say of the points of one network."""
+    settings = options.datapath, options.real_link_delay_s, None, True
+    with EmulationWorker(sandbox=options.sandbox) as worker:
+        return list(worker.call(emulated, asked, *settings))
 
 
 def check_machine(study: Study, options: Options) -> None:
@@ -81,6 +114,19 @@ class Emulation:
             if missing:
                 self._emulate(worker, missing, doubtful)
 
+    def carry_out_on(self, machines: Executor, points: Sequence[Experiment]) -> None:
+        """Carry out those points that are missing on other machines, a comparison's network by network."""
+        groups = [group for some in boots(points) for group in _comparisons(some)]
+        for some in groups:
+            self._go_on([each for each in some if self._results.has(each)])
+        missing = [[each for each in some if not self._results.has(each)] for some in groups]
+        asked = [[Asked(each, self._results.wants_trace(each)) for each in some] for some in missing if some]
+        there = partial(events_of, options=replace(self._options, cluster=None))
+        for some, events in zip(filter(None, missing), machines.map(there, asked), strict=True):
+            self._since, upcoming = self._results.points, iter(some)
+            for event in events:
+                self._take(event, where_of(some[0]), upcoming)
+
     def _go_on(self, there: Sequence[Experiment]) -> None:
         """Take points that are there already."""
         for experiment in there:
@@ -122,3 +168,11 @@ class Emulation:
         known = self._results.run.settings
         about = cast(Mapping[str, object], known.get(where, {}))
         self._results.describe(settings={**known, where: {**about, **settings}})
+
+
+def _comparisons(points: Sequence[Experiment]) -> list[list[Experiment]]:
+    """Return points by what they are compared within."""
+    compared = defaultdict[object, list[Experiment]](list)
+    for each in points:
+        compared[comparison_of(each)].append(each)
+    return list(compared.values())

@@ -241,6 +241,14 @@ Part = Annotated[
         " share; --resume with it joins them (docs/cluster.md).",
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Carry points out on the machines of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT"
+        " (docs/cluster.md).",
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 

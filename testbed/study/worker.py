@@ -10,9 +10,9 @@
 A message is a header of one JSON line, ``{"kind": ...}``, and a value packed into a memfd that is sent beside
 it: the two share no folder. The worker goes on when it is asked for the next value, as a generator does, so
 nothing in this process runs beside what is measured in there, and a generator that is closed here is closed
-there. A program on a host would be one more kind of header from here, ``{"kind": "exec", "host": "h0", "argv":
-[...]}``, with the program's standard streams as the descriptors beside it: the worker starts it in the host's
-namespace, and answers with its exit code; ``{"kind": "signal"}`` meanwhile is passed on to it.
+there. A program on a host would be one more kind of header from here, ``{"kind": "exec", "host": "h0",
+"argv": [...]}``, with the program's standard streams as the descriptors beside it: the worker starts it in
+the host's namespace and answers with its exit code; ``{"kind": "signal"}`` meanwhile is passed on to it.
 """
 
 import gc

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import termios
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from testbed.machine.machine_lock import machine_lock
 from testbed.machine.residue import MARKER, Host, left_behind, processes, until
 from tests.emulation.launcher import LAUNCHER
 from tests.second_run import FinalError
@@ -26,6 +27,10 @@ pytestmark = [pytest.mark.emulation, pytest.mark.early]
 VICTIM = "import gc; gc.disable(); from tests.emulation.victim import main; gc.enable(); main()"
 """It imports half a second sooner while nothing looks for garbage."""
 COMMAND = [*LAUNCHER, sys.executable, "-c", VICTIM]
+CALLER = "from tests.emulation.called import call_for_ever; call_for_ever({})"
+"""It has a worker call what stays."""
+CALL_S = 0.3
+"""About how long that takes to start [s]."""
 BOOT_S = 1.5
 """About how long the victim takes to boot, Python's start included [s]."""
 START_S = 60.0
@@ -43,7 +48,7 @@ class Victim:
     """A run that was started to be killed."""
 
     def __init__(self, launcher: "subprocess.Popen[str]", mark: str, errors: Path) -> None:
-        self.launcher, self._mark, self._errors = launcher, mark, errors
+        self.launcher, self.mark, self._errors = launcher, mark, errors
 
     def is_up(self) -> bool:
         """Wait until it has booted."""
@@ -67,7 +72,7 @@ class Victim:
         found: list[int] = []
 
         def look() -> bool:
-            numbers = [int(text.split()[0]) for text in processes(self._mark)]
+            numbers = [int(text.split()[0]) for text in processes(self.mark)]
             with contextlib.suppress(OSError):  # one of them has just ended
                 found[:] = [number for number in numbers if is_it(Path(f"/proc/{number}"))]
             return bool(found)
@@ -84,6 +89,13 @@ def is_inner(process: Path) -> bool:
     """Return whether a process is the first of its sandbox."""
     lines = (process / "status").read_text().splitlines()
     return next(line.split()[2:] for line in lines if line.startswith("NSpid:")) == ["1"]
+
+
+def is_forked(process: Path) -> bool:
+    """Return whether a process is a child of another that runs the same command."""
+    status = (process / "status").read_text().splitlines()
+    parent = next(line.split()[1] for line in status if line.startswith("PPid:"))
+    return (process / "cmdline").read_bytes() == Path(f"/proc/{parent}/cmdline").read_bytes()
 
 
 def is_switch_daemon(process: Path) -> bool:
@@ -109,7 +121,9 @@ def user(request: pytest.FixtureRequest) -> list[str]:
 
 
 @contextmanager
-def started(user: list[str], folder: Path, terminal: int | None = None) -> Iterator[Victim]:
+def started(
+    user: list[str], folder: Path, terminal: int | None = None, command: Sequence[str] = COMMAND
+) -> Iterator[Victim]:
     """Start a run, on a terminal if there is one, and count what it left when the block has killed it."""
     before, mark = Host.now(), uuid.uuid4().hex
     scratch, errors = folder / mark, folder / f"{mark}.errors"
@@ -124,7 +138,7 @@ def started(user: list[str], folder: Path, terminal: int | None = None) -> Itera
     with (
         errors.open("w") as output,
         subprocess.Popen(
-            [*user, *COMMAND],
+            [*user, *command],
             cwd=CHECKOUT,
             env=os.environ | {MARKER: mark, "TMPDIR": str(scratch)},
             stdin=subprocess.PIPE if terminal is None else terminal,
@@ -152,6 +166,32 @@ def test_launcher_killed_outright(user: list[str], tmp_path: Path, moment: int) 
         assert victim.end()[0] == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("moment", [*range(4), "up"])
+def test_a_worker_ends_with_its_caller(user: list[str], tmp_path: Path, moment: int | str) -> None:
+    with started(user, tmp_path, command=[sys.executable, "-c", CALLER.format("")]) as victim:
+        if moment == "up":
+            assert victim.is_up()
+        else:
+            victim.lives(random.Random(moment).uniform(0, CALL_S))
+        victim.launcher.kill()
+        assert victim.end()[0] == -signal.SIGKILL
+        with machine_lock():  # which the worker held until all in its sandbox had ended
+            assert not processes(victim.mark)
+
+
+def test_a_worker_ends_with_its_caller_and_not_with_a_process_forked_from_it(
+    user: list[str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", CALLER.format("leave_a_fork=True")]
+    with started(user, tmp_path, command=command) as victim:
+        assert victim.is_up()
+        forked = victim.process(is_forked)
+        victim.launcher.kill()
+        assert victim.end()[0] == -signal.SIGKILL
+        assert until(lambda: [int(text.split()[0]) for text in processes(victim.mark)] == [forked], END_S)
+        os.kill(forked, signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
 )
@@ -174,6 +214,18 @@ def test_ctrl_c(user: list[str], tmp_path: Path) -> None:
         # Only process 1 gets the signal: no daemon ends before it, though one may complain of a slow machine.
         assert (code, "KeyboardInterrupt" in said.splitlines()) == (128 + signal.SIGINT, True)
         assert "ended during the run" not in said
+
+
+def test_ctrl_c_is_the_workers_where_it_has_the_terminal(user: list[str], tmp_path: Path) -> None:
+    keyboard, terminal = pty.openpty()
+    command = [sys.executable, "-c", CALLER.format("terminal=True")]
+    with started(user, tmp_path, terminal, command) as victim, open(keyboard, "wb", buffering=0) as hand:
+        os.close(terminal)
+        assert victim.is_up()
+        hand.write(b"\x03")
+        code, said = victim.end()
+        lines = said.splitlines()
+        assert (code, lines.count("closed"), "KeyboardInterrupt" in lines) == (-signal.SIGINT, 1, True)
 
 
 @pytest.mark.parametrize("moment", ["booting", "up"])

@@ -1,26 +1,32 @@
 """What a sandbox needs, and what is said where that is missing; tests/emulation sees one live and die."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from testbed.machine.sandbox import TOOLS, check_machine, inside_sandbox, run_in_sandbox
-from tests.tools import CHECKOUT
+from testbed.machine import sandbox_init
+from testbed.machine.sandbox import TOOLS, check_machine, inside_sandbox
+from tests.tools import path_of
 from topologies.errors import MachineError
+
+NO_RIGHT = "unshare: unshare failed: Operation not permitted"
+CONTAINER = (
+    "run the container with --privileged, or with --cap-add SYS_ADMIN --security-opt systempaths=unconfined"
+)
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Draw a machine that has all it takes: every tool, and a tun device that all may write."""
+    """Draw an ordinary user's machine that has every tool, and a tun device that all may write."""
     for tool in TOOLS:
         program(tmp_path / tool)
     (tmp_path / "tun").touch()
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("testbed.machine.sandbox.TUN", str(tmp_path / "tun"))
+    monkeypatch.setattr("testbed.machine.sandbox.APPARMOR", tmp_path / "apparmor")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     return tmp_path
 
@@ -34,13 +40,8 @@ def program(path: Path, does: str = "exit 0") -> None:
 def complaint() -> tuple[str, str]:
     """Return the sentence and the hint with which a sandbox is refused."""
     with pytest.raises(MachineError) as caught:
-        run_in_sandbox(["true"])
+        check_machine()
     return caught.value.sentence, caught.value.hint
-
-
-def test_a_machine_that_has_all_is_fine(machine: Path) -> None:
-    check_machine()
-    assert not inside_sandbox()
 
 
 def test_missing_tools_are_all_named(machine: Path) -> None:
@@ -56,7 +57,9 @@ def test_a_missing_tun_device_is_told_how_to_make(machine: Path) -> None:
     tun.unlink()
     sentence, hint = complaint()
     assert sentence == f"{tun} does not exist, and Open vSwitch needs it"
-    assert hint == f"create it: mkdir -p /dev/net && mknod {tun} c 10 200"
+    assert hint == (
+        f"create it: mkdir -p /dev/net && mknod {tun} c 10 200 (a container: run it with --device {tun})"
+    )
 
 
 def test_a_tun_device_for_root_alone_is_told_of(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,43 +69,71 @@ def test_a_tun_device_for_root_alone_is_told_of(machine: Path, monkeypatch: pyte
     assert hint == "run with sudo"
 
 
-def test_forbidden_user_namespaces_are_told_of(machine: Path) -> None:
-    program(machine / "unshare", "echo unshare failed: Operation not permitted >&2; exit 1")
-    sentence, hint = complaint()
-    assert sentence.startswith("this machine gives ordinary users no namespaces (unshare ")
-    assert "unshare failed: Operation not permitted" in sentence
-    assert "sudo" in hint
+@pytest.mark.parametrize(
+    ("user", "apparmor", "said", "sentence", "hint"),
+    [
+        (
+            1000,
+            "0",
+            "unshare: mount /proc failed: Operation not permitted",
+            "parts of /proc are masked here, so a sandbox gets none",
+            CONTAINER,
+        ),
+        (0, "0", NO_RIGHT, "root has no CAP_SYS_ADMIN here, which namespaces take", CONTAINER),
+        (
+            1000,
+            "1",
+            "unshare: write failed /proc/self/uid_map: Operation not permitted",
+            "AppArmor gives ordinary users no namespaces",
+            "run with sudo, or let unshare make them: sudo bash vagrant/provision.sh",
+        ),
+        (
+            1000,
+            "0",
+            NO_RIGHT,
+            "this machine gives ordinary users no namespaces",
+            "run with sudo, or allow them: sysctl user.max_user_namespaces kernel.unprivileged_userns_clone",
+        ),
+    ],
+    ids=["masked /proc", "root without the capability", "AppArmor", "no namespaces"],
+)
+def test_what_keeps_a_user_from_namespaces_is_told_apart(
+    machine: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    user: int,
+    apparmor: str,
+    said: str,
+    sentence: str,
+    hint: str,
+) -> None:
+    program(machine / "unshare", f"echo {said} >&2; exit 1")
+    (machine / "apparmor").write_text(f"{apparmor}\n")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert complaint() == (f"{sentence} ({said})", hint)
 
 
-def test_root_needs_no_user_namespaces(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(machine / "unshare", "exit 1")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    check_machine()
+def test_a_sandbox_that_is_killed_as_it_starts_is_told_of(machine: Path) -> None:
+    program(machine / "unshare", "kill -KILL $$")
+    assert complaint()[0].endswith(" (it was killed as it started)")
 
 
-def test_the_exit_code_is_the_commands(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(machine / "unshare", 'while [ "$1" != /bin/sh ]; do shift; done; exec "$@"')
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert run_in_sandbox(["/bin/sh", "-c", "exit 7"]) == 7
-    assert run_in_sandbox(["/bin/sh", "-c", "kill -TERM $$"]) == 128 + signal.SIGTERM
+@pytest.mark.parametrize(("user", "asks"), [(0, False), (1000, True)])
+def test_root_needs_no_user_namespace(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, user: int, asks: bool
+) -> None:
+    program(machine / "unshare", 'echo "$1 $2"; echo "$1 $2" >&2; exit 1')
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert ("--user --map-root-user" in complaint()[0]) is asks
 
 
-SIGNALLED = """
-import os, signal, subprocess, sys
-from testbed.machine import sandbox
-
-start = subprocess.Popen
-
-def started(*_arguments, **_options):
-    os.kill(os.getpid(), signal.SIGTERM)
-    return start(["sh", "-c", "exit 7"])
-
-sandbox.check_machine = lambda: None
-sandbox.subprocess.Popen = started
-sys.exit(sandbox.run_in_sandbox(["true"]))
-"""
+def test_this_process_is_outside() -> None:
+    assert not inside_sandbox()
 
 
-def test_a_signal_that_comes_while_the_sandbox_starts_waits_for_its_end() -> None:
-    ran = subprocess.run([sys.executable, "-c", SIGNALLED], cwd=CHECKOUT)
-    assert ran.returncode == 7
+def test_process_1_mounts_nothing_outside_of_a_sandbox() -> None:
+    ran = subprocess.run(
+        [sys.executable, sandbox_init.__file__, "0", "0", "2", path_of("true")],
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, "runs as process 1 of a sandbox" in ran.stderr) == (1, True)

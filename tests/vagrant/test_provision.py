@@ -15,6 +15,75 @@ installed = pytest.mark.skipif(
     reason="only root can run provision.sh, and where it has run it installs no Debian packages",
 )
 
+PROFILE = """\
+abi <abi/4.0>,
+include <tunables/global>
+
+profile lightrail-unshare /usr/bin/unshare flags=(unconfined) {
+  userns,
+}
+"""
+PYTHON = """\
+#!/bin/bash
+case "$*" in
+-VV) echo "Python 3.11 of a test" ;;
+"-m venv"*) mkdir -p "${@: -1}/bin" lightrail.egg-info && cp "$0" "${@: -1}/bin/python" ;;
+"-m pip"*) echo "${@: -1}" >>"$LOG" ;;
+esac
+"""
+
+
+class Machine:
+    """A checkout, and what provision.sh finds and changes of the machine around it, all in one folder.
+
+    Its Python makes no environment, and notes what pip is to install.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.log, self.profile, self.restricted = (folder / name for name in ("log", "profile", "restricted"))
+        self._script = folder / "vagrant" / "provision.sh"
+        self._script.parent.mkdir()
+        text = SCRIPT.read_text()
+        for real, fake in (
+            ("/usr/bin/python3", folder / "python"),
+            ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", self.restricted),
+            ("/etc/apparmor.d/lightrail-unshare", self.profile),
+        ):
+            assert f"={real}" in text
+            text = text.replace(f"={real}", f"={fake}")
+        self._script.write_text(text)
+        (folder / "pyproject.toml").touch()
+        self.program("python", PYTHON)
+
+    def program(self, name: str, text: str) -> None:
+        """Have a program."""
+        path = self._script.parents[1] / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def provision(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run provision.sh."""
+        folder = self._script.parents[1]
+        return subprocess.run(
+            ["bash", str(self._script), *words],
+            env={"PATH": f"{folder}:{os.environ['PATH']}", "LOG": str(self.log)},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    @property
+    def installed(self) -> list[str]:
+        """What pip was to install, run by run."""
+        return self.log.read_text().split()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Return a machine that has all Debian packages."""
+    return Machine(tmp_path)
+
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command with its output kept."""
@@ -61,6 +130,45 @@ def test_a_venv_that_is_anothers_is_left_alone(tmp_path: Path) -> None:
         "pip could not install the packages that pyproject.toml names; see its message above.\n"
     )
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["kept"]
+
+
+@installed
+def test_ray_is_installed_where_it_is_asked_for_and_stays(machine: Machine) -> None:
+    for words in ((), (), ("--cluster",), (), ("--cluster",)):
+        ran = machine.provision(*words)
+        assert (ran.returncode, ran.stderr) == (0, "")
+    assert machine.installed == [".[dev]", ".[dev,cluster]"]
+
+
+@installed
+def test_an_unknown_option_is_one_sentence(machine: Machine) -> None:
+    ran = machine.provision("--clusters")
+    assert ran.returncode == 2
+    assert ran.stderr == "provision.sh: unknown option --clusters; see the top of this file.\n"
+
+
+@installed
+@pytest.mark.parametrize("restricted", [None, "0\n", "1\n"])
+def test_unshare_gets_a_profile_where_apparmor_restricts_namespaces(
+    machine: Machine, restricted: str | None
+) -> None:
+    machine.program("apparmor_parser", '#!/bin/bash\necho "$1" >>"$LOG"\n')
+    if restricted is not None:
+        machine.restricted.write_text(restricted)
+    machine.provision()
+    assert machine.provision().stdout == ""  # the second run says nothing
+    loaded = machine.profile.read_text() if machine.profile.exists() else None
+    assert loaded == (PROFILE if restricted == "1\n" else None)
+    assert machine.installed == ["--replace"] * (loaded is not None) + [".[dev]"]
+
+
+@installed
+def test_a_profile_that_apparmor_refuses_is_not_left(machine: Machine) -> None:
+    machine.program("apparmor_parser", "#!/bin/bash\nexit 1\n")
+    machine.restricted.write_text("1\n")
+    ran = machine.provision()
+    sentence = "provision.sh: AppArmor does not take the profile; see its message above.\n"
+    assert (ran.returncode, ran.stderr, machine.profile.exists()) == (2, sentence, False)
 
 
 @pytest.mark.early
