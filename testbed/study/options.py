@@ -58,9 +58,6 @@ Schemes = Annotated[
 Seeds = Annotated[
     int, typer.Option(help="How many seeds; each draws the workload, and what the switches hash, anew.")
 ]
-Exponent = Annotated[
-    float, typer.Option(help="Zipf's exponent, over the servers and over the GPUs of each; 0 is even.")
-]
 EmulatedRate = Annotated[
     float | None,
     typer.Option(
@@ -333,14 +330,6 @@ def known_after_s(detect_us: float) -> float:
             f"faults that are known after {detect_us:g} us", f"give --detect-us from 0 to {LONGEST_S * 1e6:g}"
         )
     return detect_us / 1e6
-
-
-def shares(text: str) -> list[float]:
-    """Return the numbers of a list by commas; ScenarioError if one is not a number."""
-    try:
-        return [float(word) for word in listed(text)]
-    except ValueError as error:
-        raise ScenarioError(f"{text!r} is not a list of numbers", "write them like 0.6,0.4") from error
 
 
 def seed_range(count: int) -> range:

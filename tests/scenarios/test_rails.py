@@ -51,6 +51,7 @@ SHARED += [
     "--jobs",
     "--resume",
     "--part",
+    "--cluster",
     "--out",
     "--debug",
     "--help",
