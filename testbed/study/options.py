@@ -332,6 +332,14 @@ def known_after_s(detect_us: float) -> float:
     return detect_us / 1e6
 
 
+def shares(text: str) -> list[float]:
+    """Return the numbers of a list by commas; ScenarioError if one is not a number."""
+    try:
+        return [float(word) for word in listed(text)]
+    except ValueError as error:
+        raise ScenarioError(f"{text!r} is not a list of numbers", "write them like 0.6,0.4") from error
+
+
 def seed_range(count: int) -> range:
     """Return the seeds 0 .. count - 1; ScenarioError if there are none, or too many."""
     if not 1 <= count <= MOST_SEEDS:
