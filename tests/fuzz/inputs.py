@@ -18,6 +18,8 @@ from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
 from testbed.study.options import faults as faults_of_option
+from testbed.study.study_file import study_of_file
+from testbed.study.toml_document import assigned
 from tests.controller.test_northbound_ocs import Played
 from tests.fuzz.commands import command
 from tests.fuzz.mutations import json_mutated, text_mutated
@@ -79,6 +81,32 @@ layer  -1  5 ALLREDUCE 800  6\tALLREDUCE 900 7 NONE 0 100
 moe -1 0 ALLTOALL_EP 400 0 NONE 0 0 ALLREDUCE_DP_EP 600 100"""
 ROUTING = "".join(router_record(0, 0, rank, [[1, 2]]) for rank in range(4))
 TRACES = [HTSIM, TRIGGERED, AICB_LOG, SIMAI, ROUTING, "[[0, 5], [3, 1]]", "0 5 1\n3 1 1\n2 2 0\n"]
+STUDY = """scheme = ["ecmp", "rails"]
+seeds = 2
+transport = "tcp"
+mtu = [1500, 9000]
+buffer = 10
+faults = "nic:0:1@40%"
+[[fabric]]
+builder = "rail"
+servers = [2, 3]
+rails = 2
+rate_gbps = 100.5
+[[fabric]]
+builder = "leaf_spine"
+servers = 4
+leaves = 2
+[[workload]]
+generator = "sparse"
+gating = ["token", "gpu"]
+[[workload]]
+trace = "none.txt"
+if_found = true
+seed = 0
+[grid]
+sparsity = [0.5, 0]
+"fabric.loss" = [0, 0.01]
+"""
 FAULT_TRACE = json.dumps(
     [
         {"node_id": node, "event_time": time, "event_type": f"fault_{kind}"}
@@ -155,6 +183,13 @@ def body(rng: Random, _folder: Path) -> tuple[str, Case]:
     return f"{method} {path} {text}", lambda: _answered(method, path, text)
 
 
+def study(rng: Random, folder: Path) -> tuple[str, Case]:
+    """Read a study, with a value from the command line."""
+    text, put = text_mutated(rng, STUDY), text_mutated(rng, "grid.seed=0..1")
+    path = Path(_file(folder, text))
+    return f"{text}--set {put}", lambda: study_of_file(path, [assigned(put)])
+
+
 KINDS: Mapping[str, tuple[Callable[[Random, Path], tuple[str, Case]], float]] = {
     "fabric": (fabric, 0.3),
     "job": (job, 0.2),
@@ -162,6 +197,7 @@ KINDS: Mapping[str, tuple[Callable[[Random, Path], tuple[str, Case]], float]] = 
     "fault": (fault, 0.1),
     "typed": (typed, 0.1),
     "body": (body, 0.08),
+    "study": (study, 0.1),
     "command": (command, 0.02),
 }
 """Makers of a case, each with its share of all."""
