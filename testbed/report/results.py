@@ -300,7 +300,12 @@ class ResultsDirectory(RunDirectory):
         if outcome.inert:
             under = f"{experiment.name}, {experiment.transport_name}"
             self.run = replace(self.run, inert={**self.run.inert, under: outcome.inert})
-        self._write_rows([{**point.row, **self._parameters(experiment)}], experiment)
+        self._write_rows([self._row(point.row, experiment)], experiment)
+
+    def _row(self, row: Mapping[str, object], experiment: Experiment) -> Mapping[str, object]:
+        """Return a row with a study's own parameters behind it, but for those that it says already."""
+        own = self._parameters(experiment)
+        return {**row, **{name: value for name, value in own.items() if name not in row}}
 
     def wants_trace(self, experiment: Experiment) -> bool:
         """Return whether a point's trace is kept: of one seed, since all seeds' would be too much."""
@@ -326,7 +331,7 @@ class ResultsDirectory(RunDirectory):
             self._points.judge(outcome)
         if len(self.outcomes) == since:
             return
-        rows = [{**summary_row(each), **self._parameters(each.experiment)} for each in self.outcomes[since:]]
+        rows = [self._row(summary_row(each), each.experiment) for each in self.outcomes[since:]]
         self._rows.replace(since, rows, self.path / "summary.csv")
 
     def page(self) -> Page:

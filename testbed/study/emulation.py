@@ -43,7 +43,7 @@ def emulated_study(study: Study, options: Options) -> Directory:
 
 
 def _on_cluster(study: Study, options: Options, machines: Executor) -> Directory:
-    """Emulate a study on machines that offer a slot each, at the scale that one carries: a comparison on one."""
+    """Emulate a study on machines that offer a slot each, at the scale that one of them carries."""
     here = replace(options, cluster=None)
     machine = machines.submit(checked_machine, study, here).result()
     with progress_bar() as progress:

@@ -18,6 +18,7 @@ from testbed.run.scale import job_volume, plain
 from testbed.study.glances import Glance, glances
 from testbed.study.machine import Machine
 from testbed.study.study import Options, Study
+from topologies.fabric import Fabric
 
 
 def prepared(study: Study, options: Options, machine: Machine, progress: Progress) -> list[Experiment]:
@@ -35,16 +36,28 @@ def scaled(
     """Return the experiments at the scale that this machine carries, or their own."""
     experiments, seen = [each for each, _ in looked], [glance for _, glance in looked]
     if UNSCALED in {each.dilation for each in experiments}:
-        fabric, mtu = experiments[0].fabric, experiments[0].mtu
-        most_bps = max(glance.load_bps for glance in seen)
-        rate = rate_factor(plain(fabric), most_bps, machine.calibration, options.emulated_rate_bps, mtu)
-        if options.emulated_rate_bps is None:
-            rate = min(rate, study.most_nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
+        rate = min(_rate(fabric, looked, study, options, machine) for fabric in study.fabrics)
         times_s = [glance.level_s for glance in seen]
         experiments = _dilated(experiments, rate, times_s, options.volume, study.rings_s, machine.excess)
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
     return experiments
+
+
+def _rate(
+    fabric: Fabric,
+    looked: Sequence[tuple[Experiment, Glance]],
+    study: Study,
+    options: Options,
+    machine: Machine,
+) -> float:
+    """Return emulated over real rate at which this machine carries all points over a fabric."""
+    mine = [(each, glance) for each, glance in looked if each.fabric == fabric]
+    most_bps, mtu = max(glance.load_bps for _, glance in mine), min(each.mtu for each, _ in mine)
+    rate = rate_factor(plain(fabric), most_bps, machine.calibration, options.emulated_rate_bps, mtu)
+    if options.emulated_rate_bps is not None:
+        return rate
+    return min(rate, study.most_nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
 
 
 def waits_for_light(study: Study, options: Options) -> bool:
