@@ -32,6 +32,8 @@ def kept_plan(directory: Path, experiments: Sequence[Experiment], *, emulated: b
         the reverse.
     """
     file = directory / "run.json"
+    if not file.exists():
+        raise ScenarioError(f"{directory} holds no run to go on with", "give the directory of one")
     planned, commit, now = experiments_of(file), commit_of(file), versions()["commit"]
     if commit != now:
         raise ScenarioError(
