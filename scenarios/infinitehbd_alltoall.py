@@ -8,8 +8,9 @@ import typer
 
 from scenarios._infinitehbd.all_to_all import all_to_alls
 from scenarios._infinitehbd.all_to_all_report import all_to_all_findings
+from scenarios._infinitehbd.options import NodeGpus
 from testbed.study.command import run
-from testbed.study.options import listed, shares
+from testbed.study.options import SizesMb, sizes_bytes, whole_numbers
 from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError
 
@@ -17,11 +18,8 @@ MOST_BUNDLES = 8
 """K of nodes of 8 GPUs: a binary exchange between 256 nodes."""
 
 Bundles = Annotated[
-    str, typer.Option(help="K, comma-separated: bundles that leave a node, and 2^K nodes; at most --gpus.")
-]
-Gpus = Annotated[int, typer.Option(help="R, GPUs and bundles of a node; each GPU is an endpoint.")]
-Sizes = Annotated[
-    str, typer.Option("--mb", help="Bytes from every node to every node, comma-separated [MB].")
+    str,
+    typer.Option(help="K, comma-separated: bundles that leave a node, and 2^K nodes; at most --node-gpus."),
 ]
 ByDistance = Annotated[
     bool,
@@ -33,7 +31,7 @@ ByDistance = Annotated[
 
 
 def infinitehbd_alltoall(
-    bundles: Bundles = "2,3", gpus: Gpus = 4, mb: Sizes = "40,80", by_distance: ByDistance = False
+    bundles: Bundles = "2,3", node_gpus: NodeGpus = 4, mb: SizesMb = "40,80", by_distance: ByDistance = False
 ) -> Study:
     """All-to-all between nodes over OCS transceivers: binary exchange, and rings one way and both ways.
 
@@ -44,15 +42,14 @@ def infinitehbd_alltoall(
     more nodes, and a ring that uses both its bundles to beat the exchange up to 16 nodes: the paper does not
     say which of the two it means.
     """
-    sizes_mb = shares(mb)
-    sizes = [round(size_mb * 1e6) if 0 < size_mb < 1e6 else 0 for size_mb in sizes_mb]
-    if not all(sizes) or any(size % 4 for size in sizes):
-        raise ScenarioError(f"{mb} MB to each node", "give sizes above 0, of a multiple of 4 bytes")
+    sizes = sizes_bytes(mb)
+    if any(not size or size % 4 for size in sizes):
+        raise ScenarioError(f"{mb} MB to each node", "give multiples of 4 bytes")
     points = [
         point
-        for count in _counts(bundles, gpus)
-        for size in dict.fromkeys(sizes)
-        for point in all_to_alls(count, size, gpus, by_distance=by_distance)
+        for count in whole_numbers(bundles, "--bundles", 2, min(node_gpus, MOST_BUNDLES))
+        for size in sizes
+        for point in all_to_alls(count, size, node_gpus, by_distance=by_distance)
     ]
     return Study(
         "infinitehbd_alltoall",
@@ -62,18 +59,6 @@ def infinitehbd_alltoall(
         "nodes",
         findings=all_to_all_findings(points),
     )
-
-
-def _counts(text: str, gpus: int) -> list[int]:
-    """Return numbers of bundles that leave a node."""
-    words = list(dict.fromkeys(listed(text)))
-    known = {str(count): count for count in range(2, min(gpus, MOST_BUNDLES) + 1)}
-    if not known.keys() >= set(words):
-        raise ScenarioError(
-            f"--bundles {text} on nodes of {gpus} GPUs",
-            f"give numbers from 2 to {min(gpus, MOST_BUNDLES)}, one bundle per GPU at most",
-        )
-    return [known[word] for word in words]
 
 
 if __name__ == "__main__":

@@ -10,17 +10,8 @@ import typer
 from controller.schedulers.infinitehbd import FatTree
 from scenarios._infinitehbd.crossing import crossings
 from scenarios._infinitehbd.crossing_report import crossing_findings
-from scenarios._infinitehbd.setting import (
-    UNCONSTRAINED,
-    DomainNodes,
-    Gpus,
-    Hops,
-    Nodes,
-    Setting,
-    TorNodes,
-    Tp,
-    drawn_faults,
-)
+from scenarios._infinitehbd.options import DomainNodes, Hops, NodeGpus, Nodes, TorNodes, Tp
+from scenarios._infinitehbd.setting import UNCONSTRAINED, Setting, drawn_faults
 from testbed.study.command import run
 from testbed.study.options import shares
 from testbed.study.study import Study, no_claims
@@ -32,7 +23,7 @@ the engine busy to nine tenths, and two of six took 1.18 times what their NICs n
 1.02 times that."""
 Faulty = Annotated[int, typer.Option(help="Faulty nodes, drawn uniformly.")]
 Shares = Annotated[
-    str, typer.Option("--job", help="Sizes of the job, comma-separated [% of all GPUs, faulty ones too].")
+    str, typer.Option(help="Sizes of the job, comma-separated [% of all GPUs, faulty ones too].")
 ]
 Oversubscription = Annotated[
     float,
@@ -47,11 +38,11 @@ def infinitehbd_dcn(
     nodes: Nodes = 32,
     tor_nodes: TorNodes = 2,
     domain_nodes: DomainNodes = 16,
-    gpus: Gpus = 8,
+    node_gpus: NodeGpus = 8,
     tp: Tp = 16,
     hops: Hops = 3,
     faulty: Faulty = 3,
-    job: Shares = "75,90",
+    job_percent: Shares = "75,90",
     oversubscription: Oversubscription = 4.0,
     seed: Seed = 0,
 ) -> Study:
@@ -68,12 +59,12 @@ def infinitehbd_dcn(
         raise ScenarioError(f"{faulty} faulty nodes of {nodes}", "leave some that work")
     if not (1 <= oversubscription < math.inf):
         raise ScenarioError(f"an oversubscription of {oversubscription:g}", "give 1 or more")
-    percents = shares(job)
+    percents = shares(job_percent)
     if not all(0 < percent <= 100 for percent in percents):
-        raise ScenarioError(f"a job of {job} % of the GPUs", "give shares above 0, and at most 100")
+        raise ScenarioError(f"a job of {job_percent} % of the GPUs", "give shares above 0, and at most 100")
     tree = FatTree(nodes, tor_nodes, domain_nodes)
     settings = [
-        Setting(tree, drawn_faults(nodes, faulty, seed), hops, gpus, tp, percent)
+        Setting(tree, drawn_faults(nodes, faulty, seed), hops, node_gpus, tp, percent)
         for percent in {f"{percent:g}": percent for percent in percents}.values()
     ]
     points = [each for setting in settings for each in crossings(setting, oversubscription, seed)]

@@ -18,7 +18,7 @@ from scenarios._infinitehbd.study import MODEL_SEEDS, fault_study
 from testbed.report.run_json import Run
 from testbed.report.table import claims_table
 from testbed.study.command import main
-from testbed.study.options import Debug, Out, listed, seed_range
+from testbed.study.options import Debug, Out, seed_range, whole_numbers
 from testbed.study.output import print_results, sheet_table
 from topologies.errors import ScenarioError, TraceError
 from traffic.fault_trace import FaultTrace, stand_in_trace
@@ -45,8 +45,6 @@ Seeds = Annotated[
     int, typer.Option(help="How many seeds; each draws which servers, in which order, and which halves fail.")
 ]
 
-MOST_DIGITS = 9
-"""Of a TP size."""
 MOST_TRACE_SERVERS = 10_000
 
 
@@ -74,7 +72,7 @@ def infinitehbd_faults(
     cannot form are left out, and named.
     """
     drawn = seed_range(seeds)
-    cluster = Cluster(servers, server_gpus, node_gpus, _tp_sizes(tp))
+    cluster = Cluster(servers, server_gpus, node_gpus, tuple(sorted(whole_numbers(tp, "--tp"))))
     faults = fault_trace(trace, trace_servers)
     if servers > faults.nodes:
         raise ScenarioError(f"{servers} servers of a trace with {faults.nodes}", "take no more than it has")
@@ -114,14 +112,6 @@ def fault_trace(trace: Path | None, servers: int | None = None) -> FaultTrace:
     if not len(faults.node):
         raise ScenarioError(f"{faults.name} has no fault", "give a trace with some")
     return faults
-
-
-def _tp_sizes(text: str) -> tuple[int, ...]:
-    """Return the TP sizes of a list by commas, each once, in rising order."""
-    words = listed(text)
-    if not all(word.isdecimal() and word.isascii() and len(word) <= MOST_DIGITS for word in words):
-        raise ScenarioError(f"--tp {text}", "give numbers of GPUs, such as 8,16,32")
-    return tuple(sorted({int(word) for word in words}))
 
 
 if __name__ == "__main__":

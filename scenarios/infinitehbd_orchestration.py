@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from scenarios._infinitehbd.options import DomainNodes, Hops, NodeGpus, Nodes, TorNodes, Tp
 from scenarios._infinitehbd.orchestration import Cluster, orchestration_study
 from scenarios._infinitehbd.orchestration_report import OrchestrationResults, orchestration_claims, sheets
-from scenarios._infinitehbd.setting import DomainNodes, Gpus, Hops, Nodes, TorNodes, Tp
 from testbed.report.page import counted
 from testbed.report.run_json import Run
 from testbed.report.table import claims_table
@@ -29,7 +29,7 @@ def infinitehbd_orchestration(
     nodes: Nodes = FITTED.nodes,
     tor_nodes: TorNodes = FITTED.tor_nodes,
     domain_nodes: DomainNodes = FITTED.domain_nodes,
-    gpus: Gpus = FITTED.node_gpus,
+    node_gpus: NodeGpus = FITTED.node_gpus,
     tp: Tp = FITTED.tp_gpus,
     hops: Hops = FITTED.hops,
     seeds: Seeds = 20,
@@ -46,7 +46,7 @@ def infinitehbd_orchestration(
     ranks as they are.
     """
     drawn = seed_range(seeds)
-    cluster = checked(Cluster(nodes, tor_nodes, domain_nodes, gpus, tp, hops))
+    cluster = checked(Cluster(nodes, tor_nodes, domain_nodes, node_gpus, tp, hops))
     reading = "fitted to the paper" if cluster.is_fitted else "asked for"
     run = Run(
         "infinitehbd_orchestration",

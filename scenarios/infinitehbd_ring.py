@@ -2,7 +2,6 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import math
 from typing import Annotated, get_args
 
 import typer
@@ -10,8 +9,19 @@ import typer
 from controller.circuits.ring_faults import Mode
 from scenarios._infinitehbd.dying_report import dying_findings
 from scenarios._infinitehbd.dying_ring import Dying, dying_ring
+from scenarios._infinitehbd.options import NodeGpus, Nodes
 from testbed.study.command import run
-from testbed.study.options import listed, shares
+from testbed.study.options import (
+    KnownAfter,
+    SizesMb,
+    chosen,
+    known_after_s,
+    listed,
+    nic_bps,
+    share_at,
+    sizes_bytes,
+    whole_numbers,
+)
 from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError
 from topologies.khop_ring import KHopRing
@@ -29,8 +39,6 @@ STEADIES = 3
 """AllReduces that nothing disturbs before and after a fault, of which the median counts: of one, a machine
 that was busy for a second showed 0.926 of the ring before. Each takes 9 s at emulated scale."""
 
-Nodes = Annotated[int, typer.Option(help="Nodes of the K-hop ring.")]
-Gpus = Annotated[int, typer.Option(help="R, GPUs and bundles of a node; each GPU is an endpoint.")]
 Hops = Annotated[
     str, typer.Option(help="K, comma-separated: bundles that leave a node, and how far its links reach.")
 ]
@@ -40,7 +48,6 @@ Tp = Annotated[
         help="GPUs of the TP group whose ring is used, comma-separated sizes; the other nodes are spare."
     ),
 ]
-Sizes = Annotated[str, typer.Option("--mb", help="Sizes of an AllReduce, comma-separated [MB].")]
 DyingNodes = Annotated[
     str,
     typer.Option(
@@ -57,20 +64,19 @@ Modes = Annotated[
     ),
 ]
 At = Annotated[float, typer.Option(help="When a node dies, as a share of an undisturbed AllReduce [%].")]
-Known = Annotated[float, typer.Option(help="How long after that everybody knows, at real scale [us].")]
 Rate = Annotated[float, typer.Option(help="A GPU's rate, over its two half-bundles [Gbit/s].")]
 
 
 def infinitehbd_ring(
     nodes: Nodes = 8,
-    gpus: Gpus = 4,
+    node_gpus: NodeGpus = 4,
     hops: Hops = "2",
     tp: Tp = "16",
-    mb: Sizes = "1000",
+    mb: SizesMb = "1000",
     dying: DyingNodes = "2",
     after: Modes = "shrink",
     at: At = 40.0,
-    known_us: Known = DETECT_S * 1e6,
+    known_us: KnownAfter = DETECT_S * 1e6,
     rate: Rate = 6400.0,
 ) -> Study:
     """A ring AllReduce over OCS transceivers, both ways round, while nodes of its TP group die.
@@ -85,24 +91,19 @@ def infinitehbd_ring(
     With --cli 'fail' lists what can fail and 'fail node 2' has it fail: what is foreseen is lit,
     and 'circuits' shows it.
     """
-    if not 0 < rate < math.inf:
-        raise ScenarioError(f"a GPU's rate of {rate:g} Gbit/s", "give --rate above 0")
-    if not 0 <= at < 100:
-        raise ScenarioError(f"a node that dies at {at:g} %", "give --at from 0 to below 100")
-    if not 0 <= known_us < math.inf:
-        raise ScenarioError(f"a fault that is known {known_us:g} us later", "give --known-us of 0 or more")
+    gpu_bps, dies_at, known_s = nic_bps(rate), share_at(at), known_after_s(known_us, "--known-us")
     experiments = [
         dying_ring(
-            KHopRing(nodes, gpus, bundles),
+            KHopRing(nodes, node_gpus, bundles),
             tp_gpus,
             size_bytes,
-            Dying(case, mode, at / 100, known_us / 1e6, STEADIES),
-            gpu_bps=rate * 1e9,
+            Dying(case, mode, dies_at, known_s, STEADIES),
+            gpu_bps=gpu_bps,
         )
-        for bundles in dict.fromkeys(_whole_numbers(hops, ","))
-        for tp_gpus in dict.fromkeys(_whole_numbers(tp, ","))
-        for mode in _modes(after)
-        for size_bytes in _sizes(mb)
+        for bundles in whole_numbers(hops, "--hops")
+        for tp_gpus in whole_numbers(tp, "--tp")
+        for mode in chosen(after, get_args(Mode), "--after")
+        for size_bytes in sizes_bytes(mb, most_mb=1e9)
         for case in _cases(dying)
     ]
     return Study(
@@ -117,35 +118,12 @@ def infinitehbd_ring(
     )
 
 
-def _whole_numbers(text: str, between: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in text.split(between))
-    except ValueError as error:
-        raise ScenarioError(
-            f"{text!r} is not a list of whole numbers", f"write it like 2{between}3"
-        ) from error
-
-
 def _cases(text: str) -> list[tuple[int, ...]]:
     """Return the nodes that die in each case."""
-    return [_whole_numbers(case, "+") for case in dict.fromkeys(listed(text))]
-
-
-def _sizes(text: str) -> list[int]:
-    """Return the sizes of AllReduces [bytes]."""
-    sizes_mb = shares(text)
-    if not all(0 < size_mb < 1e9 for size_mb in sizes_mb):
-        raise ScenarioError(f"an AllReduce of {text} MB", "give sizes above 0, and below 1e9")
-    return [round(size_mb * 1e6) for size_mb in dict.fromkeys(sizes_mb)]
-
-
-def _modes(text: str) -> list[Mode]:
-    """Return what becomes of a group, each once."""
-    known = {str(mode): mode for mode in get_args(Mode)}
-    words = list(dict.fromkeys(listed(text)))
-    if unknown := [word for word in words if word not in known]:
-        raise ScenarioError(f"unknown mode {unknown[0]!r} of --after", f"take {' or '.join(known)}")
-    return [known[word] for word in words]
+    try:
+        return [tuple(int(node) for node in case.split("+")) for case in listed(text)]
+    except ValueError as error:
+        raise ScenarioError(f"--dying {text} names no nodes", "write it like 2+0,3") from error
 
 
 if __name__ == "__main__":

@@ -11,12 +11,11 @@ import typer
 from scenarios._mfabric.fabrics import GPUS, NICS, PACKET_NICS
 from scenarios._mfabric.failure_points import FAILURES, STEP, failure_of, failure_points
 from scenarios._mfabric.failure_report import failure_findings
-from scenarios._mfabric.options import RUN_S, DelayMs, Rate, Seed
-from scenarios._mfabric.training_points import GATEWAYS, MOST_DELAY_MS, checked_delay, over_circuits, training
+from scenarios._mfabric.options import RUN_S, Layers, MicroBatches, Seed
+from scenarios._mfabric.training_points import GATEWAYS, checked_delay, over_circuits, training
 from testbed.study.command import run
-from testbed.study.options import listed
+from testbed.study.options import DelayMs, KnownAfter, NicRate, chosen, known_after_s, share_at
 from testbed.study.study import Study, no_claims
-from topologies.errors import ScenarioError
 from topologies.mfabric import mfabric_fabric, region_gpus
 from traffic.compose import placed
 from traffic.models.moe import model_named
@@ -31,12 +30,12 @@ NIC_BPS = 8e6
 ALL = ",".join(FAILURES)
 
 Failing = Annotated[str, typer.Option("--failures", help=f"What fails, comma-separated: {ALL}.")]
-Layers = Annotated[int, typer.Option(help="Layers that are run, of 56; the last one's combine is hit.")]
-MicroBatches = Annotated[int, typer.Option(help="Micro-batches of an iteration, of 8; the first is hit.")]
 At = Annotated[
-    float, typer.Option(help="When it fails, as a share of the least time that combine takes [%].")
+    float,
+    typer.Option(
+        help="When it fails, as a share of the least time that the combine of the last layer takes [%]."
+    ),
 ]
-KnownMs = Annotated[float, typer.Option("--known-ms", help="How long until it is known [ms].")]
 
 
 def mfabric_failures(
@@ -44,9 +43,9 @@ def mfabric_failures(
     layers: Layers = 1,
     micro_batches: MicroBatches = 1,
     at: At = 50.0,
-    known_ms: KnownMs = 10.0,
+    known_us: KnownAfter = 10_000.0,
     delay_ms: DelayMs = 25.0,
-    rate: Rate = 100.0,
+    rate: NicRate = 100.0,
     seed: Seed = 0,
 ) -> Study:
     """Training steps of Mixtral 8x22B on 8 servers in which a NIC, a GPU or a server is lost.
@@ -62,13 +61,8 @@ def mfabric_failures(
     5.1 % (see mfabric_scale).
     """
     delay = checked_delay(delay_ms, rate)
-    if not 0 <= known_ms <= MOST_DELAY_MS:
-        raise ScenarioError(f"a failure known after {known_ms:g} ms", f"give 0 to {MOST_DELAY_MS:g} ms")
-    if not 0 <= at < 100:
-        raise ScenarioError(f"a failure at {at:g} %", "give --at from 0 to below 100")
-    names = list(dict.fromkeys(listed(failures)))
-    if unknown := [name for name in names if name not in FAILURES]:
-        raise ScenarioError(f"unknown failure {unknown[0]!r} of --failures", f"choose from {ALL}")
+    known_s, hit_at = known_after_s(known_us, "--known-us"), share_at(at)
+    names = chosen(failures, FAILURES, "--failures")
     fabric = mfabric_fabric(
         SERVERS,
         gpus=GPUS,
@@ -95,7 +89,7 @@ def mfabric_failures(
     return Study(
         "mfabric_failures",
         "mFabric: failures in a training step on 8 servers",
-        failure_points(healthy, gone, node, at / 100, known_ms / 1e3),
+        failure_points(healthy, gone, node, hit_at, known_s),
         no_claims,
         findings=partial(failure_findings, node=node),
         rings_s=RUN_S,

@@ -11,7 +11,7 @@ import pandas as pd
 import typer
 
 from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
-from scenarios._mfabric.options import Rate, Seed
+from scenarios._mfabric.options import Layers, MicroBatches, Seed
 from scenarios._mfabric.training_points import (
     ALL_LANES,
     Training,
@@ -24,7 +24,7 @@ from scenarios._mfabric.training_report import training_findings
 from testbed.report.claims import TOLERANCE, Claim, Range, judged, ratio_sentence
 from testbed.run.experiment import Experiment
 from testbed.study.command import run
-from testbed.study.options import listed
+from testbed.study.options import NicRate, chosen
 from testbed.study.study import Study
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
@@ -59,8 +59,6 @@ NIC_BPS = 15e6
 Models = Annotated[
     str, typer.Option(help=f"Models, comma-separated: {ALL}; the last on 8 servers, not on 4.")
 ]
-Layers = Annotated[int, typer.Option(help="Layers of each model that are run.")]
-MicroBatches = Annotated[int, typer.Option(help="Micro-batches of an iteration, per replica.")]
 Inside = Annotated[
     float,
     typer.Option(
@@ -87,7 +85,7 @@ def mfabric_prototype(
     sparsity: Sparsity = 0.0,
     delay_ms: DelayMs = None,
     spill: Spill = False,
-    rate: Rate = 100.0,
+    rate: NicRate = 100.0,
     inside: Inside = NVLINK_GBPS,
     seed: Seed = 0,
 ) -> Study:
@@ -113,14 +111,12 @@ def mfabric_prototype(
         raise ScenarioError(
             f"{inside:g} Gbit/s inside a server", f"give {LEAST_GBPS:g} to {MOST_GBPS:g} Gbit/s"
         )
-    if unknown := [name for name in listed(models) if name not in CASES]:
-        raise ScenarioError(f"unknown model {unknown[0]!r} of --models", f"choose from {', '.join(CASES)}")
     delay = checked_delay(delay_ms or 0.0, rate)
     if delay_ms is None:
         delay = real_delay(device_named("polatis-4"))
     experiments = [
         experiment
-        for name in dict.fromkeys(listed(models))
+        for name in chosen(models, CASES, "--models")
         for experiment in prototype_points(
             name,
             layers,

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Annotated, cast, get_args
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -31,7 +31,7 @@ from scenarios._mfabric.steps import Setting, StepStudy, iterations
 from testbed.report.run_json import Run
 from testbed.report.table import claims_table
 from testbed.study.command import main
-from testbed.study.options import Debug, Out, listed, seed_range, shares
+from testbed.study.options import Debug, Out, chosen, seed_range, shares, whole_numbers
 from testbed.study.output import print_results, sheet_table
 from topologies.errors import ScenarioError
 from traffic.models.moe_step import Experts
@@ -76,14 +76,14 @@ Tflops = Annotated[
     ),
 ]
 ExpertTimes = Annotated[
-    str,
+    Experts,
     typer.Option(
         "--experts",
         help="What experts compute in training steps: even, the mean load, one time for all as in the "
         "paper's simulations; or busiest, what their rank receives.",
     ),
 ]
-Sizes = Annotated[
+Servers = Annotated[
     str,
     typer.Option(
         help="Servers of the clusters of figure 26, comma-separated; the paper's grow to 4096, on which a "
@@ -99,7 +99,7 @@ def mfabric_scale(
     figures: Figures = "12a",
     gpu_tflops: Tflops = GPU_FLOPS / 1e12,
     experts: ExpertTimes = "even",
-    sizes: Sizes = "128,256,512",
+    servers: Servers = "128,256,512",
     out: Out = None,
     debug: Debug = False,
 ) -> None:
@@ -117,14 +117,14 @@ def mfabric_scale(
     in figures only is labelled so. What follows from its prices and public times is arithmetic; what the
     fluid model alone says of iteration times stands beside the claims, and rules none.
     """
-    clusters = list(dict.fromkeys(_whole(number, "GPUs") for number in shares(gpus)))
+    clusters = whole_numbers(gpus, "--gpus")
     rates_bps = sorted({checked_rate(number) for number in shares(rates)})
     for cluster in clusters:
         servers_of(cluster)
     drawn = seed_range(seeds)
-    servers = checked_servers([_whole(number, "servers") for number in shares(sizes)])
-    steps = _steps(figures)
-    setting = Setting(rates_bps, _flops(gpu_tflops), sizes=servers, experts=_experts(experts))
+    sizes = checked_servers(whole_numbers(servers, "--servers"))
+    steps = chosen(figures, (*STEPS, NONE), "--figures")
+    setting = Setting(rates_bps, _flops(gpu_tflops), sizes=sizes, experts=experts)
     sections: list[Callable[[], Section]] = [
         lambda: costs(clusters, rates_bps),
         lambda: efficiency(rates_bps),
@@ -161,37 +161,11 @@ def _step_sections(figures: Sequence[str], setting: Setting, progress: Progress)
         yield failures(setting, failure_iterations(setting, progress))
 
 
-def _steps(figures: str) -> list[str]:
-    """Return the figures of a list; ScenarioError for one that needs no training steps."""
-    if figures.strip() == NONE:
-        return []
-    names = list(dict.fromkeys(listed(figures)))
-    if unknown := [name for name in names if name not in STEPS]:
-        raise ScenarioError(
-            f"no training steps for figure {unknown[0]!r}", f"choose from {', '.join(STEPS)}, or {NONE}"
-        )
-    return names
-
-
 def _flops(tflops: float) -> float:
     """Return a compute rate [FLOP/s]; ScenarioError if it is none."""
     if not 0 < tflops <= MOST_TFLOPS:
         raise ScenarioError(f"GPUs of {tflops:g} TFLOP/s", f"give a rate above 0, up to {MOST_TFLOPS:g}")
     return tflops * 1e12
-
-
-def _experts(word: str) -> Experts:
-    """Return what experts compute; ScenarioError if the word says nothing."""
-    for known in get_args(Experts):
-        if word == known:
-            return cast(Experts, known)
-    raise ScenarioError(f"experts that compute {word!r}", f"choose from {', '.join(get_args(Experts))}")
-
-
-def _whole(number: float, what: str) -> int:
-    if not number.is_integer():
-        raise ScenarioError(f"a cluster of {number:g} {what}", "give whole numbers")
-    return int(number)
 
 
 if __name__ == "__main__":

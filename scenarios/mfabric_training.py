@@ -21,7 +21,7 @@ from scenarios._mfabric.fabrics import (
     RINGS,
     TOPOOPT,
 )
-from scenarios._mfabric.options import RUN_S, DelayMs, Rate, Seed
+from scenarios._mfabric.options import RUN_S, Layers, MicroBatches, Seed
 from scenarios._mfabric.panel import KEPT_BACK, panel_experiment
 from scenarios._mfabric.training_points import (
     ALL_LANES,
@@ -38,9 +38,8 @@ from testbed.report.claims import TOLERANCE, Claim, Range, around, judged, ratio
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import First
 from testbed.study.command import run
-from testbed.study.options import listed
+from testbed.study.options import DelayMs, NicRate, chosen
 from testbed.study.study import Study
-from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.mfabric import mfabric_fabric
@@ -68,8 +67,6 @@ NIC_BPS = 8e6
 """What a NIC is shaped to at most [bit/s]: 64 of them, and as many links above."""
 
 Fabrics = Annotated[str, typer.Option(help=f"Fabrics, comma-separated: {ALL}; the last ones are mFabric.")]
-Layers = Annotated[int, typer.Option(help="Layers that are run, of 56.")]
-MicroBatches = Annotated[int, typer.Option(help="Micro-batches of an iteration, of 8.")]
 
 
 def mfabric_training(
@@ -77,7 +74,7 @@ def mfabric_training(
     layers: Layers = 2,
     micro_batches: MicroBatches = 1,
     delay_ms: DelayMs = 25.0,
-    rate: Rate = 100.0,
+    rate: NicRate = 100.0,
     seed: Seed = 0,
 ) -> Study:
     """A training step of Mixtral 8x22B on 8 servers: mFabric against packet fabrics.
@@ -99,9 +96,7 @@ def mfabric_training(
     average.
     """
     delay = checked_delay(delay_ms, rate)
-    names = list(dict.fromkeys(listed(fabrics)))
-    if unknown := [name for name in names if name not in (*PACKETS, *PANELS, *FIRSTS)]:
-        raise ScenarioError(f"unknown fabric {unknown[0]!r} of --fabrics", f"choose from {ALL}")
+    names = chosen(fabrics, ALL.split(","), "--fabrics")
     trained, with_own_nics = (
         training(
             replace(model_named(MODEL), pp=1),

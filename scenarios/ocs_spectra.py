@@ -25,6 +25,7 @@ from testbed.study.options import (
     Calibrate,
     DatapathOption,
     Debug,
+    DelayMs,
     DetectAfter,
     DryRun,
     EmulatedRate,
@@ -45,6 +46,7 @@ from testbed.study.options import (
     real_link_delay_s,
     seed_range,
     transports,
+    whole_numbers,
 )
 from testbed.study.output import print_results
 from topologies.addresses import ENTROPIES
@@ -85,7 +87,6 @@ Meetings = Annotated[
 Line = Annotated[
     float, typer.Option(help="How long the busiest NIC would send alone [ms]; a file says it itself.")
 ]
-Delay = Annotated[float, typer.Option(help="Reconfiguration delay of the OCSes [ms].")]
 Device = Annotated[
     str | None, typer.Option(help=f"What the OCSes stand for, with its delay instead of --delay-ms: {NAMES}.")
 ]
@@ -131,7 +132,7 @@ def ocs_spectra(
     schedulers: Schedulers = "spectra,spectra_plus,less,eclipse,bvn,rotor",
     meetings: Meetings = "drain",
     line_ms: Line = 100.0,
-    delay_ms: Delay = 1.0,
+    delay_ms: DelayMs = 1.0,
     device: Device = None,
     varying: Varying = False,
     partial: Partial = False,
@@ -185,7 +186,7 @@ def ocs_spectra(
         name="ocs_spectra",
         title="Spectra's schedules on parallel OCSes",
         demands=demands,
-        ocses=_counts(ocses),
+        ocses=whole_numbers(ocses, "--ocses"),
         schedulers=listed(schedulers),
         meetings=listed(meetings),
         rate_bps=RATE_BPS,
@@ -244,13 +245,6 @@ def _delay(
     if not 0 < delay_ms < float("inf"):
         raise ScenarioError(f"a delay of {delay_ms:g} ms", "give a number above 0")
     return ReconfigurationDelay("delay", delay_ms / 1e3)
-
-
-def _counts(text: str) -> list[int]:
-    try:
-        return list(dict.fromkeys(int(word) for word in listed(text)))
-    except ValueError as error:
-        raise ScenarioError(f"{text!r} is not a list of numbers of OCSes", "write it like 2,4") from error
 
 
 def _check_plan_only(context: typer.Context) -> None:

@@ -2,7 +2,7 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -12,8 +12,19 @@ import typer
 from testbed.machine.sandbox import inside_sandbox
 from testbed.report.page import counted
 from testbed.study.command import run
-from testbed.study.options import Rails, Rate, Servers
-from testbed.study.study import Study, no_claims
+from testbed.study.options import (
+    NicRate,
+    OwnFabric,
+    Rails,
+    Schemes,
+    Seeds,
+    Servers,
+    listed,
+    nic_bps,
+    own_alone,
+    seed_range,
+)
+from testbed.study.study import Study
 from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric, least_k
@@ -58,13 +69,10 @@ LeastMb = Annotated[
 Tp = Annotated[
     int | None, typer.Option(help="Tensor-parallel ranks of the made-up step; by default a server's.")
 ]
-Scheme = Annotated[
-    str,
-    typer.Option(help="Spraying scheme: ecmp keeps a ring's edge on the NICs of its GPUs. Not of topoopt."),
-]
-OverCircuits = Callable[[Job, Fabric, str, int], Study]
-"""Takes the step, the panel, a title and a seed."""
-Seed = Annotated[int, typer.Option(help="Of what the scheme draws, or of equally short relayed paths.")]
+OverCircuits = Callable[[Job, Fabric, str, Sequence[int]], Study]
+"""Takes the step, the panel, a title, and seeds of equally short relayed paths."""
+DEFAULTS = ("rail", 4, 8, 100.0)
+"""Kind, servers, rails and rate of the fabric."""
 
 
 def ring_trace(
@@ -73,13 +81,14 @@ def ring_trace(
     fabric_kind: Kind = "rail",
     servers: Servers = 4,
     rails: Rails = 8,
-    rate: Rate = 100.0,
+    rate: NicRate = 100.0,
+    fabric: OwnFabric = None,
     rings: Rings = PER_RAIL,
     layers: Layers = 2,
     least_mb: LeastMb = 1.0,
     tp: Tp = None,
-    scheme: Scheme = SCHEME,
-    seed: Seed = 0,
+    schemes: Schemes = SCHEME,
+    seeds: Seeds = 1,
 ) -> Study:
     """Ring collectives of a training step, replayed from a trace over a rail fabric, a fat tree or circuits.
 
@@ -87,7 +96,8 @@ def ring_trace(
     by step as NCCL does, with the trace's sizes and compute between them; groups inside a server
     stay on NVLink. The table has a line per kind and size: busbw as nccl-tests defines it beside the
     closed form, that of rings that have their links to themselves. Expect rings over rails to meet it,
-    and ECMP's collisions to keep those over a fat tree's uplinks below.
+    and ECMP's collisions to keep those over a fat tree's uplinks below; ECMP keeps a ring's edge on the NICs
+    of its GPUs.
 
     Over topoopt NICs are on a patch panel, with the circuits that TopologyFinder chooses for the whole step.
     A ring collective takes every directed ring that is planned for its servers; other collectives are relayed
@@ -99,25 +109,32 @@ def ring_trace(
     bytes shows, and a larger --volume makes them longer.
     """
     if fabric_kind == "topoopt":
-        _check_planned(servers, rails, rings, scheme)
-    wired = _fabric(fabric_kind, servers, rails, rate * 1e9)
+        _check_planned(servers, rails, rings, schemes)
+    if fabric is None:
+        wired = _fabric(fabric_kind, servers, rails, nic_bps(rate))
+    else:
+        asked = (fabric_kind, servers, rails, rate) != DEFAULTS
+        wired = own_alone(fabric, "--fabric-kind, --servers, --rails and --rate", asked)
     if layers < 1 or not 0 <= least_mb < 1e6:
         raise ScenarioError(
             f"{layers} layers, of {least_mb:g} MB or more", "take a layer at least, and 0 MB or more"
         )
     step = None if synthetic else _replayed(trace, wired, layers, round(least_mb * 1e6))
     if step is None:
-        step = _made_up(wired, layers, rails if tp is None else tp)
-    title = f"Ring collectives of a training step over a {fabric_kind} fabric"
+        step = _made_up(wired, layers, wired.servers[0].gpus if tp is None else tp)
+    title = (
+        f"Ring collectives of a training step over a {fabric_kind if fabric is None else wired.name} fabric"
+    )
+    drawn = seed_range(seeds)
     if fabric_kind == "topoopt":
         over_circuits = cast(OverCircuits, own_object("fabric kind", OVER_TOPOOPT))
-        return over_circuits(step, wired, title, seed)
+        return over_circuits(step, wired, title, drawn)
     step = with_rings(step, wired, rings)
-    scenario = Study.of("ring_trace", title, wired, [(step, scheme, seed)])
-    return replace(scenario, claims=no_claims, report="rings")
+    points = [(step, scheme, seed) for seed in drawn for scheme in listed(schemes)]
+    return replace(Study.of("ring_trace", title, wired, points), report="rings")
 
 
-def _check_planned(servers: int, rails: int, rings: HowMany, scheme: str) -> None:
+def _check_planned(servers: int, rails: int, rings: HowMany, schemes: str) -> None:
     """Refuse what has no circuits, and what those say already."""
     needed = 1 if servers == 2 else 2
     if servers < 2 or rails < needed:
@@ -125,9 +142,10 @@ def _check_planned(servers: int, rails: int, rings: HowMany, scheme: str) -> Non
             f"no ring of circuits joins {counted(servers, 'server')} of {counted(rails, 'NIC')}",
             "take 2 servers or more, and 2 rails or more: a ring takes two NICs of each server",
         )
-    if scheme != SCHEME:
+    if schemes != SCHEME:
         raise ScenarioError(
-            f"scheme {scheme!r} over circuits, whose paths TopoOpt gives", "leave out --scheme with topoopt"
+            f"schemes {schemes!r} over circuits, whose paths TopoOpt gives",
+            "leave out --schemes",
         )
     if rings != PER_RAIL:
         raise ScenarioError(

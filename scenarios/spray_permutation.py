@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scenarios._rails.claims_spray import spray_claims
 from testbed.machine.sandbox import inside_sandbox
 from testbed.study.command import run
-from testbed.study.options import Rate, Schemes, Seeds, listed, seed_range
+from testbed.study.options import NicRate, OwnFabric, Schemes, Seeds, listed, nic_bps, own_alone, seed_range
 from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
@@ -36,6 +36,8 @@ DATA_SETS: dict[PatternName, str] = {
 """htsim's connections of each pattern."""
 DATA_SET_SERVERS = 16
 """Between how many servers they are."""
+PORTS, RATE_GBPS = 4, 100.0
+"""Of a switch, and of a NIC, by default."""
 FLOW_BYTES = 2_000_000
 """Of each flow, there and where connections are made up [bytes]."""
 
@@ -56,10 +58,11 @@ Trace = Annotated[
 
 
 def spray_permutation(
-    k: Ports = 4,
+    k: Ports = PORTS,
     pattern: Pattern = "permutation",
     trace: Trace = None,
-    rate: Rate = 100.0,
+    rate: NicRate = RATE_GBPS,
+    fabric: OwnFabric = None,
     schemes: Schemes = "ecmp,plb,minrtt,reps,spray",
     seeds: Seeds = 3,
 ) -> Study:
@@ -76,16 +79,25 @@ def spray_permutation(
 
     All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
     """
-    if (servers := k**3 // 4) > MAX_GPUS:
-        raise ScenarioError(f"a {pattern} of {servers} servers", f"give a --k of at most {MAX_GPUS} servers")
-    wired = fat_tree_fabric(k, rate_bps=rate * 1e9)
+    if fabric is None:
+        wired, over = _fat_tree(k, rate), f"a fat-tree of {k}-port switches"
+    else:
+        wired = own_alone(fabric, "--k and --rate", (k, rate) != (PORTS, RATE_GBPS))
+        over = f"a {wired.name} fabric"
     replayed = _replayed(trace, pattern, wired)
     jobs = {seed: replayed or made_up(pattern, wired.gpus, seed) for seed in seed_range(seeds)}
     points = [(job, scheme, seed) for seed, job in jobs.items() for scheme in listed(schemes)]
     workload = jobs[0].name
-    title = f"Flows of {workload} over a fat-tree of {k}-port switches"
-    claims = partial(spray_claims, workload=workload) if is_permutation(jobs[0]) else no_claims
+    title = f"Flows of {workload} over {over}"
+    is_claimed = fabric is None and is_permutation(jobs[0])
+    claims = partial(spray_claims, workload=workload) if is_claimed else no_claims
     return replace(Study.of("spray_permutation", title, wired, points), claims=claims)
+
+
+def _fat_tree(k: int, rate_gbps: float) -> Fabric:
+    if (servers := k**3 // 4) > MAX_GPUS:
+        raise ScenarioError(f"flows between {servers} servers", f"give a --k of at most {MAX_GPUS} servers")
+    return fat_tree_fabric(k, rate_bps=nic_bps(rate_gbps))
 
 
 def made_up(pattern: PatternName, servers: int, seed: int) -> Job:

@@ -18,7 +18,7 @@ from scenarios._topoopt.scale_study import PointResults, kept_rows, predicted
 from testbed.report.run_json import Run
 from testbed.report.table import claims_table
 from testbed.study.command import main
-from testbed.study.options import Debug, Out, listed, shares
+from testbed.study.options import Debug, Out, chosen, nic_bps, shares
 from testbed.study.output import print_results, sheet_table
 from topologies.errors import ScenarioError
 
@@ -78,17 +78,15 @@ def topoopt_scale(
     fast as a fat-tree of its cost; behind the ideal switch where tables send to all servers; and the expander
     slowest. Two processes share the points, and --resume goes on where a run was cut off.
     """
-    chosen = list(dict.fromkeys(listed(figures)))
-    if unknown := [figure for figure in chosen if figure not in (COSTS, *FIGURES)]:
-        raise ScenarioError(f"unknown figure {unknown[0]!r} of --figures", f"choose from {ALL}")
-    rates_bps = sorted({_rate_bps(number) for number in shares(rates)})
-    fat_tree_bps = 0.0 if fat_tree_rate is None else _rate_bps(fat_tree_rate)
+    names = chosen(figures, (COSTS, *FIGURES), "--figures")
+    rates_bps = sorted({nic_bps(number, "--rates") for number in shares(rates)})
+    fat_tree_bps = 0.0 if fat_tree_rate is None else nic_bps(fat_tree_rate, "--fat-tree-rate")
     setting = Setting(_steps(budget), seed, rule, fat_tree_bps)
-    points = [point for figure in chosen if figure in FIGURES for point in FIGURES[figure](rates_bps)]
+    points = [point for figure in names if figure in FIGURES for point in FIGURES[figure](rates_bps)]
     known = kept_rows(resume, setting)
     run = Run("topoopt_scale", "TopoOpt at scale", ["python", *sys.argv], datetime.now())
-    with PointResults(run, partial(scale_findings, chosen), out=out) as results:
-        if COSTS in chosen:
+    with PointResults(run, partial(scale_findings, names), out=out) as results:
+        if COSTS in names:
             results.add_costs()
         for point, row in predicted(points, setting, known):
             results.add(point, row, seed)
@@ -103,12 +101,6 @@ def _steps(budget: str) -> int:
     if not budget.isdecimal() or int(budget[:9]) > MOST_BUDGET:
         raise ScenarioError(f"a budget of {budget[:20]!r}", f"give steps, up to {MOST_BUDGET}, or {PAPER!r}")
     return int(budget)
-
-
-def _rate_bps(rate_gbps: float) -> float:
-    if not 0 < rate_gbps <= 1e6:
-        raise ScenarioError(f"interfaces of {rate_gbps:g} Gbit/s", "give a rate above 0")
-    return rate_gbps * 1e9
 
 
 if __name__ == "__main__":

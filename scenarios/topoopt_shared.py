@@ -34,18 +34,19 @@ from testbed.report.run_json import Run
 from testbed.report.table import claims_table
 from testbed.study.carry_out import carry_out
 from testbed.study.command import main
-from testbed.study.options import Debug, Out, listed, seed_range
+from testbed.study.options import Debug, Out, nic_bps, seed_range, whole_numbers
 from testbed.study.output import print_results, sheet_table
 from testbed.study.study import Options, Study, no_claims
 from topologies.errors import ScenarioError
 
 MOST_SERVERS = 1024
-MOST_GBPS = 1e6
 NIC_BPS = 20e6
 """What a NIC of the emulated cluster is shaped to at most [bit/s]: it has 48 links."""
 
 Servers = Annotated[int, typer.Option(help=f"Servers of the cluster; a job has {SHARD}.")]
-Jobs = Annotated[str, typer.Option(help="Numbers of jobs, comma-separated: 5 to 27 are 20 to 100 % load.")]
+JobCounts = Annotated[
+    str, typer.Option(help="Numbers of jobs, comma-separated; 5 to 27 are 20 to 100 % load.")
+]
 Seeds = Annotated[int, typer.Option(help="How many seeds; each draws models, servers and hashed paths.")]
 Mix = Annotated[
     str,
@@ -80,7 +81,7 @@ Emulate = Annotated[
 
 def topoopt_shared(
     servers: Servers = Cluster.servers,
-    jobs: Jobs = "5,10,15,20,27",
+    job_counts: JobCounts = "5,10,15,20,27",
     seeds: Seeds = 2,
     mix: Mix = "text",
     paths: Paths = OF_EXCHANGE,
@@ -106,11 +107,11 @@ def topoopt_shared(
         return
     cluster = Cluster(
         servers=_servers(servers),
-        fat_tree_bps=_gbps(fat_tree_rate),
+        fat_tree_bps=nic_bps(fat_tree_rate, "--fat-tree-rate"),
         mix=_chosen("mix", mix, MIXES),
         paths=_chosen("paths", paths, PATHS),
     )
-    numbers = _numbers(jobs, cluster.most_jobs)
+    numbers = sorted(whole_numbers(job_counts, "--job-counts", most=cluster.most_jobs))
     points = [
         SharedPoint(fabric, number, seed)
         for number, seed, fabric in product(numbers, seed_range(seeds), (*PRIVATE, *SHARED))
@@ -156,22 +157,6 @@ def _chosen(option: str, word: str, choices: Iterable[str]) -> str:
     if word not in choices:
         raise ScenarioError(f"unknown word {word!r} of --{option}", f"choose from {', '.join(choices)}")
     return word
-
-
-def _gbps(rate_gbps: float) -> float:
-    if not 0 < rate_gbps <= MOST_GBPS:
-        raise ScenarioError(
-            f"a fat-tree of {rate_gbps:g} Gbit/s", f"give a rate above 0, up to {MOST_GBPS:g}"
-        )
-    return rate_gbps * 1e9
-
-
-def _numbers(jobs: str, most: int) -> list[int]:
-    """Return numbers of jobs, ascending, each once."""
-    words = listed(jobs)
-    if wrong := [word for word in words if not (word.isdecimal() and 1 <= int(word[:9]) <= most)]:
-        raise ScenarioError(f"a cluster of {wrong[0][:20]!r} jobs", f"give whole numbers from 1 to {most}")
-    return sorted({int(word) for word in words})
 
 
 def _progress() -> Progress:

@@ -18,7 +18,7 @@ from scenarios._topoopt.testbed_points import (
 from scenarios._topoopt.testbed_report import testbed_claims, testbed_findings
 from testbed.run.experiment import Experiment
 from testbed.study.command import run
-from testbed.study.options import listed
+from testbed.study.options import NicRate, chosen, nic_bps, whole_numbers
 from testbed.study.study import Study
 from topologies.errors import ScenarioError
 from traffic.models.layered import LayeredModel
@@ -28,18 +28,18 @@ NIC_BPS = 72e6
 RUN_S = 10.0
 """How long a point may take at emulated scale so that the steps of its rings are long [s]."""
 MOST_BUCKETS, MOST_BATCH = 64, 1 << 16
-ALL = ",".join(MODELS)
+ALL, NONE = ",".join(MODELS), "none"
 
 Models = Annotated[str, typer.Option(help=f"Models, comma-separated: {', '.join(MODELS)}; or none.")]
 Batches = Annotated[
     str,
     typer.Option(help="Batches of DLRM, comma-separated, samples of a GPU: the more, the more all-to-all."),
 ]
-Rings = Annotated[
-    bool, typer.Option("--rings/--no-rings", help="Run AllReduces too, over circuits and over relays.")
+AllReduces = Annotated[
+    bool,
+    typer.Option("--all-reduces/--no-all-reduces", help="Run AllReduces too, over circuits and over relays."),
 ]
 Degree = Annotated[int, typer.Option(help="d, interfaces of a server on the panel.")]
-Rate = Annotated[float, typer.Option(help="B, the rate of an interface [Gbit/s].")]
 Buckets = Annotated[
     int,
     typer.Option(help="Parts in which a model's gradients are summed, at most; more are longer to emulate."),
@@ -50,15 +50,15 @@ Seed = Annotated[int, typer.Option(help="Of shortest paths that are equally long
 def topoopt_testbed(
     models: Models = ALL,
     batches: Batches = "64,128,256,512",
-    rings: Rings = True,
+    all_reduces: AllReduces = True,
     degree: Degree = 4,
-    rate: Rate = 25.0,
+    rate: NicRate = 25.0,
     buckets: Buckets = 1,
     seed: Seed = 0,
 ) -> Study:
     """Training on TopoOpt's testbed: circuits fixed for the job, against switches of d B and of B a server.
 
-    Twelve servers have four interfaces of 25 Gbit/s on a patch panel. TopologyFinder joins them by the coins
+    Twelve servers have four interfaces of 25 Gbit/s (B) on a patch panel. TopologyFinder joins them by coins
     1 and 5, so that an AllReduce has four rings of its own; what has no circuit is forwarded by the kernels
     of servers between. A server with all four on one link to a switch is the ideal, one of 25 Gbit/s what a
     switch costs as much as. Six models train an iteration, DLRM at several batches: the larger, the more of
@@ -69,20 +69,18 @@ def topoopt_testbed(
     relays. A table says what relaying cost: the bandwidth tax as computed and as counted on the interfaces.
     """
     cluster = _cluster(degree, rate, buckets, seed)
-    chosen = [] if models.strip() == "none" else list(dict.fromkeys(listed(models)))
-    if unknown := [name for name in chosen if name not in MODELS]:
-        raise ScenarioError(f"unknown model {unknown[0]!r} of --models", f"choose from {', '.join(MODELS)}")
+    names = [name for name in chosen(models, (*MODELS, NONE), "--models") if name != NONE]
     trained = [
         trained_on(cluster, name, batch)
-        for name in chosen
-        for batch in (_batches(batches) if name == "dlrm" else [None])
+        for name in names
+        for batch in (whole_numbers(batches, "--batches", most=MOST_BATCH) if name == "dlrm" else [None])
     ]
     experiments = [each for one in trained for each in iteration_experiments(cluster, one)]
     known: dict[str, LayeredModel] = {one.job().name: one.model for one in trained}
-    if rings:
+    if all_reduces:
         experiments += _rings(cluster)
     if not experiments:
-        raise ScenarioError("no model and no rings", "name a model, or leave out --no-rings")
+        raise ScenarioError("no model and no AllReduces", "name a model, or leave out --no-all-reduces")
     return Study(
         "topoopt_testbed",
         "TopoOpt's testbed: 12 servers on a patch panel and on switches",
@@ -102,21 +100,12 @@ def _rings(cluster: Cluster) -> list[Experiment]:
 
 
 def _cluster(degree: int, rate: float, buckets: int, seed: int) -> Cluster:
-    if not (2 <= degree <= 10 and 0 < rate <= 1e6 and 1 <= buckets <= MOST_BUCKETS):
+    if not (2 <= degree <= 10 and 1 <= buckets <= MOST_BUCKETS):
         raise ScenarioError(
-            f"{degree} interfaces of {rate:g} Gbit/s, {buckets} buckets",
-            f"take 2 to 10 interfaces, a rate above 0, and 1 to {MOST_BUCKETS} buckets",
+            f"{degree} interfaces, {buckets} buckets",
+            f"take 2 to 10 interfaces, and 1 to {MOST_BUCKETS} buckets",
         )
-    return Cluster(degree, rate * 1e9, buckets, seed)
-
-
-def _batches(batches: str) -> list[int]:
-    found = []
-    for text in dict.fromkeys(listed(batches)):
-        if not text.isdecimal() or not 1 <= int(text[:9]) <= MOST_BATCH:
-            raise ScenarioError(f"a batch of {text[:20]!r}", f"give whole numbers from 1 to {MOST_BATCH}")
-        found.append(int(text))
-    return found
+    return Cluster(degree, nic_bps(rate), buckets, seed)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def test_its_command_lights_circuits_for_a_job_in_a_file(in_folder: Path) -> Non
     assert re.search(r"dispatch +all-to-all", said)
     (experiment,) = experiments_of(in_folder / "out" / "run.json")
     assert experiment.name == "once lit, ByBytesOwed"
-    command = [sys.executable, str(CHECKOUT / scenario), *options, "--model-only", "--scheme", "ecmp"]
+    command = [sys.executable, str(CHECKOUT / scenario), *options, "--model-only", "--schemes", "rails"]
     refused = subprocess.run(command, capture_output=True, text=True)
     assert refused.returncode == 2
-    assert "carry all, and leave nothing to ecmp; leave out --scheme" in " ".join(refused.stderr.split())
+    assert "carry all, and leave nothing to rails; leave out --schemes" in " ".join(refused.stderr.split())

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated
 
 import numpy as np
-import typer
 
 from controller.schedulers.infinitehbd import (
     CpGroup,
@@ -33,13 +31,6 @@ LEAST_TEXT = (
 BEST_TEXT = "Best (X_best): of all pairs of TP groups and orders of ranks."
 RANKED_TEXT = "Ranked (X_rank): ranks as they are along each group."
 NOT_BEST_TEXT = "X_best is known for two nodes under a ToR only: with more, its CP groups are a hypergraph's."
-
-Nodes = Annotated[int, typer.Option(help="Nodes of the cluster.")]
-TorNodes = Annotated[int, typer.Option(help="Nodes under a ToR; 2 is fitted to the paper.")]
-DomainNodes = Annotated[int, typer.Option(help="Nodes of a domain of the aggregation layer.")]
-Gpus = Annotated[int, typer.Option(help="GPUs of a node.")]
-Tp = Annotated[int, typer.Option(help="GPUs of a TP group, whole nodes.")]
-Hops = Annotated[int, typer.Option(help="K, how far a bundle reaches along the line of nodes.")]
 
 MOST_NODES = 1 << 17
 """A million GPUs in nodes of 8."""

@@ -49,7 +49,7 @@ ALIKE = ["kind", "steps", "servers", "gpus", "rings", "at_once", "bytes"]
 """What is alike of the collectives in a row."""
 
 
-def trace_scenario(step: Job, fabric: Fabric, title: str, seed: int) -> Study:
+def trace_scenario(step: Job, fabric: Fabric, title: str, seeds: Sequence[int]) -> Study:
     """Return a training step over the circuits that TopoOpt lights for it.
 
     Parameters
@@ -60,15 +60,15 @@ def trace_scenario(step: Job, fabric: Fabric, title: str, seed: int) -> Study:
         Servers on a patch panel.
     title
         What its report is called.
-    seed
-        Of the choice among equally short paths.
+    seeds
+        Of the choice among equally short paths: a point each.
     """
     plan = step_plan(step, fabric)
     parallel = max(Counter((min(pair), max(pair)) for pair in plan.pairs).values())
-    routing = KShortest(max(KShortest.k, parallel), seed)  # all parallel circuits count as paths
-    experiment = _led(step, fabric, plan, routing)
+    most = max(KShortest.k, parallel)  # all parallel circuits count as paths
+    experiments = [_led(step, fabric, plan, KShortest(most, seed)) for seed in seeds]
     findings = partial(circuits_findings, plan.coins)
-    return Study("ring_trace", title, [experiment], no_claims, "rings", findings)
+    return Study("ring_trace", title, experiments, no_claims, "rings", findings)
 
 
 def step_over_circuits(
@@ -78,12 +78,14 @@ def step_over_circuits(
 
     Parameters
     ----------
-    step, fabric, seed
+    step, fabric
         As of `trace_scenario`.
     expected
         The step as circuits are lit for: of the same rings, and what else was expected to be sent.
     degree, mp_degree
         As of `controller.schedulers.topoopt.topology_finder`.
+    seed
+        Of the choice among equally short paths.
     """
     return _led(step, fabric, step_plan(expected, fabric, degree, mp_degree), KShortest(seed=seed))
 

@@ -1,7 +1,8 @@
 """The options that scenarios share, each with the help that teaches it."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -25,8 +26,12 @@ MOST_TIMEOUT_MS = 100_000.0
 
 LEAST_VOLUME, MOST_VOLUME = 1e-12, 1e3
 """Of emulated over real bytes: a byte of a terabyte, and far more than a run of seconds ever needs."""
+Word = TypeVar("Word", bound=str)
 MOST_SEEDS = 10_000
 MOST_JOBS = 1000
+MOST_GBPS = 1e6
+MOST_NUMBER = 1_000_000_000
+"""Of a list of whole numbers that says nothing else."""
 RAIL_DEFAULTS = (8, 4, None, 100.0)
 """Servers, rails, spines and rate of scenarios over a rail fabric, by default."""
 
@@ -173,6 +178,15 @@ Fail = Annotated[
         " 1 % of its packets. Every point runs without and with it.",
     ),
 ]
+KnownAfter = Annotated[
+    float,
+    typer.Option(
+        "--known-us", help="How long after what the scenario has fail everybody knows, at real scale [us]."
+    ),
+]
+DelayMs = Annotated[float, typer.Option("--delay-ms", help="Reconfiguration delay of the OCSes [ms].")]
+NicRate = Annotated[float, typer.Option("--rate", help="Rate of a NIC, at real scale [Gbit/s].")]
+SizesMb = Annotated[str, typer.Option("--mb", help="Sizes of what is exchanged, comma-separated [MB].")]
 DetectAfter = Annotated[
     float,
     typer.Option(
@@ -253,9 +267,14 @@ def fabric_of(own: str | None, servers: int, rails: int, spines: int | None, rat
     """Return the user's own fabric, or else a rail fabric; ScenarioError if both were asked for."""
     if own is None:
         return rail_fabric(servers, rails, spines, rate_bps=rate_gbps * 1e9)
-    if (servers, rails, spines, rate_gbps) != RAIL_DEFAULTS:
-        both = "--fabric says what --servers, --rails, --spines and --rate say too"
-        raise ScenarioError(both, "leave out the one or the others")
+    given = (servers, rails, spines, rate_gbps) != RAIL_DEFAULTS
+    return own_alone(own, "--servers, --rails, --spines and --rate", given)
+
+
+def own_alone(own: str, others: str, given: bool) -> Fabric:
+    """Return the user's own fabric; ScenarioError if other options are given, which say its size too."""
+    if given:
+        raise ScenarioError(f"--fabric says what {others} say too", "leave out the one or the others")
     return own_fabric(own)
 
 
@@ -286,11 +305,45 @@ def check_volume(volume: float | None) -> None:
 
 
 def listed(text: str) -> list[str]:
-    """Return the words of a list by commas; ScenarioError if there are none."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    """Return the words of a list by commas, each once; ScenarioError if there are none."""
+    words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     if not words:
         raise ScenarioError(f"the list {text!r} is empty", "separate its words by commas")
     return words
+
+
+def chosen(text: str, known: Iterable[Word], option: str) -> list[Word]:
+    """Return those words that a list by commas names, each once; ScenarioError for any other word."""
+    choices = {str(word): word for word in known}
+    words = listed(text)
+    if unknown := [word for word in words if word not in choices]:
+        raise ScenarioError(f"unknown word {unknown[0]!r} of {option}", f"choose from {', '.join(choices)}")
+    return [choices[word] for word in words]
+
+
+def whole_numbers(text: str, option: str, least: int = 1, most: int = MOST_NUMBER) -> list[int]:
+    """Return the whole numbers of a list by commas, each once; ScenarioError for any other word."""
+    words = listed(text)
+    for word in words:
+        is_whole = word.isdecimal() and word.isascii() and len(word) <= len(str(MOST_NUMBER))
+        if not is_whole or not least <= int(word) <= most:
+            raise ScenarioError(f"{word[:20]!r} of {option}", f"give whole numbers from {least} to {most}")
+    return list(dict.fromkeys(map(int, words)))
+
+
+def sizes_bytes(text_mb: str, most_mb: float = 1e6) -> list[int]:
+    """Return the sizes of a list by commas in MB, each once [bytes]; ScenarioError for what is none."""
+    sizes_mb = shares(text_mb)
+    if not all(0 < size_mb < most_mb for size_mb in sizes_mb):
+        raise ScenarioError(f"sizes of {text_mb} MB", f"give sizes above 0, and below {most_mb:g}")
+    return list(dict.fromkeys(round(size_mb * 1e6) for size_mb in sizes_mb))
+
+
+def nic_bps(rate_gbps: float, option: str = "--rate") -> float:
+    """Return the rate of a NIC at real scale [bit/s]; ScenarioError if it is none."""
+    if not 0 < rate_gbps <= MOST_GBPS:
+        raise ScenarioError(f"{rate_gbps:g} Gbit/s of {option}", f"give a rate above 0, up to {MOST_GBPS:g}")
+    return rate_gbps * 1e9
 
 
 def transports(
@@ -304,8 +357,7 @@ def transports(
     if least_timeout_ms is not None and not 1 <= least_timeout_ms <= MOST_TIMEOUT_MS:
         raise ScenarioError(f"a least timeout of {least_timeout_ms:g} ms", f"give 1 to {MOST_TIMEOUT_MS:g}")
     timeout_s = None if least_timeout_ms is None else least_timeout_ms / 1e3
-    names = dict.fromkeys(listed(text))
-    return [TransportSetup(name, initial_window, timeout_s, entropies) for name in names]
+    return [TransportSetup(name, initial_window, timeout_s, entropies) for name in listed(text)]
 
 
 def faults(text: str) -> list[WrittenFault]:
@@ -323,13 +375,20 @@ def real_link_delay_s(delay_us: float) -> float:
     return delay_us / 1e6
 
 
-def known_after_s(detect_us: float) -> float:
+def known_after_s(time_us: float, option: str = "--detect-us") -> float:
     """Return how long until faults are known [s]; ScenarioError if it is not a time."""
-    if not 0 <= detect_us <= LONGEST_S * 1e6:
+    if not 0 <= time_us <= LONGEST_S * 1e6:
         raise ScenarioError(
-            f"faults that are known after {detect_us:g} us", f"give --detect-us from 0 to {LONGEST_S * 1e6:g}"
+            f"faults that are known after {time_us:g} us", f"give {option} from 0 to {LONGEST_S * 1e6:g}"
         )
-    return detect_us / 1e6
+    return time_us / 1e6
+
+
+def share_at(percent: float) -> float:
+    """Return when something fails, as a share of a time, from 0 to below 1; ScenarioError if it is none."""
+    if not 0 <= percent < 100:
+        raise ScenarioError(f"a failure at {percent:g} %", "give --at from 0 to below 100")
+    return percent / 100
 
 
 def shares(text: str) -> list[float]:

@@ -28,7 +28,7 @@ JOB = {
 def test_a_job_is_emulated_beside_its_prediction(tmp_path: Path) -> None:
     need_sandbox()
     (tmp_path / "job.json").write_text(json.dumps(JOB))
-    words = ["--job", "job.json", "--servers", "2", "--rails", "2", "--scheme", "rails", "--out", "out"]
+    words = ["--job", "job.json", "--servers", "2", "--rails", "2", "--schemes", "rails", "--out", "out"]
     command = [sys.executable, str(CHECKOUT / "scenarios" / "job.py"), *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr

@@ -32,7 +32,7 @@ def test_groups_of_a_step_share_its_rings_and_transfers_are_relayed(
     sums = [Ring((tuple(range(rail, 8, 2)),), 40 * MB) for rail in range(2)]
     summed = tuple(Collective(f"sum {rail}", ring) for rail, ring in enumerate(sums))
     across = Collective("across", PointToPoint(((0, 4, 160 * MB),)), ("sum 0", "sum 1"))
-    (experiment,) = trace_scenario(Job("step", 8, (*summed, across)), fabric, "title", 0).experiments
+    (experiment,) = trace_scenario(Job("step", 8, (*summed, across)), fabric, "title", [0]).experiments
     asked = replace(experiment, dilation=DILATION)
     with Network(fabric, DILATION.rate, host=asked.host, routing=asked.bound_routing) as network:
         outcome = tried(asked, network)

@@ -31,17 +31,17 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "rails_mixtral": ([*SMALL, "--placements", "sparse"], ["--phases"]),
     "job": (
         ["--job", "job.json", "--servers", "2", "--rails", "2"],
-        ["--jitter", "--seed", "--scheme", "--fabric"],
+        ["--jitter", "--seeds", "--schemes", "--fabric"],
     ),
     "ring_trace": (
         ["--servers", "2", "--rails", "2", "--layers", "1", "--trace", "none", "--tp", "2"],
-        ["--least-mb", "--seed", "--rings", "--fabric-kind", "--rate"],
+        ["--least-mb", "--seeds", "--rings", "--fabric-kind", "--rate"],
     ),
     "infinitehbd_ring": (
-        ["--nodes", "5", "--gpus", "2", "--tp", "6", "--dying", "1", "--hops", "2", "--mb", "1"],
+        ["--nodes", "5", "--node-gpus", "2", "--tp", "6", "--dying", "1", "--hops", "2", "--mb", "1"],
         ["--after", "--at", "--known-us", "--rate"],
     ),
-    "infinitehbd_alltoall": (["--bundles", "2", "--gpus", "2", "--mb", "4"], ["--volume"]),
+    "infinitehbd_alltoall": (["--bundles", "2", "--node-gpus", "2", "--mb", "4"], ["--volume"]),
     "infinitehbd_dcn": (
         [
             "--nodes",
@@ -50,14 +50,14 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
             "2",
             "--domain-nodes",
             "8",
-            "--gpus",
+            "--node-gpus",
             "2",
             "--tp",
             "2",
             "--faulty",
             "1",
         ],
-        ["--hops", "--job", "--oversubscription", "--seed"],
+        ["--hops", "--job-percent", "--oversubscription", "--seed"],
     ),
     "mfabric_prototype": (
         ["--models", "qwen-moe", "--layers", "1", "--micro-batches", "1"],

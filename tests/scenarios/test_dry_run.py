@@ -61,7 +61,7 @@ def dry(directory: Path, name: str, *options: str) -> "CompletedProcess[str]":
         ),
         (
             "infinitehbd_ring",
-            ["--nodes", "5", "--gpus", "2", "--tp", "6", "--dying", "1", "--mb", "1000,4000"],
+            ["--nodes", "5", "--node-gpus", "2", "--tp", "6", "--dying", "1", "--mb", "1000,4000"],
             2,
             "20 NICs on 10 OCSes",
         ),
@@ -164,13 +164,13 @@ def test_circuits_refuse_them_too(bare: Path, options: list[str]) -> None:
 
 
 def test_rings_of_light_are_shaped_to_what_many_ports_allow_unless_a_rate_is_asked_for(bare: Path) -> None:
-    small = ["--nodes", "7", "--gpus", "3", "--tp", "9", "--dying", "1", "--hops", "2,3", "--mb", "500"]
+    small = ["--nodes", "7", "--node-gpus", "3", "--tp", "9", "--dying", "1", "--hops", "2,3", "--mb", "500"]
     assert "NICs at 20 Mbit/s" in dry(bare, "infinitehbd_ring", *small).stdout
     assert "NICs at 12 Mbit/s" in dry(bare, "infinitehbd_ring", *small, "--emulated-rate", "12").stdout
 
 
 def test_a_buffer_is_that_of_all_fabrics(bare: Path) -> None:
-    small = ["--nodes", "7", "--gpus", "3", "--tp", "9", "--dying", "1", "--hops", "2,3", "--mb", "500"]
+    small = ["--nodes", "7", "--node-gpus", "3", "--tp", "9", "--dying", "1", "--hops", "2,3", "--mb", "500"]
     said = " ".join(dry(bare, "infinitehbd_ring", *small, "--buffer", "10", "--mtu", "1500").stdout.split())
     assert "port buffers of 15140 bytes" in said
     assert "2 points on 2 networks" in said

@@ -137,11 +137,11 @@ def test_a_table_has_each_beside_its_closed_form_and_claims_say_which_ring_is_sl
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--bundles", "1"], "--bundles 1 on nodes of 4 GPUs; give numbers from 2 to 4"),
-        (["--bundles", "5"], "on nodes of 4 GPUs"),
-        (["--bundles", "two"], "--bundles two"),
-        (["--mb", "0"], "0 MB to each node"),
-        (["--mb", "0.000001"], "of a multiple of 4 bytes"),
+        (["--bundles", "1"], "'1' of --bundles; give whole numbers from 2 to 4"),
+        (["--bundles", "5"], "'5' of --bundles"),
+        (["--bundles", "two"], "'two' of --bundles"),
+        (["--mb", "0"], "sizes of 0 MB"),
+        (["--mb", "0.000001"], "give multiples of 4 bytes"),
         (["--fail", "nic:0:0@40%"], "leave out --fail"),
     ],
 )

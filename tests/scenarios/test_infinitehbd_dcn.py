@@ -144,7 +144,14 @@ def test_a_job_loses_no_group_to_floating_point() -> None:
 @pytest.mark.drawn
 def test_a_run_s_first_table_is_what_crosses_tors(tmp_path: Path) -> None:
     done = ran(
-        "infinitehbd_dcn", "--model-only", "--transport", "tcp", "--job", "90", "--out", tmp_path / "out"
+        "infinitehbd_dcn",
+        "--model-only",
+        "--transport",
+        "tcp",
+        "--job-percent",
+        "90",
+        "--out",
+        tmp_path / "out",
     )
     assert done.returncode == 0, done.stderr
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
@@ -165,7 +172,7 @@ def test_a_run_s_first_table_is_what_crosses_tors(tmp_path: Path) -> None:
     [
         (["--faulty", "32"], "32 faulty nodes of 32; leave some that work"),
         (["--faulty", "20"], "does not fit around 20 of 32 nodes"),
-        (["--job", "0"], "a job of 0 % of the GPUs"),
+        (["--job-percent", "0"], "a job of 0 % of the GPUs"),
         (["--seed", "-1"], "seed -1"),
         (["--hops", "1"], "K = 1 on nodes of 8 GPUs"),
         (["--tor-nodes", "3"], "under ToRs of 3"),

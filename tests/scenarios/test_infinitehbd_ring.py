@@ -83,7 +83,7 @@ def test_a_replaced_node_leaves_as_many_gpus_as_before() -> None:
 
 @pytest.mark.drawn
 def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
-    small = ["--nodes", "7", "--gpus", "3", "--tp", "9", "--dying", "1", "--hops", "2,3"]
+    small = ["--nodes", "7", "--node-gpus", "3", "--tp", "9", "--dying", "1", "--hops", "2,3"]
     done = ran(*small, "--after", "shrink,replace", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
@@ -107,23 +107,23 @@ def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
     [
         (["--dying", "5"], "node 5 is in no TP group when it dies; let one of 0, 1, 2, 3 die"),
         (["--dying", "2+2"], "a node dies twice in 2, 2"),
-        (["--dying", "2;0"], "'2;0' is not a list of whole numbers; write it like 2+3"),
+        (["--dying", "2;0"], "--dying 2;0 names no nodes; write it like 2+0,3"),
         (["--dying", "1+2", "--hops", "2"], "no link joins the nodes 0 and 3"),
         (["--dying", "9"], "faulty node 9 of nodes 0 to 7"),
         (["--dying", ""], "the list '' is empty"),
         (["--hops", "1"], "1 bundles on a node of 4 GPUs"),
         (["--hops", "4"], "8 nodes with links over 4"),
-        (["--hops", "two"], "'two' is not a list of whole numbers"),
+        (["--hops", "two"], "'two' of --hops; give whole numbers from 1"),
         (["--tp", "6"], "a TP group of 6 GPUs on nodes of 4"),
-        (["--tp", "0"], "a TP group of 0 GPUs"),
+        (["--tp", "0"], "'0' of --tp"),
         (["--tp", "64"], "a TP group of 64 GPUs on 8 nodes"),
-        (["--mb", "0"], "an AllReduce of 0 MB"),
-        (["--mb", "nan"], "an AllReduce of nan MB"),
+        (["--mb", "0"], "sizes of 0 MB"),
+        (["--mb", "nan"], "sizes of nan MB"),
         (["--mb", "1e-6"], "bytes make no"),
-        (["--after", "repair"], "unknown mode 'repair' of --after; take shrink or replace"),
-        (["--at", "100"], "a node that dies at 100 %"),
-        (["--known-us", "-1"], "known -1 us later"),
-        (["--rate", "0"], "a GPU's rate of 0 Gbit/s"),
+        (["--after", "repair"], "unknown word 'repair' of --after; choose from shrink, replace"),
+        (["--at", "100"], "a failure at 100 %"),
+        (["--known-us", "-1"], "known after -1 us"),
+        (["--rate", "0"], "0 Gbit/s of --rate"),
         (["--fail", "nic:0:0@40%"], "foresees what fails in it, and --fail would come on top"),
     ],
 )

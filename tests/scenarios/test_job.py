@@ -1,5 +1,6 @@
 """The scenario that predicts a user's own job: bad input, jitter, and jobs of many nodes."""
 
+import itertools
 import json
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -18,7 +19,7 @@ JOB = {
         {"kind": "ring_all_reduce", "name": "b", "bytes": 1e9, "after": ["a"]},
     ],
 }
-SMALL = ["--servers", "2", "--rails", "2", "--scheme", "rails", "--model-only"]
+SMALL = ["--servers", "2", "--rails", "2", "--schemes", "rails", "--model-only"]
 
 
 def predicted(*options: str | Path) -> "CompletedProcess[str]":
@@ -49,9 +50,9 @@ def summary(tmp_path: Path, *options: str, job: object = JOB) -> pd.DataFrame:
             "is for 4 GPUs, the fabric has 2",
         ),
         (["--model-only", "--servers", "0"], json.dumps(JOB), "0 servers"),
-        (["--model-only", "--scheme", "nobody"], json.dumps(JOB), "no scheme named 'nobody'"),
+        (["--model-only", "--schemes", "nobody"], json.dumps(JOB), "no scheme named 'nobody'"),
         (["--model-only", "--jitter", "-1"], json.dumps(JOB), "a jitter of -1; give a sigma from 0 to 2"),
-        (["--model-only", "--seed", "-1"], json.dumps(JOB), "the seed -1 is negative"),
+        (["--model-only", "--seeds", "0"], json.dumps(JOB), "0 seeds; take 1 to 10000"),
         (
             ["--model-only"],
             json.dumps({**JOB, "nodes": [{"kind": "compute", "name": "a", "gpus": [], "duration_s": 1}]}),
@@ -74,19 +75,34 @@ def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], text: str
 def test_help_is_the_docstring() -> None:
     words = " ".join(predicted("--help").stdout.split())
     assert "Compute and collectives of a training step" in words
-    assert all(option in words for option in ("--job", "--scheme", "--jitter", "--seed", "--model-only"))
+    assert all(option in words for option in ("--job", "--schemes", "--jitter", "--seeds", "--model-only"))
 
 
 def test_jitter_is_of_its_seed_and_the_slowest_gpu_decides(tmp_path: Path) -> None:
-    plain, one, again, other = (
-        summary(tmp_path, *options)
-        for options in ((), *(("--jitter", "0.2", "--seed", seed) for seed in ("1", "1", "2")))
+    plain, drawn, again = (
+        summary(tmp_path, *options) for options in ((), *(("--jitter", "0.2", "--seeds", "2"),) * 2)
     )
-    assert one.equals(again)
-    assert not one.equals(other)
+    assert drawn.equals(again)
+    one, other = (drawn[drawn["seed"] == seed].reset_index() for seed in (0, 1))
+    assert not one["took_s"].equals(other["took_s"])
     assert plain["took_s"].tolist() == pytest.approx([0.5, 2 * 3 / 4 * 1e9 / 25e9], rel=0.01)
     assert one["took_s"][0] != pytest.approx(0.5)
     assert one["bound_s"][0] == pytest.approx(one["took_s"][0])
+
+
+def test_jobs_schemes_and_seeds_are_points_of_one_report(tmp_path: Path) -> None:
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    for file in files:
+        file.write_text(json.dumps({**JOB, "name": file.stem}))
+    words = [*SMALL, "--schemes", "rails,ecmp", "--seeds", "2", "--jitter", "0.1"]
+    done = predicted("--job", ",".join(map(str, files)), *words, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    points = pd.read_csv(tmp_path / "out" / "summary.csv")[["workload", "scheme", "seed"]]
+    expected = itertools.product(("one", "two"), ("rails", "ecmp"), (0, 1))
+    assert sorted(points.itertuples(index=False, name=None)) == sorted(expected)
+    (tmp_path / "again.json").write_text(files[0].read_text())
+    again = predicted("--job", f"{files[0]},{tmp_path / 'again.json'}", *SMALL)
+    assert "two jobs of --job are named 'one'; name them apart" in again.stderr
 
 
 @pytest.mark.drawn
@@ -101,7 +117,7 @@ def test_the_first_of_many_nodes_are_shown(tmp_path: Path) -> None:
 
 
 def test_a_job_can_be_repeated(tmp_path: Path) -> None:
-    first = summary(tmp_path, "--jitter", "0.2", "--seed", "3")
+    first = summary(tmp_path, "--jitter", "0.2", "--seeds", "2")
     (out,) = tmp_path.glob("out*")
     done = ran("repeat", out, "--out", tmp_path / "again")
     assert done.returncode == 0, done.stderr

@@ -114,10 +114,10 @@ def test_a_gpu_s_backup_is_in_the_next_server_and_a_server_s_beyond_all_regions(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--failures", "fan"], "unknown failure 'fan' of --failures; choose from packet-nic,"),
+        (["--failures", "fan"], "unknown word 'fan' of --failures; choose from packet-nic,"),
         (["--failures", ""], "the list '' is empty"),
         (["--layers", "0"], "experts in 0 layers"),
-        (["--known-ms", "-1"], "known after -1 ms"),
+        (["--known-us", "-1"], "known after -1 us"),
         (
             ["--delay-ms", "1e9"],
             "a delay of 1e+09 ms; give a rate above 0 up to 1e+06, and a delay from 0 to 100000 ms",

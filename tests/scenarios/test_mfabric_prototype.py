@@ -230,7 +230,7 @@ def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--models", "gpt"], "unknown model 'gpt' of --models; choose from mixtral-8x7b"),
+        (["--models", "gpt"], "unknown word 'gpt' of --models; choose from mixtral-8x7b"),
         (["--models", ""], "the list '' is empty"),
         (["--layers", "0"], "experts in 0 layers"),
         (["--micro-batches", "0"], "0 micro-batches"),

@@ -44,7 +44,7 @@ def test_all_fabrics_carry_one_step(tmp_path: Path) -> None:
     [
         (
             ["--fabrics", "torus"],
-            "unknown fabric 'torus' of --fabrics; choose from fat-tree,fat-tree-delegated",
+            "unknown word 'torus' of --fabrics; choose from fat-tree, fat-tree-delegated",
         ),
         (["--fabrics", ""], "the list '' is empty"),
         (["--layers", "0"], "experts in 0 layers"),

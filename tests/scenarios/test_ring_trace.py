@@ -83,7 +83,7 @@ def test_rings_per_rail_are_as_much_faster_as_there_are_rails(tmp_path: Path) ->
         (["--synthetic", "--tp", "5"], "", "5 tensor-parallel ranks on 32 GPUs"),
         (["--synthetic", "--layers", "0"], "", "0 layers"),
         (["--synthetic", "--least-mb", "-1"], "", "-1 MB"),
-        (["--synthetic", "--scheme", "nobody"], "", "no scheme named 'nobody'"),
+        (["--synthetic", "--schemes", "nobody"], "", "no scheme named 'nobody'"),
         (["--servers", "0"], "", "0 servers"),
         (["--servers", "0", "--fabric-kind", "fat-tree"], "", "has no server"),
     ],

@@ -164,7 +164,7 @@ def test_a_permutation_has_a_flow_at_most_from_and_to_each(matrix: list[list[int
     ("options", "said"),
     [
         (["--k", "3"], "a fat tree of 3-port switches; give an even number of ports"),
-        (["--k", "26"], "a permutation of 4394 servers; give a --k of at most 4096 servers"),
+        (["--k", "26"], "flows between 4394 servers; give a --k of at most 4096 servers"),
         (["--k", "-4"], "a fat tree of -4-port switches"),
         (["--seeds", "0"], "0 seeds; take 1 to 10000"),
         (["--schemes", ","], "the list ',' is empty"),

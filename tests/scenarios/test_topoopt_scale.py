@@ -268,10 +268,10 @@ def test_a_study_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--figures", "99"], "unknown figure '99' of --figures; choose from 10,11,12,17,27,28"),
+        (["--figures", "99"], "unknown word '99' of --figures; choose from 10, 11, 12, 17, 27, 28"),
         (["--figures", ","], "is empty"),
-        (["--rates", "nan"], "interfaces of nan Gbit/s; give a rate above 0"),
-        (["--rates", "0"], "interfaces of 0 Gbit/s"),
+        (["--rates", "nan"], "nan Gbit/s of --rates; give a rate above 0"),
+        (["--rates", "0"], "0 Gbit/s of --rates"),
         (["--rates", "x"], "'x' is not a list of numbers"),
         (["--budget", "-1"], "a budget of '-1'; give steps, up to 100000, or 'paper'"),
         (["--budget", "100001"], "a budget of '100001'"),

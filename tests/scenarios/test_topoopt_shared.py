@@ -205,7 +205,15 @@ def test_a_small_study_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(shared_points, "alone_s", lambda _cluster, model: dict.fromkeys(ALONE, TIMES[model]))
     monkeypatch.setattr(shared_points, "found_together", quick)
     done = ran(
-        "topoopt_shared", "--jobs", "2,27", "--seeds", "2", "--mix", "notebook", "--out", tmp_path / "out"
+        "topoopt_shared",
+        "--job-counts",
+        "2,27",
+        "--seeds",
+        "2",
+        "--mix",
+        "notebook",
+        "--out",
+        tmp_path / "out",
     )
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(tmp_path / "out" / "summary.csv")
@@ -223,13 +231,13 @@ def test_a_small_study_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [
         (["--seeds", "0"], "0 seeds; take 1 to 10000"),
         (["--servers", "8"], "a cluster of 8 servers; give 16 to 1024"),
-        (["--jobs", "28"], "a cluster of '28' jobs; give whole numbers from 1 to 27"),
-        (["--jobs", "five"], "a cluster of 'five' jobs"),
-        (["--jobs", "9" * 5000], "give whole numbers from 1 to 27"),
-        (["--jobs", ","], "is empty"),
+        (["--job-counts", "28"], "'28' of --job-counts; give whole numbers from 1 to 27"),
+        (["--job-counts", "five"], "'five' of --job-counts"),
+        (["--job-counts", "9" * 5000], "give whole numbers from 1 to 27"),
+        (["--job-counts", ","], "is empty"),
         (["--mix", "paper"], "unknown word 'paper' of --mix; choose from text, notebook"),
         (["--paths", "none"], "unknown word 'none' of --paths; choose from exchange, job"),
-        (["--fat-tree-rate", "nan"], "a fat-tree of nan Gbit/s"),
+        (["--fat-tree-rate", "nan"], "nan Gbit/s of --fat-tree-rate"),
         (["--fat-tree-rate", "3"], "no prices for 3 Gbit/s"),
     ],
 )

@@ -50,7 +50,7 @@ def rings_of_rails(fabric: Fabric, size: int, operation: Operation = "all-reduce
 
 def predicted(job: Job, fabric: Fabric) -> Outcome:
     """Return what the model says of a job over its circuits."""
-    (experiment,) = trace_scenario(job, fabric, "title", 0).experiments
+    (experiment,) = trace_scenario(job, fabric, "title", [0]).experiments
     return Outcome(experiment, predict(experiment))
 
 
@@ -177,7 +177,7 @@ def test_a_step_inside_servers_has_nothing_to_say_of_circuits() -> None:
 def test_equal_steps_are_equal_experiments() -> None:
     fabric = patch_panel_fabric(3, nics=2, rate_bps=RATE_BPS)
     step = gpt_step(Layout(2, 3), layers=1)
-    first, second = (trace_scenario(step, fabric, "title", 0).experiments[0] for _ in range(2))
+    first, second = (trace_scenario(step, fabric, "title", [0]).experiments[0] for _ in range(2))
     assert first == second
     assert type(first).from_json(first.to_json()) == first
 
@@ -203,7 +203,7 @@ def test_the_scenario_prints_what_circuits_let_all_groups_have(tmp_path: Path) -
         (["--servers", "1"], "no ring of circuits joins 1 server of 8 NICs"),
         (["--servers", "0"], "no ring of circuits joins 0 servers of 8 NICs"),
         (["--rails", "1"], "no ring of circuits joins 4 servers of 1 NIC"),
-        (["--scheme", "rails"], "scheme 'rails' over circuits"),
+        (["--schemes", "rails"], "schemes 'rails' over circuits"),
         (["--rings", "one"], "--rings one over circuits"),
         (["--tp", "5"], "5 tensor-parallel ranks on 32 GPUs"),
     ],
