@@ -185,8 +185,13 @@ def test_points_are_predicted_as_here_and_in_order(two: Nodes, client: bool) -> 
 
 @pytest.mark.slow
 def test_a_map_starts_some_and_then_one_for_each_result(cluster: RayCluster) -> None:
-    taken = []
-    results = cluster.map(abs, (taken.append(number) or number for number in range(200)))
+    taken = list[int]()
+
+    def noted(number: int) -> int:
+        taken.append(number)
+        return number
+
+    results = cluster.map(abs, map(noted, range(200)))
     assert len(taken) == 64
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     assert len(taken) == 66
@@ -214,7 +219,7 @@ def test_a_node_killed_in_the_middle_loses_no_point(two: Nodes) -> None:
 
 @pytest.mark.slow
 def test_errors_arrive_as_they_are_and_a_process_that_is_killed_as_a_sentence(cluster: RayCluster) -> None:
-    with pytest.raises(DemandError, match="^a sentence; a hint") as raised:
+    with pytest.raises(DemandError, match=r"^a sentence; a hint") as raised:
         cluster.submit(refused).result()
     assert "in refused" in raised.value.__notes__[0]
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
