@@ -58,6 +58,9 @@ from topologies.errors import LightrailError
 from traffic.fault_text import DETECT_S
 from traffic.packets import DEFAULT_MTU
 
+INTERRUPTED = 130
+"""The exit code that typer makes of Ctrl-C."""
+
 
 def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRANSPORTS) -> NoReturn:
     """Run a scenario: its parameters are its options, and after them those that say how to carry it out."""
@@ -144,7 +147,8 @@ def main(command: Callable[..., None]) -> NoReturn:
             raise
         say(str(error))
         sys.exit(2)
-    except KeyboardInterrupt:
-        say("interrupted; what was finished is in the results directory")
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            say("interrupted; what was finished is in the results directory")
+        raise
     sys.exit(0)

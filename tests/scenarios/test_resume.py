@@ -1,0 +1,138 @@
+"""A run that was cut off, or done in parts: every point once, and the same files as of a run in one go."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from testbed.machine.residue import until
+from tests.scenarios.command import ran
+from tests.tools import CHECKOUT
+
+SMALL = ("--model-only", "--servers", "4", "--rails", "2", "--seeds", "4", "--sparsity", "0.4,0")
+POINTS = 3 * (2 * 4 + 1)
+COMMAND = (sys.executable, str(CHECKOUT / "scenarios" / "rails_sparse.py"))
+TABLES = ("summary.csv", "records.csv", "nodes.csv")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return the directory of a run in one go, and what it printed."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    done = ran("rails_sparse", *SMALL, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out, tables_of(done.stdout)
+
+
+def tables_of(printed: str) -> str:
+    """Return what a run printed, but for where its results are."""
+    return printed[: printed.rindex("results: ")]
+
+
+def same(one: Path, other: Path) -> bool:
+    """Return whether two directories have the same tables."""
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in TABLES)
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was_cut_off(whole: tuple[Path, str], tmp_path: Path) -> None:
+    out, points = tmp_path / "out", tmp_path / "out" / "points"
+    command = [*COMMAND, *SMALL, "--jobs", "1", "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        assert until(lambda: points.exists() and len(list(points.iterdir())) > POINTS // 3, 60)
+        run.kill()
+    made = {file.name: file.stat().st_mtime_ns for file in points.iterdir() if not file.name.startswith(".")}
+    assert 0 < len(made) < POINTS
+    done = ran("rails_sparse", *SMALL, "--resume", out)
+    assert done.returncode == 0, done.stderr
+    assert {name: (points / name).stat().st_mtime_ns for name in made} == made, "carried out again"
+    assert same(out, whole[0])
+    assert tables_of(done.stdout) == whole[1]
+
+
+def test_parts_share_all_points_and_are_joined(whole: tuple[Path, str], tmp_path: Path) -> None:
+    out, seen = tmp_path / "out", [0]
+    for part in (3, 1, 2):
+        done = ran("rails_sparse", *SMALL, "--part", f"{part}/3", "--out", out)
+        assert done.returncode == 0, done.stderr
+        assert f"--resume {out} joins all parts" in done.stderr
+        assert not (out / "summary.csv").exists()
+        seen.append(len(list((out / "points").iterdir())))
+    assert [after - before for before, after in pairwise(seen)] == [POINTS // 3] * 3
+    done = ran("rails_sparse", *SMALL, "--resume", out)
+    assert done.returncode == 0, done.stderr
+    assert same(out, whole[0])
+    assert tables_of(done.stdout) == whole[1]
+    assert pd.read_parquet(out / "summary.parquet")["key"].is_unique
+
+
+@pytest.mark.parametrize(
+    ("words", "culprit"),
+    [
+        (("--resume", "{out}", "--seeds", "3"), "{out} holds the points of another study"),
+        (("--resume", "{out}", "--out", "x"), "--resume and --out name a directory each"),
+        (("--resume", "{out}/none"), "{out}/none holds no run to go on with"),
+        (
+            ("--resume", "{out}", "--dry-run"),
+            "--resume, --part and --cluster are for points that are carried out",
+        ),
+        (("--part", "1/3"), "parts of a run write into one directory, and none is named"),
+        (("--part", "4/3", "--out", "x"), "'4/3' is not a part"),
+        (("--jobs", "0"), "0 processes"),
+    ],
+)
+def test_what_cannot_be_gone_on_with_is_named(
+    words: tuple[str, ...], culprit: str, whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    given = [word.format(out=whole[0]) for word in words]
+    shared = [word for word in SMALL if word != "--model-only" or "--dry-run" not in given]
+    before = sorted(whole[0].iterdir())
+    done = ran("rails_sparse", *shared, *given, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert culprit.format(out=whole[0]) in done.stderr
+    assert sorted(whole[0].iterdir()) == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_of_another_version_is_not_gone_on_with(whole: tuple[Path, str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    text = (out / "run.json").read_text()
+    commit = text.partition('"commit": "')[2].partition('"')[0]
+    (out / "run.json").write_text(text.replace(f'"commit": "{commit}"', '"commit": "0123456789ab"'))
+    done = ran("rails_sparse", *SMALL, "--resume", out)
+    assert done.returncode == 2
+    assert (
+        f"was begun by the commit 0123456789ab, and this is {commit}: their numbers are not mixed"
+        in done.stderr
+    )
+
+
+def test_a_point_that_is_no_point_is_named(whole: tuple[Path, str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    file = sorted((out / "points").iterdir())[0]
+    file.write_bytes(b"nothing that was ever packed")
+    done = ran("rails_sparse", *SMALL, "--resume", out)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert f"{file} is not a valid point" in done.stderr
+
+
+def test_ctrl_c_ends_all_workers_and_keeps_what_is_there(tmp_path: Path) -> None:
+    out, points = tmp_path / "out", tmp_path / "out" / "points"
+    command = [*COMMAND, *SMALL, "--out", str(out)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
+        assert until(lambda: points.exists() and len(list(points.iterdir())) > 2, 60)
+        os.killpg(run.pid, signal.SIGINT)
+        assert run.wait(60) == 130
+        assert run.stderr
+        assert "what was finished is in the results directory" in run.stderr.read()
+    assert (out / "report.html").exists()
+    assert 0 < len(pd.read_csv(out / "summary.csv")) < POINTS
+    with pytest.raises(ProcessLookupError):
+        os.killpg(run.pid, 0)
