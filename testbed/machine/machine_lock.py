@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from topologies.errors import MachineError
+
 PLACES = ("/run/lock", "/tmp")
 NAME = "lightrail.lock"
 MOST_BYTES = 64
@@ -32,6 +34,7 @@ def machine_lock() -> Iterator[int]:
         _sign(lock)
         yield lock
     finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)  # a process that was forked meanwhile may have a copy
         os.close(lock)
 
 
@@ -47,16 +50,18 @@ def _path() -> Path:
 def _opened(path: Path) -> int:
     """Return a descriptor of the file, which is made if there is none.
 
-    Another user's file in such a place must not be opened with O_CREAT (fs.protected_regular).
+    Another user's file in such a place must not be opened with O_CREAT alone (fs.protected_regular).
     """
-    for flags in (os.O_RDWR, os.O_RDONLY):
-        with suppress(FileNotFoundError, PermissionError):
-            return os.open(path, flags | os.O_CLOEXEC)
-    with suppress(FileExistsError):  # somebody has just made it
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
-        os.fchmod(lock, 0o666)  # whatever the umask
-        return lock
-    return _opened(path)
+    try:
+        with suppress(FileExistsError):
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            os.fchmod(lock, 0o666)  # whatever the umask
+            return lock
+        with suppress(PermissionError):
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise MachineError(f"the lock {path} cannot be opened: {error.strerror}", "remove it") from error
 
 
 def _sign(lock: int) -> None:

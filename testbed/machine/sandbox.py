@@ -170,8 +170,10 @@ class Sandbox:
 
     def _end(self) -> None:
         self._tell_to_end()
+        poll = select.poll()
+        poll.register(self.ended, select.POLLIN)
         try:
-            select.select([self.ended], [], [], KILL_S)
+            poll.poll(1e3 * KILL_S)
         finally:  # also if this is interrupted
             self._process.kill()  # and the kernel kills process 1 then
             self._process.wait()

@@ -23,9 +23,9 @@ import socket
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, suppress
-from traceback import format_exc
+from traceback import format_exc, print_exc
 from types import FrameType
-from typing import TypeVar, cast
+from typing import NoReturn, TypeVar, cast
 
 from testbed.machine.machine_lock import machine_lock
 from testbed.machine.sandbox import Sandbox, inside_sandbox
@@ -98,10 +98,10 @@ class EmulationWorker:
         BaseException
             What the function raises, with the worker's traceback as a note.
         """
-        if self._sandbox is None:
-            return (yield from cast(Generator[Event, None, object], function(*arguments)))
         if self._is_called or not self._is_open:
             raise MachineError("an emulation worker answers one call at a time, while it is open")
+        if self._sandbox is None:
+            return (yield from cast(Generator[Event, None, object], function(*arguments)))
         call = pack((function, arguments))
         self._is_called = True  # and remains so if the wait is interrupted: its answer would be the wrong one
         kind, value = self._asked("call", call)
@@ -138,14 +138,13 @@ class EmulationWorker:
     def _asked(self, kind: str, packed: bytes | None = None) -> tuple[str, object]:
         """Send a message; return the kind and the value of the answer. MachineError if there is none."""
         assert self._sandbox is not None
-        with suppress(ConnectionError):  # it has been killed
+        with suppress(ConnectionError):  # the worker has been killed
             self._channel.send(kind, packed)
-        answer = self._channel.received() if self._sandbox.heard(self._channel.socket) else None
-        if answer is None:
-            code = self._sandbox.wait()
-            end = f"was killed by signal {code - 128}" if code > 128 else f"ended with exit code {code}"
-            raise MachineError(f"the emulation worker {end}", "see whether memory ran out (dmesg)")
-        return answer[0], unpack(answer[1])
+            if self._sandbox.heard(self._channel.socket) and (answer := self._channel.received()):
+                return answer[0], unpack(answer[1])
+        code = self._sandbox.wait()
+        end = f"was killed by signal {code - 128}" if code > 128 else f"ended with exit code {code}"
+        raise MachineError(f"the emulation worker {end}", "see whether memory ran out (dmesg)")
 
 
 class _Channel:
@@ -172,14 +171,23 @@ class _Channel:
             return json.loads(header)["kind"], value.read()
 
 
-def answer_calls(descriptor: int) -> None:
-    """Answer calls until the other end of a socket is closed: what the worker's Python does."""
+def answer_calls(descriptor: int) -> NoReturn:
+    """Answer calls until the other end of a socket is closed: all that the worker's Python does."""
     signal.signal(signal.SIGTERM, _end)
     os.set_inheritable(descriptor, False)
-    with suppress(ConnectionError), socket.socket(fileno=descriptor) as end:
-        channel = _Channel(end)
+    code: object = 0
+    try:
+        channel = _Channel(socket.socket(fileno=descriptor))
         while message := channel.received():
             channel.send(*_answer(channel, message[1]))
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 1)  # without a wait for threads: all else ends with it
 
 
 def _answer(channel: _Channel, call: bytes) -> tuple[str, bytes]:
