@@ -185,13 +185,14 @@ def test_points_are_predicted_as_here_and_in_order(two: Nodes, client: bool) -> 
 
 @pytest.mark.slow
 def test_a_map_starts_some_and_then_one_for_each_result(cluster: RayCluster) -> None:
-    taken = list[int]()
+    taken = []
 
-    def noted(number: int) -> int:
-        taken.append(number)
-        return number
+    def items() -> Iterator[int]:
+        for number in range(200):
+            taken.append(number)
+            yield number
 
-    results = cluster.map(abs, map(noted, range(200)))
+    results = cluster.map(abs, items())
     assert len(taken) == 64
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     assert len(taken) == 66
