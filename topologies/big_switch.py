@@ -1,7 +1,6 @@
 """The big switch: every NIC on one packet switch, the ideal that other fabrics are compared with."""
 
 from topologies.fabric import (
-    DEFAULT_BUFFER_BYTES,
     NVLINK_BPS,
     Fabric,
     Link,
@@ -19,7 +18,6 @@ def big_switch_fabric(
     gpus: int | None = None,
     rate_bps: float = 100e9,
     nvlink_bps: float = NVLINK_BPS,
-    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
 ) -> Fabric:
     """Return a fabric of one switch, whose port s * nics + n has NIC n of server s.
 
@@ -35,8 +33,6 @@ def big_switch_fabric(
         Rate of a NIC's link [bit/s].
     nvlink_bps
         Rate between two GPUs of a server [bit/s].
-    buffer_bytes
-        Buffer of a switch port at emulated scale [bytes].
 
     Raises
     ------
@@ -57,5 +53,4 @@ def big_switch_fabric(
             for server in range(servers)
             for nic in range(nics)
         ),
-        buffer_bytes=buffer_bytes,
     )

@@ -2,7 +2,6 @@
 
 from topologies.errors import FabricError
 from topologies.fabric import (
-    DEFAULT_BUFFER_BYTES,
     NVLINK_BPS,
     Fabric,
     Link,
@@ -24,7 +23,6 @@ def fat_tree_fabric(
     rail_optimised: bool = False,
     rate_bps: float = 100e9,
     nvlink_bps: float = NVLINK_BPS,
-    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
 ) -> Fabric:
     """Return a fat tree: k pods of k/2 edge and k/2 aggregation switches, and k²/4 core switches.
 
@@ -53,8 +51,6 @@ def fat_tree_fabric(
         Rate of a NIC's link [bit/s].
     nvlink_bps
         Rate between two GPUs of a server [bit/s].
-    buffer_bytes
-        Buffer of a switch port at emulated scale [bytes].
 
     Raises
     ------
@@ -89,7 +85,6 @@ def fat_tree_fabric(
             *(Switch(f"core{index}", k, tier=2) for index in range(k * k // 4)),
         ),
         links=(*down, *_uplinks(k, edge_nics, rate_bps / oversubscription)),
-        buffer_bytes=buffer_bytes,
     )
 
 

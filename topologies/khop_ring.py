@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 from topologies.errors import FabricError
 from topologies.fabric import (
-    DEFAULT_BUFFER_BYTES,
     NVLINK_BPS,
     Fabric,
     Link,
@@ -196,9 +195,7 @@ class KHopRing:
         return tuple(zip(near, far, strict=True))
 
 
-def khop_ring_fabric(
-    ring: KHopRing, *, gpu_bps: float = GPU_BPS, buffer_bytes: int = DEFAULT_BUFFER_BYTES
-) -> Fabric:
+def khop_ring_fabric(ring: KHopRing, *, gpu_bps: float = GPU_BPS) -> Fabric:
     """Return a K-hop ring or line in which each GPU is an endpoint and each bundle an OCS.
 
     GPU g of node v is server v R + g with one GPU and two NICs: 0 is its upper half, at bundle g, and 1
@@ -210,8 +207,6 @@ def khop_ring_fabric(
         Which nodes are joined.
     gpu_bps
         Rate of a GPU and of a bundle [bit/s].
-    buffer_bytes
-        Buffer of a switch port at emulated scale [bytes]; an OCS has none.
 
     Raises
     ------
@@ -228,7 +223,6 @@ def khop_ring_fabric(
         servers=equal_servers(ring.nodes * ring.gpus_per_node, 2, 1, NVLINK_BPS),
         switches=tuple(_ocs(ring, bundle) for bundle in bundles),
         links=tuple(Link(a, b, gpu_bps / 2) for a, b in _cables(ring, bundles)),
-        buffer_bytes=buffer_bytes,
     )
 
 

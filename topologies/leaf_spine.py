@@ -2,7 +2,6 @@
 
 from topologies.errors import FabricError
 from topologies.fabric import (
-    DEFAULT_BUFFER_BYTES,
     NVLINK_BPS,
     Fabric,
     Link,
@@ -23,7 +22,6 @@ def leaf_spine_fabric(
     rate_bps: float = 100e9,
     uplink_bps: float | None = None,
     nvlink_bps: float = NVLINK_BPS,
-    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
 ) -> Fabric:
     """Return a leaf-spine fabric, the servers in blocks on the leaves.
 
@@ -47,8 +45,6 @@ def leaf_spine_fabric(
         Rate of a leaf-spine link [bit/s], by default that of a NIC.
     nvlink_bps
         Rate between two GPUs of a server [bit/s].
-    buffer_bytes
-        Buffer of a switch port at emulated scale [bytes].
 
     Raises
     ------
@@ -86,7 +82,6 @@ def leaf_spine_fabric(
             *(Switch(f"spine{spine}", leaves, tier=1) for spine in range(spines)),
         ),
         links=(*_down(blocks, nics, rate_bps), *up),
-        buffer_bytes=buffer_bytes,
     )
 
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import FabricError
 from topologies.fabric import (
-    DEFAULT_BUFFER_BYTES,
     NVLINK_BPS,
     Fabric,
     Link,
@@ -61,7 +60,6 @@ def mfabric_fabric(
     rate_bps: float = 100e9,
     packet_bps: float | None = None,
     nvlink_bps: float = NVLINK_BPS,
-    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
 ) -> Fabric:
     """Return servers whose NICs are partly on a non-blocking fat-tree, and partly on the OCS of their region.
 
@@ -87,8 +85,6 @@ def mfabric_fabric(
         Rate of the links of the packet side [bit/s], by default that to an OCS.
     nvlink_bps
         Rate between two GPUs of a server [bit/s].
-    buffer_bytes
-        Buffer of a packet switch's port at emulated scale [bytes].
 
     Raises
     ------
@@ -148,7 +144,6 @@ def mfabric_fabric(
         ),
         switches=(*packets.switches[:first], *ocses, *packets.switches[first:]),
         links=(*_renumbered(packets, servers, numbers), *light),
-        buffer_bytes=buffer_bytes,
     )
 
 

@@ -2,7 +2,6 @@
 
 from topologies.errors import FabricError
 from topologies.fabric import (
-    DEFAULT_BUFFER_BYTES,
     NVLINK_BPS,
     Fabric,
     Link,
@@ -22,7 +21,6 @@ def parallel_ocs_fabric(
     rate_bps: float = 100e9,
     packet_bps: float | None = None,
     nvlink_bps: float = NVLINK_BPS,
-    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
 ) -> Fabric:
     """Return servers joined by optical circuit switches side by side.
 
@@ -42,8 +40,6 @@ def parallel_ocs_fabric(
         Rate of a link to the packet switch [bit/s], by default that to an OCS.
     nvlink_bps
         Rate between two GPUs of a server [bit/s].
-    buffer_bytes
-        Buffer of a packet switch's port at emulated scale [bytes].
 
     Raises
     ------
@@ -74,5 +70,4 @@ def parallel_ocs_fabric(
             for server in range(servers)
             for nic, (switch, switch_bps) in enumerate(zip(switches, rates_bps, strict=True))
         ),
-        buffer_bytes=buffer_bytes,
     )

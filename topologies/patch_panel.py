@@ -6,7 +6,6 @@ other carries: the look-ahead.
 
 from topologies.errors import FabricError
 from topologies.fabric import (
-    DEFAULT_BUFFER_BYTES,
     NVLINK_BPS,
     Fabric,
     Link,
@@ -29,7 +28,6 @@ def patch_panel_fabric(
     gpus: int | None = None,
     rate_bps: float = 100e9,
     nvlink_bps: float = NVLINK_BPS,
-    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
 ) -> Fabric:
     """Return servers on a patch panel, whose port s * nics + n has NIC n of server s.
 
@@ -47,8 +45,6 @@ def patch_panel_fabric(
         Rate of a NIC's link [bit/s].
     nvlink_bps
         Rate between two GPUs of a server [bit/s].
-    buffer_bytes
-        Buffer of a switch port at emulated scale [bytes]; a panel has none.
 
     Raises
     ------
@@ -71,7 +67,6 @@ def patch_panel_fabric(
             for server in range(servers)
             for nic in range(nics)
         ),
-        buffer_bytes=buffer_bytes,
         servers_forward=True,
     )
 
@@ -83,7 +78,6 @@ def sharded_panel_fabric(
     gpus: int | None = None,
     rate_bps: float = 100e9,
     nvlink_bps: float = NVLINK_BPS,
-    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
 ) -> Fabric:
     """Return servers whose NICs 1x2 switches join to one of two patch panels.
 
@@ -103,8 +97,6 @@ def sharded_panel_fabric(
         Rate of a NIC's link [bit/s].
     nvlink_bps
         Rate between two GPUs of a server [bit/s].
-    buffer_bytes
-        Buffer of a switch port at emulated scale [bytes]; none of these has one.
 
     Raises
     ------
@@ -134,7 +126,6 @@ def sharded_panel_fabric(
         servers=equal_servers(servers, nics, gpus, nvlink_bps),
         switches=(*flips, *(Switch(panel, servers * nics, "ocs") for panel in PANELS)),
         links=tuple(links),
-        buffer_bytes=buffer_bytes,
         servers_forward=True,
     )
 

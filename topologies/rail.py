@@ -2,7 +2,6 @@
 
 from topologies.errors import FabricError
 from topologies.fabric import (
-    DEFAULT_BUFFER_BYTES,
     NVLINK_BPS,
     Fabric,
     Link,
@@ -21,7 +20,6 @@ def rail_fabric(
     rate_bps: float = 100e9,
     uplink_bps: float | None = None,
     nvlink_bps: float = NVLINK_BPS,
-    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
 ) -> Fabric:
     """Return a rail fabric: one leaf per rail, leaves and spines fully meshed.
 
@@ -40,8 +38,6 @@ def rail_fabric(
         Rate of a leaf-spine link [bit/s], by default that of a NIC.
     nvlink_bps
         Rate between two GPUs of a server [bit/s].
-    buffer_bytes
-        Buffer of a switch port at emulated scale [bytes].
 
     Raises
     ------
@@ -76,5 +72,4 @@ def rail_fabric(
         servers=equal_servers(servers, rails, rails, nvlink_bps),
         switches=(*leaves, *(Switch(f"spine{spine}", rails, tier=1) for spine in range(spines))),
         links=(*down, *up),
-        buffer_bytes=buffer_bytes,
     )

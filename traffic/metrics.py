@@ -171,15 +171,6 @@ def uplink_bytes(sent: Mapping[Port, int], fabric: Fabric, tier: int = 0) -> pd.
     return pd.DataFrame(table, index=pd.Index(rows, name="from"), columns=pd.Index(columns, name="to"))
 
 
-def link_utilisation(tables: Tables, fabric: Fabric) -> dict[Port, float]:
-    """Return what part of its rate each used port sent at, over the time of the messages, 0 to 1."""
-    seconds = span_s(tables)
-    return {
-        port: 8.0 * size / (fabric.link_at[port].rate_bps * seconds)
-        for port, size in link_bytes(tables).items()
-    }
-
-
 def nic_sent_bytes(sent: Mapping[Port, int], fabric: Fabric) -> NDArray[np.float64]:
     """Return what each NIC sent, shape (servers, most NICs), NaN where a server has fewer [bytes].
 

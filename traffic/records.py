@@ -108,21 +108,3 @@ def legs_of(records: Records) -> pd.DataFrame:
 def write_records(records: Records, file: File) -> None:
     """Write records as CSV; numbers are written so that they read back the same."""
     records.to_csv(file, index=False)
-
-
-def read_records(file: File) -> Records:
-    """Return the records that `write_records` wrote.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be read, or is no table of records.
-    """
-    try:
-        # As text first: what turns text into numbers afterwards rounds rightly, read_csv may not.
-        texts = pd.read_csv(file, dtype=str, keep_default_na=False)
-        if list(texts.columns) != list(COLUMNS):
-            raise ValueError(f"line 1 is {','.join(texts.columns)}, expected {','.join(COLUMNS)}")
-        return texts.astype(COLUMNS)
-    except (OSError, ValueError) as error:
-        raise TraceError(f"{file} holds no records: {error}") from error

@@ -216,13 +216,3 @@ def in_seconds(table: pd.DataFrame) -> pd.DataFrame:
         else:
             columns[str(name)] = column
     return pd.DataFrame(columns, index=table.index)
-
-
-def in_picoseconds(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what `in_seconds` made a table of: NaN becomes `NEVER`."""
-    times = {name: f"{name[:-2]}_ps" for name in table.columns if name.endswith("_s")}
-    counted = {
-        name: np.where(table[name].notna(), np.rint(table[name].fillna(0) * SECOND).astype(np.int64), NEVER)
-        for name in times
-    }
-    return table.assign(**counted).rename(columns=times)

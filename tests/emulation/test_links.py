@@ -48,7 +48,7 @@ def told(net: Live, port: Port) -> tuple[Told, Told]:
 
 @pytest.mark.parametrize("uplink_bps", [50e9, 400e9])
 def test_every_port_is_shaped_as_asked(booted: Booted, uplink_bps: float) -> None:
-    fabric = rail_fabric(3, 2, 2, uplink_bps=uplink_bps, buffer_bytes=BUFFER_BYTES)
+    fabric = rail_fabric(3, 2, 2, uplink_bps=uplink_bps).with_buffer(BUFFER_BYTES)
     with booted(fabric, FACTOR) as net:
         for port, link in fabric.link_at.items():
             shaper, options = told(net, port)
@@ -73,7 +73,7 @@ def test_a_packet_as_large_as_the_mtu_passes_and_a_larger_one_is_cut(booted: Boo
 
 
 def test_an_incast_fills_a_queue_whose_drops_are_counted_and_nothing_else_is_lost(booted: Booted) -> None:
-    fabric = rail_fabric(SENDERS + 1, 1, 0, buffer_bytes=BUFFER_BYTES)
+    fabric = rail_fabric(SENDERS + 1, 1, 0).with_buffer(BUFFER_BYTES)
     bottleneck, address = Port("leaf0", SENDERS), (str(nic_ip(fabric, Nic(SENDERS, 0))), 7000)
     with booted(fabric, FACTOR) as net, ExitStack() as stack:
         receiver = stack.enter_context(net.open(SENDERS, socket.SOCK_DGRAM))

@@ -2,14 +2,15 @@
 
 import re
 
+import numpy as np
 import pandas as pd
 
 from testbed.run.run import Run
 from topologies.fabric import Nic, Path
-from traffic.clock import NEVER
+from traffic.clock import NEVER, SECOND
 from traffic.records import NVLINK, path_of
 from traffic.spraying.policy import QueuePair
-from traffic.tables import DARK, LEGS, LIGHT_CHANGES, LIT, MESSAGES, PACKETS, SPANS, Tables, in_picoseconds
+from traffic.tables import DARK, LEGS, LIGHT_CHANGES, LIT, MESSAGES, PACKETS, SPANS, Tables
 from traffic.tables import NVLINK as INSIDE
 
 
@@ -93,3 +94,13 @@ def changed(
         run.tasks if tasks is None else tasks,
         run.events if events is None else events,
     )
+
+
+def in_picoseconds(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what `in_seconds` made a table of: NaN becomes `NEVER`."""
+    times = {name: f"{name[:-2]}_ps" for name in table.columns if name.endswith("_s")}
+    counted = {
+        name: np.where(table[name].notna(), np.rint(table[name].fillna(0) * SECOND).astype(np.int64), NEVER)
+        for name in times
+    }
+    return table.assign(**counted).rename(columns=times)

@@ -23,7 +23,6 @@ from traffic.metrics import (
     cct,
     communication_s,
     link_bytes,
-    link_utilisation,
     load_mse,
     nic_received_bytes,
     nic_sent_bytes,
@@ -152,14 +151,6 @@ def test_uplinks_are_a_table_of_leaves_and_spines() -> None:
         "columns": ["spine0", "spine1"],
         "data": [[0.0, 0.0], [12.0, 0.0]],
     }
-
-
-def test_utilisation_is_a_part_of_the_rate_over_the_whole_time() -> None:
-    fabric = rail_fabric(2, 2, rate_bps=100.0, uplink_bps=50.0)
-    used = link_utilisation(example(), fabric)  # over 5 s
-    assert used[Port("h0", 0)] == pytest.approx(38 * 8 / 500)
-    assert used[Port("leaf1", 2)] == pytest.approx(12 * 8 / 250)
-    assert Port("leaf0", 2) not in used
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,7 @@ from traffic.readers import text
 from traffic.readers.aicb import read_aicb
 from traffic.readers.detect import read_trace
 from traffic.readers.mixnet import read_mixnet
-from traffic.readers.nccl import write_nccl
 from traffic.steps import demands_of
-from traffic.workloads.synthetic import uniform
 
 EPOCH = "CommType.epoch_end,,None,0,,None,None,,1.0,None,None,1"
 
@@ -158,11 +156,6 @@ def test_what_the_caller_asks_wrongly_is_told(tmp_path: Path) -> None:
         read_aicb(path, tp=5000)
     with pytest.raises(TraceError, match="tokens of 0 bytes"):
         read_mixnet(written(tmp_path, "[[1]]"), bytes_per_token=0)
-
-
-def test_writing_where_one_cannot_is_told(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="write "):
-        write_nccl(uniform(2), tmp_path)
 
 
 VALID = [HTSIM, TRIGGERED, AICB_LOG, "[[0, 5], [3, 1]]", "0 5\n3 1\n"]

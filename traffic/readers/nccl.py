@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from topologies.errors import TraceError
 from traffic.demand import Demand
 from traffic.readers.text import check_square, count_of, text_of, trace_name
 
@@ -42,25 +41,3 @@ def read_nccl(path: Path) -> Demand:
     check_square(path, [row for _, row in cells], lines)
     matrix = [[count_of(path, number, cell, expected="bytes") for cell in row] for number, row in cells]
     return Demand(trace_name(path), np.array(matrix), f"nccl-tests matrix {path.name}")
-
-
-def write_nccl(demand: Demand, path: Path) -> None:
-    """Write a demand as a matrix file that `read_nccl` and nccl-tests read.
-
-    Parameters
-    ----------
-    demand
-        What is written; its name and note are not part of the format.
-    path
-        The file; it is replaced.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be written.
-    """
-    text = "".join(" ".join(map(str, row)) + "\n" for row in demand.matrix.tolist())
-    try:
-        path.write_text(text)
-    except (OSError, ValueError) as error:
-        raise TraceError(f"write {path}: {error}", "choose another place") from error
