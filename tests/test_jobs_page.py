@@ -42,7 +42,7 @@ def test_its_command_prints_what_it_says(in_folder: Path) -> None:
     printed = [line.rstrip() for line in done.stdout.splitlines()]
     assert printed[: len(table)] == table
     names = {path.name for path in (in_folder / "out").iterdir()}
-    tables = {"nodes.csv", "summary.csv", "records.csv"}
+    tables = {"nodes.csv", "summary.csv", "summary.parquet", "records.csv", "points"}
     assert names == tables | {"run.json", "report.html", "timeline.png", "traces"}
     (ran,) = experiments_of(in_folder / "out" / "run.json")
     assert ran.job == read_job(in_folder / "moe_step.json")

@@ -71,7 +71,7 @@ def _printed(results: Directory) -> ResultsDirectory | None:
 
 def _foresee(study: Study, options: Options) -> None:
     """Print what a run would be; what a moment does not suffice to predict is taken to be alike."""
-    machine = machine_for(options, relights=waits_for_light(study, options))
+    machine = machine_for(options, relights=waits_for_light(study, options)).told()
     with progress_bar() as progress:
         looked = glances(study.experiments, study.failures, progress, LOOK_S)
     experiments = scaled(study, looked, options, machine)
@@ -88,7 +88,7 @@ def _foresee(study: Study, options: Options) -> None:
 def _explore(study: Study, options: Options) -> None:
     """Open Mininet's CLI on the first network of a study."""
     check_machine(study, options)
-    machine = machine_for(options, relights=waits_for_light(study, options))
+    machine = machine_for(options, relights=waits_for_light(study, options)).told()
     with progress_bar() as progress:
         experiments = prepared(study, options, machine, progress)
     first = experiments[0]

@@ -6,6 +6,7 @@ then one packet switch with as many NICs carries the same demands.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import cast, get_args
@@ -30,6 +31,7 @@ from testbed.study.devices import check_delay
 from testbed.study.glances import Failures
 from testbed.study.machine import machine_for
 from testbed.study.options import check_volume
+from testbed.study.output import say
 from testbed.study.study import Options, Study
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
@@ -203,6 +205,7 @@ def compare(
     for ocses in comparison.ocses:
         executed = comparison.experiments(ocses, rate, machine.excess)
         experiments += [*executed, *_big_switch(executed)]
+    say(machine.excess.sentence(datetime.now(UTC)))
     claims = partial(circuit_claims, spectras=not comparison.rest)
     scenario = Study(
         comparison.name, comparison.title, experiments, claims, "circuits", failures=comparison.failures

@@ -33,19 +33,19 @@ def emulated_study(study: Study, options: Options) -> Directory:
         with opened(options.cluster) as cluster:
             return _on_cluster(study, options, cluster.emulating())
     check_machine(study, options)
-    machine = machine_for(options, relights=waits_for_light(study, options))
+    machine = machine_for(options, relights=waits_for_light(study, options)).told()
     try:
         return _emulated(study, options, machine, machine.calibration)
     except ContradictedError as error:
         say(f"{error}: it is calibrated anew")
-    machine = machine_for(replace(options, calibrate=True), relights=waits_for_light(study, options))
+    machine = machine_for(replace(options, calibrate=True), relights=waits_for_light(study, options)).told()
     return _emulated(study, options, machine, None)
 
 
 def _on_cluster(study: Study, options: Options, machines: Executor) -> Directory:
     """Emulate a study on machines that offer a slot each, at the scale that one of them carries."""
     here = replace(options, cluster=None)
-    machine = machines.submit(checked_machine, study, here).result()
+    machine = machines.submit(checked_machine, study, here).result().told()
     with progress_bar() as progress:
         planned = planned_before(study, options) or prepared(study, options, machine, progress)
         with directory_of(study, options, planned) as results:

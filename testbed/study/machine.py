@@ -20,9 +20,17 @@ class Machine:
     excess: DarkExcess | None
     """How much longer than their devices its OCSes are dark; None where nobody asked."""
 
+    def told(self) -> "Machine":
+        """Say how old it is, and return it."""
+        now = datetime.now(UTC)
+        say(self.calibration.sentence(now))
+        if self.excess:
+            say(self.excess.sentence(now))
+        return self
+
 
 def machine_for(options: Options, *, relights: bool) -> Machine:
-    """Return what this machine carries, and say how old that is.
+    """Return what this machine carries.
 
     Parameters
     ----------
@@ -37,9 +45,6 @@ def machine_for(options: Options, *, relights: bool) -> Machine:
     else:
         with EmulationWorker(sandbox=options.sandbox) as worker:
             (machine,) = worker.call(measured, options.datapath, relights, options.calibrate)
-    say(machine.calibration.sentence(datetime.now(UTC)))
-    if machine.excess:
-        say(machine.excess.sentence(datetime.now(UTC)))
     return machine
 
 

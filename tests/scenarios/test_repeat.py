@@ -82,5 +82,5 @@ def test_what_is_no_run_is_told_in_a_sentence(first: Path, tmp_path: Path) -> No
     file.write_text('{"format": 1, "experiments": []}')
     summary.write_text((first / "summary.csv").read_text())
     assert f"{file} has the format 1, and this version reads 6; run the command line in it again" in told()
-    file.write_text('{"format": 5, "datapath": "netdev", "report": "schemes", "experiments": []}')
+    file.write_text('{"format": 6, "datapath": "netdev", "report": "schemes", "experiments": []}')
     assert f"{file} holds no experiments" in told()
