@@ -26,8 +26,8 @@ def run(
     out
         The results directory; by default ``results/python/TIME``.
     emulate
-        Whether to move real packets, beside the prediction. Outside of a sandbox the script that calls this
-        is then started once more inside of one, and ends here.
+        Whether to move real packets, beside the prediction: in a sandbox that ends with this call. What the
+        experiments hold of one's own is then importable, not defined in the script that calls this.
     title
         What the report is called.
 
