@@ -54,7 +54,7 @@ from testbed.study.options import (
 from testbed.study.output import say
 from testbed.study.study import Options, Study
 from topologies.addresses import ENTROPIES
-from topologies.errors import LightrailError
+from topologies.errors import LightrailError, ScenarioError
 from traffic.fault_text import DETECT_S
 from traffic.packets import DEFAULT_MTU
 
@@ -95,6 +95,11 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
         debug: Debug = False,
         **parameters: object,
     ) -> None:
+        if resume and (volume, emulated_rate, calibrate) != (None, None, False):
+            raise ScenarioError(
+                "the scale of a run that is gone on with is its own",
+                "leave out --volume, --emulated-rate and --calibrate",
+            )
         rate_bps = emulated_bps(emulated_rate) if emulated_rate is not None else None
         options = Options(
             rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate,

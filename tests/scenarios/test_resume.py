@@ -81,6 +81,7 @@ def test_parts_share_all_points_and_are_joined(whole: tuple[Path, str], tmp_path
             ("--resume", "{out}", "--dry-run"),
             "--resume, --part and --cluster are for points that are carried out",
         ),
+        (("--resume", "{out}", "--volume", "0.1"), "the scale of a run that is gone on with is its own"),
         (("--part", "1/3"), "parts of a run write into one directory, and none is named"),
         (("--part", "4/3", "--out", "x"), "'4/3' is not a part"),
         (("--jobs", "0"), "0 processes"),
