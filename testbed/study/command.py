@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from inspect import Signature, signature
 from io import TextIOWrapper
+from pathlib import Path
 from typing import NoReturn
 
 import typer
@@ -95,11 +96,7 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
         debug: Debug = False,
         **parameters: object,
     ) -> None:
-        if resume and (volume, emulated_rate, calibrate) != (None, None, False):
-            raise ScenarioError(
-                "the scale of a run that is gone on with is its own",
-                "leave out --volume, --emulated-rate and --calibrate",
-            )
+        _check_scale(resume, volume, emulated_rate)
         rate_bps = emulated_bps(emulated_rate) if emulated_rate is not None else None
         options = Options(
             rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate,
@@ -135,6 +132,14 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
     # What typer reads, instead of the lists of options in every scenario.
     wrapped.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]
     main(wrapped)
+
+
+def _check_scale(resume: Path | None, volume: float | None, emulated_rate: float | None) -> None:
+    """Refuse a scale for a run that has one."""
+    if resume and (volume, emulated_rate) != (None, None):
+        raise ScenarioError(
+            "the scale of a run that is gone on with is its own", "leave out --volume and --emulated-rate"
+        )
 
 
 def main(command: Callable[..., None]) -> NoReturn:
