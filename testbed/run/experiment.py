@@ -119,6 +119,10 @@ class Experiment:
                 "give one, as in WhileLitSetup(rest='ecmp'), or take a fabric without packet NICs",
             )
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is sent of it: its parts, and nothing that is made of them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     @cached_property
     def rule(self) -> Rule | None:
         """Which circuits are lit when, bound to the fabric and the job; None over packet switches."""

@@ -68,7 +68,7 @@ def pack(value: object, shared: object = None) -> bytes:
     ------
     ScenarioError
         If it holds a function, a class or an object whose class is defined in the script, or the notebook,
-        that runs: another process does not have that.
+        that runs, or inside a function: another process does not have that.
 
     Examples
     --------
@@ -77,7 +77,12 @@ def pack(value: object, shared: object = None) -> bytes:
     """
     head = io.BytesIO()
     packing = _Packing(head, shared)
-    packing.dump(value)
+    try:
+        packing.dump(value)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise ScenarioError(
+            f"what a worker needs cannot be sent: {error}", "define it at the top of a file"
+        ) from error
     out = io.BytesIO()
     out.write(head.tell().to_bytes(LENGTH_BYTES, "little"))
     out.write(head.getbuffer())
