@@ -59,8 +59,9 @@ def test_a_small_run_leaves_a_table_plots_and_a_report(tmp_path: Path) -> None:
     assert (sound["cct_s"] <= 1.15 * sound["predicted_s"]).all()
     assert all(words in done.stdout for words in (*workloads, *SCHEMES, f"results: {out}/report.html"))
     files = {path.name for path in out.iterdir()}
-    tables = {"nodes.csv", "records.csv", "summary.csv", "run.json", "report.html", "traces"}
-    assert files == tables | {"timeline_1.png", "timeline_2.png", "plan_against_measurement.png"}
+    tables = {"nodes.csv", "records.csv", "summary.csv", "summary.parquet", "run.json", "report.html"}
+    plots = {"timeline_1.png", "timeline_2.png", "plan_against_measurement.png"}
+    assert files == tables | plots | {"points", "traces"}
     report = (out / "report.html").read_text()
     assert report.count("data:image/png;base64") == 3
     for said in (

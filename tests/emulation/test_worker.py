@@ -136,7 +136,7 @@ def test_an_error_is_raised_here_and_the_worker_goes_on() -> None:
         with pytest.raises(RuntimeError, match="PlainError: 1 and 2") as caught:
             list(worker.call(refused, "plain"))
         assert "in refused" in caught.value.__notes__[0]
-        with pytest.raises(TypeError, match="cannot pickle"):
+        with pytest.raises(ScenarioError, match="cannot be sent: cannot pickle"):
             list(worker.call(refused, sys.stdout.buffer))
         assert list(worker.call(counted, 1)) == [0]
 
