@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from testbed.machine.processes import in_processes
+from testbed.machine.processes import PROCESSES, in_processes
 from testbed.report.claims import Claim
 from testbed.report.collective_report import collective_page
 from testbed.report.figures import png_of
@@ -24,9 +24,9 @@ def page_of(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, judged: 
     return PAGES[run.report](run, outcomes, table, judged)
 
 
-def drawn(page: Page) -> dict[str, bytes]:
-    """Return the PNG of each plot of a page, by its name; two processes draw."""
-    with in_processes(_drawn, page.plots) as images:
+def drawn(page: Page, jobs: int = PROCESSES) -> dict[str, bytes]:
+    """Return the PNG of each plot of a page, by its name; so many processes draw."""
+    with in_processes(_drawn, page.plots, jobs) as images:
         return {plot.name: image for plot, image in zip(page.plots, images, strict=True)}
 
 

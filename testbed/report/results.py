@@ -32,6 +32,7 @@ from typing import Self
 import pandas as pd
 
 from testbed.machine.files import append_text, make_directory, write_whole
+from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim, under_each_transport
 from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.finished import Finished, finished
@@ -99,6 +100,7 @@ class RunDirectory(ABC):
         self._out, self._root = out, root
         self._experiments = {experiment.key: experiment for experiment in planned}
         self._finished: list[str] = []
+        self._jobs = PROCESSES
         self._rows = Rows()
         self._path: Path | None = None
 
@@ -189,7 +191,7 @@ class RunDirectory(ABC):
 
         self._write_run()
         page = self.page()
-        images = drawn(page)
+        images = drawn(page, self._jobs)
         for name, image in images.items():
             write_whole(self.path / f"{name}.png", image)
         unfinished = len(self._experiments) - len(set(self._finished))
@@ -212,6 +214,8 @@ class ResultsDirectory(RunDirectory):
         What a study varies in a point: more columns of its row.
     resume
         Whether ``out`` holds the run that is gone on with: its points stay, its tables are written anew.
+    jobs
+        How many processes draw the report's plots.
 
     Examples
     --------
@@ -231,8 +235,10 @@ class ResultsDirectory(RunDirectory):
         findings: Callable[[Sequence[Outcome]], Findings] = lambda _outcomes: Findings(),
         parameters: Callable[[Experiment], Mapping[str, object]] = lambda _experiment: {},
         resume: bool = False,
+        jobs: int = PROCESSES,
     ) -> None:
         super().__init__(run, planned=planned, out=out, root=root)
+        self._jobs = jobs
         self.outcomes: list[Outcome] = []
         """What was added."""
         self.judged: list[Claim] = []

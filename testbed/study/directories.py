@@ -68,6 +68,7 @@ def directory_of(
         findings=study.findings,
         parameters=study.parameters_of,
         resume=options.resume is not None,
+        jobs=options.jobs,
     )
 
 
