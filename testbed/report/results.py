@@ -100,7 +100,7 @@ class RunDirectory(ABC):
         self._out, self._root = out, root
         self._experiments = {experiment.key: experiment for experiment in planned}
         self._finished: list[str] = []
-        self._jobs = PROCESSES
+        self._processes = PROCESSES
         self._rows = Rows()
         self._path: Path | None = None
 
@@ -191,7 +191,7 @@ class RunDirectory(ABC):
 
         self._write_run()
         page = self.page()
-        images = drawn(page, self._jobs)
+        images = drawn(page, self._processes)
         for name, image in images.items():
             write_whole(self.path / f"{name}.png", image)
         unfinished = len(self._experiments) - len(set(self._finished))
@@ -238,7 +238,7 @@ class ResultsDirectory(RunDirectory):
         jobs: int = PROCESSES,
     ) -> None:
         super().__init__(run, planned=planned, out=out, root=root)
-        self._jobs = jobs
+        self._processes = jobs
         self.outcomes: list[Outcome] = []
         """What was added."""
         self.judged: list[Claim] = []

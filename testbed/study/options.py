@@ -234,9 +234,7 @@ Out = Annotated[
         parser=directory, metavar="DIRECTORY", help="Results directory; by default ./results/SCENARIO/TIME."
     ),
 ]
-Jobs = Annotated[
-    int, typer.Option(help="How many processes predict, and draw plots, at once; by default as many as CPUs.")
-]
+Jobs = Annotated[int, typer.Option(help="How many processes predict and draw; by default as many as CPUs.")]
 Resume = Annotated[
     Path | None,
     typer.Option(
