@@ -41,9 +41,12 @@ def own_object(kind: str, name: str) -> object:
     Raises
     ------
     ScenarioError
-        If there is no such module, or nothing of that name in it, or the module's own code raises.
+        If there is no such module, or nothing of that name in it, or the module's own code raises; or if it
+        is the script that runs, which no worker has.
     """
     module, _, attribute = name.partition(":")
+    if module == "__main__":
+        raise ScenarioError(f"the {kind} {name!r} is defined in the calling script", "put it in a file")
     try:
         with _current_directory_on_path():
             return getattr(importlib.import_module(module), attribute)

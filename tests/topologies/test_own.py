@@ -32,6 +32,11 @@ def test_a_failed_search_leaves_the_path_as_it_was(tmp_path: Path, monkeypatch: 
     assert sys.path == before
 
 
+def test_what_the_calling_script_defines_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="the scheme '__main__:mine' is defined in the calling script; put"):
+        own_object("scheme", "__main__:mine")
+
+
 def test_other_arguments_are_refused_with_the_line_to_write() -> None:
     check_arguments("scheme", "own:f", lambda a, b=0: None, ["a"], "docs/own.md")
     with pytest.raises(ScenarioError, match=r"'own:f.g' .* arguments a, b; .*: def g\(\*, a, b\), see docs/"):
