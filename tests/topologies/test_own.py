@@ -33,7 +33,7 @@ def test_a_failed_search_leaves_the_path_as_it_was(tmp_path: Path, monkeypatch: 
 
 
 def test_what_the_calling_script_defines_is_refused() -> None:
-    with pytest.raises(ScenarioError, match="the scheme '__main__:mine' is defined in the calling script; put"):
+    with pytest.raises(ScenarioError, match="'__main__:mine' is defined in the calling script; put it"):
         own_object("scheme", "__main__:mine")
 
 
