@@ -7,11 +7,12 @@ Under sudo everything is handed back to the user behind it.
 
 import contextlib
 import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from topologies.errors import MachineError
+from topologies.errors import MachineError, ScenarioError
 
 HINT = "choose another directory with --out"
 
@@ -41,6 +42,20 @@ def append_text(path: Path, content: str) -> None:
                 raise
         if new:
             hand_back(path)
+
+
+@contextlib.contextmanager
+def directory_lock(path: Path, *, shared: bool = False, waits: bool = False) -> Iterator[None]:
+    """Have a directory to oneself, or share it; ScenarioError if another has it, unless one waits for it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(descriptor, kind if waits else kind | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise ScenarioError(f"another run writes into {path}", "wait for its end") from error
+    finally:
+        os.close(descriptor)
 
 
 def make_directory(path: Path) -> bool:
@@ -87,7 +102,7 @@ def _made(path: Path) -> bool:
 @contextlib.contextmanager
 def _beside(path: Path) -> Iterator[Path]:
     """Yield an empty new file beside a place; it takes the place unless there is an exception."""
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)
     part.touch(exist_ok=False)
     try:

@@ -25,6 +25,7 @@ def versions() -> dict[str, str]:
         "kernel": f"{platform.system()} {platform.release()}",
         "openvswitch": _said(["ovs-vswitchd", "--version"]),
         "commit": _commit(),
+        "sources": sources(),
         **{package: _package(package) for package in PACKAGES},
     }
 

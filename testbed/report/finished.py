@@ -64,10 +64,10 @@ def finished(outcome: Outcome, *, traced: bool, kept: bool = False) -> Finished:
 
 
 def head_of(outcome: Outcome) -> bytes:
-    """Return an outcome as bytes without its experiment and the tables of its runs."""
+    """Return whose an outcome is, and the outcome without its experiment and its runs' tables, as bytes."""
     head = outcome.with_runs(lambda _name, run: Run(Tables(), run.audit))
     vars(head).update({name: getattr(outcome, name) for name in KNOWN})
-    return pack(head, outcome.experiment)
+    return pack((outcome.experiment.key, head), outcome.experiment)
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:

@@ -25,6 +25,7 @@ from traffic.records import Records
 from traffic.tables import Tables
 
 FOLDER = "points"
+HINT = "delete it: --resume then carries it out again"
 LENGTH_BYTES = 8
 REMEMBERED = 8
 """Of so many points the tables are remembered: plots ask for those of a few again and again."""
@@ -101,12 +102,13 @@ class KeptPoints:
         try:
             with file.open("rb") as read:
                 head = read.read(int.from_bytes(read.read(LENGTH_BYTES), "little"))
-            found = unpack(head, experiment)
+            key, found = cast(tuple[str, Outcome], unpack(head, experiment))
         except Exception as error:  # whatever a foreign file makes of unpickling
+            raise ScenarioError(f"{file} is not a valid point: {error}", HINT) from error
+        if key != experiment.key:
             raise ScenarioError(
-                f"{file} is not a valid point: {error}", "delete it: --resume then carries it out again"
-            ) from error
-        assert isinstance(found, Outcome)
+                f"{file} holds the point {key}", "delete it: --resume then carries it out again"
+            )
         outcome = found.with_runs(lambda name, run: KeptRun(run.audit, partial(self._run, experiment, name)))
         vars(outcome).update({name: vars(found)[name] for name in KNOWN})
         return outcome

@@ -23,6 +23,7 @@ kind of run says what a result's rows and records are, and what the report says.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -31,7 +32,7 @@ from typing import Self
 
 import pandas as pd
 
-from testbed.machine.files import append_text, make_directory, write_whole
+from testbed.machine.files import append_text, directory_lock, make_directory, write_whole
 from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim, under_each_transport
 from testbed.report.faults import fault_sheets, fault_table
@@ -103,6 +104,7 @@ class RunDirectory(ABC):
         self._processes = PROCESSES
         self._rows = Rows()
         self._path: Path | None = None
+        self._lock = ExitStack()
 
     @abstractmethod
     def page(self) -> Page:
@@ -125,6 +127,7 @@ class RunDirectory(ABC):
         if self._path is not None:
             raise ScenarioError(f"{self._path} was entered twice", "make a new ResultsDirectory per run")
         self._path = self._directory()
+        self._lock.enter_context(directory_lock(self._path))
         self._write_run()
         return self
 
@@ -132,13 +135,20 @@ class RunDirectory(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Draw the plots and write the report of all that was finished, also after an error."""
-        if self._rows:
-            self._close()
-        elif error is not None:
-            (self.path / "run.json").unlink()
-            (self.path / "summary.csv").unlink(missing_ok=True)
-            if not any(self.path.iterdir()):
-                self.path.rmdir()
+        try:
+            if self._rows:
+                self._close()
+            elif error is not None:
+                self._forget()
+        finally:
+            self._lock.close()
+
+    def _forget(self) -> None:
+        """Leave nothing of a run without results."""
+        (self.path / "run.json").unlink()
+        (self.path / "summary.csv").unlink(missing_ok=True)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
 
     def describe(
         self,
@@ -258,10 +268,15 @@ class ResultsDirectory(RunDirectory):
     def _directory(self) -> Path:
         if not self._resume or self._out is None:
             return super()._directory()
-        for pattern in WRITTEN_ANEW:
-            for file in self._out.glob(pattern):
-                file.unlink()
+        with directory_lock(self._out):
+            for pattern in WRITTEN_ANEW:
+                for file in self._out.glob(pattern):
+                    file.unlink()
         return self._out
+
+    def _forget(self) -> None:
+        if not self._resume:
+            super()._forget()
 
     @property
     def points(self) -> int:
@@ -325,7 +340,7 @@ class ResultsDirectory(RunDirectory):
         return self.path / "traces" / f"{slug('_'.join(words))[:LONGEST_NAME]}.json.gz"
 
     def _close(self) -> None:
-        self.table.to_parquet(self.path / "summary.parquet")
+        write_whole(self.path / "summary.parquet", self.table.to_parquet())
         if not (faults := fault_table(self.outcomes)).empty:
             write_whole(self.path / "faults.csv", faults.to_csv(index=False))
         super()._close()

@@ -132,9 +132,9 @@ def datapath_of(run_file: Path) -> Datapath:
     return datapath_named(str(_read(run_file)["datapath"]))
 
 
-def commit_of(run_file: Path) -> str:
-    """Return the version of lightrail that a run began with; errors are those of `datapath_of`."""
-    return str(_read(run_file)["versions"]["commit"])
+def sources_of(run_file: Path) -> str:
+    """Return the sources of lightrail that a run began with; errors are those of `datapath_of`."""
+    return str(_read(run_file)["versions"].get("sources", "of an older version"))
 
 
 def with_readings(run: Run, run_file: Path) -> Run:
@@ -143,6 +143,8 @@ def with_readings(run: Run, run_file: Path) -> Run:
     numbers = {name: tuple(Number(**each) for each in kept) for name, kept in data["similitude"].items()}
     return replace(
         run,
+        command=data["command"],
+        started=datetime.fromisoformat(data["started"]),
         calibration=run.calibration or data["calibration"],
         settings={**data["settings"], **run.settings},
         similitude={**numbers, **run.similitude},

@@ -44,6 +44,9 @@ from traffic.spraying.registry import is_own, policy_named
 from traffic.transports.host_settings import CREDIT, HostSettings, TransportSetup, host_settings
 from traffic.transports.registry import DATAGRAMS, check_transport, congestion_control
 
+MOST_SEED = 1 << 63
+"""Tables have room for those below."""
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -90,6 +93,8 @@ class Experiment:
         check_faults(self.faults, self.fabric)
         check_transport(self.transport.name)
         check_mtu(self.mtu)
+        if self.seed >= MOST_SEED:
+            raise ScenarioError(f"a seed of {self.seed}", f"give one below {MOST_SEED}")
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
         check_own_patterns((*self.job.nodes, *self.revisions.nodes))

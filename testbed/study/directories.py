@@ -31,7 +31,7 @@ def planned_before(study: Study, options: Options) -> list[Experiment] | None:
         return None
     directory = options.resume or options.out
     assert directory is not None
-    return kept_plan(directory, study.experiments, emulated=not options.model_only)
+    return kept_plan(directory, study, options)
 
 
 def directory_of(

@@ -2,13 +2,14 @@
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from testbed.machine.files import make_directory, write_whole
+from testbed.machine.files import directory_lock, make_directory, write_whole
 from testbed.report.finished import Finished
 from testbed.report.kept_points import KeptPoints
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Run, run_json
+from testbed.report.run_json import Run, experiments_of, run_json
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.run.similitude import Number
@@ -70,17 +71,30 @@ class PartDirectory:
         self._planned, self._name = planned, name
         self._points = KeptPoints(out)
         self._outcomes: list[Outcome] = []
+        self._lock = ExitStack()
 
     def __enter__(self) -> "PartDirectory":
         """Make the directory and what describes the run, unless another part has."""
         make_directory(self.path / PARTS)
-        if not (self.path / RUN).exists():
-            write_whole(self.path / RUN, run_json(self.run, self._planned))
+        self._lock.enter_context(directory_lock(self.path, shared=True))
+        with directory_lock(self.path / PARTS, waits=True):
+            if not (self.path / RUN).exists():
+                write_whole(self.path / RUN, run_json(self.run, self._planned))
+        self._check_scale()
         self.describe()
         return self
 
+    def _check_scale(self) -> None:
+        """Refuse a scale of one's own, where another part has begun the run meanwhile."""
+        if {each.key for each in experiments_of(self.path / RUN)} != {each.key for each in self._planned}:
+            raise ScenarioError(
+                f"another part began the run in {self.path} meanwhile, at a scale of its own",
+                "start this part again",
+            )
+
     def __exit__(self, *_error: object) -> None:
         """Leave the points where they are."""
+        self._lock.close()
 
     def describe(
         self,

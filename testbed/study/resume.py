@@ -4,50 +4,81 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from testbed.machine.versions import versions
-from testbed.report.run_json import commit_of, experiments_of
+from testbed.machine.versions import sources
+from testbed.report.run_json import (
+    changed_modules,
+    datapath_of,
+    experiments_of,
+    real_link_delay_of,
+    sources_of,
+)
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
+from testbed.study.study import Options, Study
 from topologies.errors import ScenarioError
+from topologies.own import own_sources
 
 HINT = "give the options of that run, or another --out without --resume"
 
 
-def kept_plan(directory: Path, experiments: Sequence[Experiment], *, emulated: bool) -> list[Experiment]:
+def kept_plan(directory: Path, study: Study, options: Options) -> list[Experiment]:
     """Return the points of a run at its own scale.
 
     Parameters
     ----------
     directory
         The results directory.
-    experiments
-        The points of the study, at real scale or at a scale of their own.
-    emulated
-        Whether they are to be emulated.
+    study, options
+        What is carried out now, and how.
 
     Raises
     ------
     ScenarioError
-        If it is the run of another study, of another version, or was emulated and is now to be predicted, or
-        the reverse.
+        If it is the run of another study, or of other code, lightrail's or a user's own, or was emulated and
+        is now to be predicted, or the reverse.
     """
     file = directory / "run.json"
     if not file.exists():
         raise ScenarioError(f"{directory} holds no run to go on with", "give the directory of one")
-    planned, commit, now = experiments_of(file), commit_of(file), versions()["commit"]
-    if commit != now:
-        raise ScenarioError(
-            f"{directory} was begun by the commit {commit}, and this is {now}: their numbers are not mixed",
-            "go on with that commit, or begin anew",
-        )
+    planned = experiments_of(file)
+    _check_code(directory, planned)
+    emulated = not options.model_only
     if emulated != any(each.dilation != UNSCALED for each in planned):
         did, now_does = ("predicted", "emulated") if emulated else ("emulated", "predicted")
         raise ScenarioError(f"{directory} was {did}, and would now be {now_does}", HINT)
-    if real_keys(planned) != real_keys(experiments):
+    if real_keys(planned) != real_keys(study.experiments) or _failing(planned) != _would_fail(study):
         raise ScenarioError(f"{directory} holds the points of another study", HINT)
+    if (datapath_of(file), real_link_delay_of(file)) != (options.datapath, options.real_link_delay_s):
+        raise ScenarioError(f"{directory} was run with another --datapath or --real-link-delay-us", HINT)
     return planned
+
+
+def _check_code(directory: Path, planned: Sequence[Experiment]) -> None:
+    """Refuse to mix what different code made."""
+    file, now = directory / "run.json", sources()
+    if (before := sources_of(file)) != now:
+        raise ScenarioError(
+            f"{directory} was begun by lightrail {before}, and this is {now}: their numbers are not mixed",
+            "go on with that one, or begin anew",
+        )
+    own = own_sources(name for each in planned for name in each.own)
+    if changed := changed_modules(file, own):
+        raise ScenarioError(
+            f"the source of {' and '.join(changed)} has changed since {directory} was begun: numbers of both"
+            " are not mixed",
+            "put the old one back, or begin anew",
+        )
+
+
+def _failing(planned: Sequence[Experiment]) -> set[str]:
+    return {fault.name for each in planned for fault in each.faults}
+
+
+def _would_fail(study: Study) -> set[str]:
+    written = study.failures.faults if study.failures else ()
+    return _failing(study.experiments) | {fault.text for fault in written}
 
 
 def real_keys(experiments: Sequence[Experiment]) -> list[str]:
     """Return the keys of points whatever their scale, in order."""
-    return sorted({replace(each, dilation=UNSCALED).key for each in experiments})
+    return sorted({replace(each, dilation=UNSCALED, faults=()).key for each in experiments})

@@ -4,6 +4,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from inspect import signature
 from itertools import product
 from pathlib import Path
 from typing import Annotated, cast
@@ -46,8 +48,9 @@ from testbed.study.toml_document import (
     read_document,
     value_at,
 )
+from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from topologies.own import own_object
+from topologies.own import own_code, own_object
 from topologies.own_routing import routing_named
 from topologies.routing import Routing
 from topologies.strict_json import Strict, shown
@@ -116,6 +119,8 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
     points = _named_apart(list(_points(document, whole)))
     if not points:
         raise document.mistake(("workload", 0), "no workload is left", PAGE)
+    if len(points) > len({point.experiment.key for point in points}):
+        raise document.mistake(("workload", 0), "some points are there twice", "leave out equal tables")
     fabrics = list(dict.fromkeys(each.experiment.fabric.name for each in points))
     return Study(
         name=file.stem,
@@ -175,7 +180,22 @@ def _claims(document: Document, whole: Whole) -> Callable[[pd.DataFrame], list[C
         found = own_object("claims", whole.claims)
     if not callable(found):
         raise document.mistake(("claims",), f"{whole.claims} is not a function", PAGE)
-    return cast(Callable[[pd.DataFrame], list[Claim]], found)
+    try:
+        signature(found).bind(pd.DataFrame())
+    except TypeError as error:
+        raise document.mistake(
+            ("claims",), f"{whole.claims} does not take a summary: {error}", PAGE
+        ) from error
+    return partial(_judged, whole.claims, cast(Callable[[pd.DataFrame], list[Claim]], found))
+
+
+def _judged(name: str, judge: Callable[[pd.DataFrame], list[Claim]], table: pd.DataFrame) -> list[Claim]:
+    """Return what a function rules, of the user's own or lightrail's; ScenarioError if it does not."""
+    with own_code("claims", name):
+        claims = list(judge(table))
+    if strange := [each for each in claims if not isinstance(each, Claim)]:
+        raise ScenarioError(f"the claims {name!r} hold {strange[0]!r}", "return a list of Claim")
+    return claims
 
 
 # Points
@@ -205,6 +225,9 @@ class _Point:
 def _points(document: Document, whole: Whole) -> Iterator[_Point]:
     """Yield the cross product: fabrics change slowest, then workloads, seeds, and schemes fastest."""
     workloads = rows(document, "workload")
+    beside = len(whole.mtu) * len(whole.buffer or [None])
+    if (count := len(rows(document, "fabric")) * beside * max(len(whole.seed), 1)) > MOST_POINTS:
+        raise too_many(document, (), count)  # before so many fabrics are wired
     settings = list(_settings(document, whole))
     if not (workloads and settings):
         raise document.mistake((), f"no {'fabric' if workloads else 'workload'} is given", PAGE)

@@ -1,5 +1,6 @@
 """A run that was cut off, or done in parts: every point once, and the same files as of a run in one go."""
 
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from testbed.machine.files import directory_lock
 from testbed.machine.residue import until
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
@@ -75,6 +77,8 @@ def test_parts_share_all_points_and_are_joined(whole: tuple[Path, str], tmp_path
     ("words", "culprit"),
     [
         (("--resume", "{out}", "--seeds", "3"), "{out} holds the points of another study"),
+        (("--resume", "{out}", "--fail", "nic:0:0@10%"), "{out} holds the points of another study"),
+        (("--resume", "{out}", "--real-link-delay-us", "9"), "{out} was run with another --datapath or"),
         (("--resume", "{out}", "--out", "x"), "--resume and --out name a directory each"),
         (("--resume", "{out}/none"), "{out}/none holds no run to go on with"),
         (
@@ -104,14 +108,45 @@ def test_a_run_of_another_version_is_not_gone_on_with(whole: tuple[Path, str], t
     out = tmp_path / "out"
     shutil.copytree(whole[0], out)
     text = (out / "run.json").read_text()
-    commit = text.partition('"commit": "')[2].partition('"')[0]
-    (out / "run.json").write_text(text.replace(f'"commit": "{commit}"', '"commit": "0123456789ab"'))
+    before = json.loads(text)["versions"]["sources"]
+    (out / "run.json").write_text(text.replace(before, "0123456789ab (sources other)"))
     done = ran("rails_sparse", *SMALL, "--resume", out)
     assert done.returncode == 2
-    assert (
-        f"was begun by the commit 0123456789ab, and this is {commit}: their numbers are not mixed"
-        in done.stderr
-    )
+    assert f"begun by lightrail 0123456789ab (sources other), and this is {before}" in done.stderr
+
+
+def test_a_scheme_that_has_changed_is_not_mixed_with_what_it_was(tmp_path: Path) -> None:
+    scheme, out = tmp_path / "changing_scheme.py", tmp_path / "out"
+    text = "from traffic.spraying.ecmp import Ecmp\n\n\ndef mine():\n    return Ecmp()\n"
+    scheme.write_text(text)
+    options = [*SMALL, "--schemes", "changing_scheme:mine,ecmp", "--out", out]
+    command = [*COMMAND, *map(str, options), "--part", "1/2"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
+    scheme.write_text(f"{text}\n")
+    command = [*COMMAND, *map(str, options[:-2]), "--resume", str(out)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "the source of changing_scheme has changed since" in done.stderr
+
+
+def test_two_runs_do_not_write_into_one_directory(whole: tuple[Path, str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    with directory_lock(out):
+        done = ran("rails_sparse", *SMALL, "--resume", out)
+    assert done.returncode == 2
+    assert f"another run writes into {out}" in done.stderr
+    assert (out / "summary.csv").read_bytes() == (whole[0] / "summary.csv").read_bytes()
+
+
+def test_points_that_were_exchanged_are_named(whole: tuple[Path, str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    one, other = sorted((out / "points").iterdir())[:2]
+    one.write_bytes(other.read_bytes())
+    done = ran("rails_sparse", *SMALL, "--resume", out)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 2), done.stderr
+    assert f"{one} holds the point {other.name}" in done.stderr
 
 
 def test_a_point_that_is_no_point_is_named(whole: tuple[Path, str], tmp_path: Path) -> None:
@@ -122,6 +157,10 @@ def test_a_point_that_is_no_point_is_named(whole: tuple[Path, str], tmp_path: Pa
     done = ran("rails_sparse", *SMALL, "--resume", out)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert f"{file} is not a valid point" in done.stderr
+    file.unlink()  # as it advises
+    done = ran("rails_sparse", *SMALL, "--resume", out)
+    assert done.returncode == 0, done.stderr
+    assert same(out, whole[0])
 
 
 def test_ctrl_c_ends_all_workers_and_keeps_what_is_there(tmp_path: Path) -> None:
