@@ -8,7 +8,7 @@ from testbed.report.page import Page
 PNG = b"\x89PNG, left blank"
 
 
-def blank(page: Page) -> dict[str, bytes]:
+def blank(page: Page, _jobs: int = 1) -> dict[str, bytes]:
     """Return what stands for each plot of a page, by its name."""
     return dict.fromkeys((plot.name for plot in page.plots), PNG)
 

@@ -117,7 +117,11 @@ def test_a_run_of_another_version_is_not_gone_on_with(whole: tuple[Path, str], t
 
 def test_a_scheme_that_has_changed_is_not_mixed_with_what_it_was(tmp_path: Path) -> None:
     scheme, out = tmp_path / "changing_scheme.py", tmp_path / "out"
-    text = "from traffic.spraying.ecmp import Ecmp\n\n\ndef mine():\n    return Ecmp()\n"
+    text = (
+        "from traffic.spraying.rails import Rails\n\n\n"
+        "def mine(*, fabric, messages, chunks, rng):\n"
+        "    return Rails().assign(fabric=fabric, messages=messages, chunks=chunks, rng=rng)\n"
+    )
     scheme.write_text(text)
     options = [*SMALL, "--schemes", "changing_scheme:mine,ecmp", "--out", out]
     command = [*COMMAND, *map(str, options), "--part", "1/2"]
