@@ -31,7 +31,7 @@ RUN = Run("results_page", "Any run", ["python"], datetime(2026, 1, 2))
 def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave plots out: their files have no columns."""
 
-    def no_plots(page: Page) -> dict[str, bytes]:
+    def no_plots(page: Page, _jobs: int = 1) -> dict[str, bytes]:
         return {plot.name: b"" for plot in page.plots}
 
     monkeypatch.setattr(testbed.report.pages, "drawn", no_plots)

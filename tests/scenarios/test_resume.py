@@ -17,9 +17,9 @@ from testbed.machine.residue import until
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
 
-SMALL = ("--model-only", "--servers", "4", "--rails", "2", "--seeds", "4", "--sparsity", "0.4,0")
-POINTS = 3 * (2 * 4 + 1)
-COMMAND = (sys.executable, str(CHECKOUT / "scenarios" / "rails_sparse.py"))
+SMALL = ("--model-only", "--servers", "4", "--rails", "2", "--seeds", "9", "--schemes", "rails,ecmp,pxn")
+POINTS = 3 * 9
+COMMAND = (sys.executable, str(CHECKOUT / "scenarios" / "rails_uniform.py"))
 TABLES = ("summary.csv", "records.csv", "nodes.csv")
 
 
@@ -27,7 +27,7 @@ TABLES = ("summary.csv", "records.csv", "nodes.csv")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return the directory of a run in one go, and what it printed."""
     out = tmp_path_factory.mktemp("whole") / "out"
-    done = ran("rails_sparse", *SMALL, "--out", out)
+    done = ran("rails_uniform", *SMALL, "--out", out)
     assert done.returncode == 0, done.stderr
     return out, tables_of(done.stdout)
 
@@ -50,7 +50,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was_cut_off(whole: tuple[Path, s
         run.kill()
     made = {file.name: file.stat().st_mtime_ns for file in points.iterdir() if not file.name.startswith(".")}
     assert 0 < len(made) < POINTS
-    done = ran("rails_sparse", *SMALL, "--resume", out)
+    done = ran("rails_uniform", *SMALL, "--resume", out)
     assert done.returncode == 0, done.stderr
     assert {name: (points / name).stat().st_mtime_ns for name in made} == made, "carried out again"
     assert same(out, whole[0])
@@ -60,13 +60,13 @@ def test_a_run_that_was_killed_goes_on_where_it_was_cut_off(whole: tuple[Path, s
 def test_parts_share_all_points_and_are_joined(whole: tuple[Path, str], tmp_path: Path) -> None:
     out, seen = tmp_path / "out", [0]
     for part in (3, 1, 2):
-        done = ran("rails_sparse", *SMALL, "--part", f"{part}/3", "--out", out)
+        done = ran("rails_uniform", *SMALL, "--part", f"{part}/3", "--out", out)
         assert done.returncode == 0, done.stderr
         assert f"--resume {out} joins all parts" in done.stderr
         assert not (out / "summary.csv").exists()
         seen.append(len(list((out / "points").iterdir())))
     assert [after - before for before, after in pairwise(seen)] == [POINTS // 3] * 3
-    done = ran("rails_sparse", *SMALL, "--resume", out)
+    done = ran("rails_uniform", *SMALL, "--resume", out)
     assert done.returncode == 0, done.stderr
     assert same(out, whole[0])
     assert tables_of(done.stdout) == whole[1]
@@ -97,7 +97,7 @@ def test_what_cannot_be_gone_on_with_is_named(
     given = [word.format(out=whole[0]) for word in words]
     shared = [word for word in SMALL if word != "--model-only" or "--dry-run" not in given]
     before = sorted(whole[0].iterdir())
-    done = ran("rails_sparse", *shared, *given, cwd=tmp_path)
+    done = ran("rails_uniform", *shared, *given, cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert culprit.format(out=whole[0]) in done.stderr
     assert sorted(whole[0].iterdir()) == before
@@ -110,7 +110,7 @@ def test_a_run_of_another_version_is_not_gone_on_with(whole: tuple[Path, str], t
     text = (out / "run.json").read_text()
     before = json.loads(text)["versions"]["sources"]
     (out / "run.json").write_text(text.replace(before, "0123456789ab (sources other)"))
-    done = ran("rails_sparse", *SMALL, "--resume", out)
+    done = ran("rails_uniform", *SMALL, "--resume", out)
     assert done.returncode == 2
     assert f"begun by lightrail 0123456789ab (sources other), and this is {before}" in done.stderr
 
@@ -137,7 +137,7 @@ def test_two_runs_do_not_write_into_one_directory(whole: tuple[Path, str], tmp_p
     out = tmp_path / "out"
     shutil.copytree(whole[0], out)
     with directory_lock(out):
-        done = ran("rails_sparse", *SMALL, "--resume", out)
+        done = ran("rails_uniform", *SMALL, "--resume", out)
     assert done.returncode == 2
     assert f"another run writes into {out}" in done.stderr
     assert (out / "summary.csv").read_bytes() == (whole[0] / "summary.csv").read_bytes()
@@ -148,8 +148,8 @@ def test_points_that_were_exchanged_are_named(whole: tuple[Path, str], tmp_path:
     shutil.copytree(whole[0], out)
     one, other = sorted((out / "points").iterdir())[:2]
     one.write_bytes(other.read_bytes())
-    done = ran("rails_sparse", *SMALL, "--resume", out)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 2), done.stderr
+    done = ran("rails_uniform", *SMALL, "--resume", out)
+    assert done.returncode == 2, done.stderr
     assert f"{one} holds the point {other.name}" in done.stderr
 
 
@@ -158,11 +158,11 @@ def test_a_point_that_is_no_point_is_named(whole: tuple[Path, str], tmp_path: Pa
     shutil.copytree(whole[0], out)
     file = sorted((out / "points").iterdir())[0]
     file.write_bytes(b"nothing that was ever packed")
-    done = ran("rails_sparse", *SMALL, "--resume", out)
+    done = ran("rails_uniform", *SMALL, "--resume", out)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert f"{file} is not a valid point" in done.stderr
     file.unlink()  # as it advises
-    done = ran("rails_sparse", *SMALL, "--resume", out)
+    done = ran("rails_uniform", *SMALL, "--resume", out)
     assert done.returncode == 0, done.stderr
     assert same(out, whole[0])
 
