@@ -46,7 +46,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was_cut_off(whole: tuple[Path, s
     out, points = tmp_path / "out", tmp_path / "out" / "points"
     command = [*COMMAND, *SMALL, "--jobs", "1", "--out", str(out)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
-        assert until(lambda: points.exists() and len(list(points.iterdir())) > POINTS // 3, 60)
+        assert until(lambda: points.exists() and len(list(points.iterdir())) > 2, 60)
         run.kill()
     made = {file.name: file.stat().st_mtime_ns for file in points.iterdir() if not file.name.startswith(".")}
     assert 0 < len(made) < POINTS
@@ -169,7 +169,7 @@ def test_a_point_that_is_no_point_is_named(whole: tuple[Path, str], tmp_path: Pa
 
 def test_ctrl_c_ends_all_workers_and_keeps_what_is_there(tmp_path: Path) -> None:
     out, points = tmp_path / "out", tmp_path / "out" / "points"
-    command = [*COMMAND, *SMALL, "--out", str(out)]
+    command = [*COMMAND, *SMALL, "--seeds", "100", "--out", str(out)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
         assert until(lambda: points.exists() and len(list(points.iterdir())) > 2, 60)
         os.killpg(run.pid, signal.SIGINT)
@@ -177,6 +177,6 @@ def test_ctrl_c_ends_all_workers_and_keeps_what_is_there(tmp_path: Path) -> None
         assert run.stderr
         assert "what was finished is in the results directory" in run.stderr.read()
     assert (out / "report.html").exists()
-    assert 0 < len(pd.read_csv(out / "summary.csv")) < POINTS
+    assert 0 < len(pd.read_csv(out / "summary.csv")) < 300
     with pytest.raises(ProcessLookupError):
         os.killpg(run.pid, 0)
