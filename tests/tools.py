@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -36,3 +37,8 @@ def _miss(reason: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def hears_interrupts() -> None:
+    """Have a process hear SIGINT: a shell's background job inherits that it is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

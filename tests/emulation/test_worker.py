@@ -13,7 +13,7 @@ import pytest
 from testbed.study.worker import EmulationWorker
 from tests.emulation.box import Box
 from tests.emulation.called import counted, killed, refused, surroundings
-from tests.tools import CHECKOUT, need_sandbox
+from tests.tools import CHECKOUT, hears_interrupts, need_sandbox
 from topologies.errors import MachineError, ScenarioError
 
 pytestmark = pytest.mark.emulation
@@ -182,7 +182,12 @@ def test_two_emulations_never_run_at_once(in_sandbox: bool, interrupted: bool) -
     with EmulationWorker(sandbox=in_sandbox) as worker:
         assert list(worker.call(counted, 1)) == [0]
         other = subprocess.Popen(
-            command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=hears_interrupts,
         )
         assert other.stderr
         said = other.stderr.readline()  # it waits from now on

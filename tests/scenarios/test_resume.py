@@ -15,7 +15,7 @@ import pytest
 from testbed.machine.files import directory_lock
 from testbed.machine.residue import until
 from tests.scenarios.command import ran
-from tests.tools import CHECKOUT
+from tests.tools import CHECKOUT, hears_interrupts
 
 SMALL = ("--model-only", "--servers", "4", "--rails", "2", "--seeds", "9", "--schemes", "rails,ecmp,pxn")
 POINTS = 3 * 9
@@ -170,7 +170,9 @@ def test_a_point_that_is_no_point_is_named(whole: tuple[Path, str], tmp_path: Pa
 def test_ctrl_c_ends_all_workers_and_keeps_what_is_there(tmp_path: Path) -> None:
     out, points = tmp_path / "out", tmp_path / "out" / "points"
     command = [*COMMAND, *SMALL, "--seeds", "100", "--out", str(out)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hears_interrupts
+    ) as run:
         assert until(lambda: points.exists() and len(list(points.iterdir())) > 2, 60)
         os.killpg(run.pid, signal.SIGINT)
         assert run.wait(60) == 130
