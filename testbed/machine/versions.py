@@ -44,6 +44,7 @@ def machine() -> dict[str, str | int]:
     return {"architecture": platform.machine(), "cpus": os.cpu_count() or 0}
 
 
+@cache
 def _commit() -> str:
     return _said([*GIT, "describe", "--always", "--dirty", "--abbrev=12"])
 

@@ -17,7 +17,7 @@ from testbed.machine.files import make_directory, write_whole
 from testbed.report.finished import KNOWN, Finished, head_of
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
-from testbed.run.packed import unpack
+from testbed.run.packed import LENGTH_BYTES, unpack
 from testbed.run.run import Run
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
@@ -26,7 +26,6 @@ from traffic.tables import Tables
 
 FOLDER = "points"
 HINT = "delete it: --resume then carries it out again"
-LENGTH_BYTES = 8
 REMEMBERED = 8
 """Of so many points the tables are remembered: plots ask for those of a few again and again."""
 Runs = Mapping[str, Run]
@@ -106,9 +105,7 @@ class KeptPoints:
         except Exception as error:  # whatever a foreign file makes of unpickling
             raise ScenarioError(f"{file} is not a valid point: {error}", HINT) from error
         if key != experiment.key:
-            raise ScenarioError(
-                f"{file} holds the point {key}", "delete it: --resume then carries it out again"
-            )
+            raise ScenarioError(f"{file} holds the point {key}", HINT)
         outcome = found.with_runs(lambda name, run: KeptRun(run.audit, partial(self._run, experiment, name)))
         vars(outcome).update({name: vars(found)[name] for name in KNOWN})
         return outcome

@@ -28,7 +28,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 import pandas as pd
 
@@ -41,12 +41,11 @@ from testbed.report.kept_points import KeptPoints
 from testbed.report.order import order_sheets
 from testbed.report.page import Findings, Page, slug
 from testbed.report.rows import Rows
-from testbed.report.run_json import Run, run_json
+from testbed.report.run_json import Known, Run, planned_lines, run_json
 from testbed.report.transports import alike_text, choices_text
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
 from testbed.run.repetitions import check_named_apart
-from testbed.run.similitude import Number
 from topologies.errors import ScenarioError
 
 WRITTEN = (
@@ -85,6 +84,8 @@ class RunDirectory(ABC):
         has started in the same second.
     root
         Of the default.
+    jobs
+        How many processes draw the report's plots.
 
     Raises
     ------
@@ -93,15 +94,23 @@ class RunDirectory(ABC):
     """
 
     def __init__(
-        self, run: Run, *, planned: Sequence[Experiment] = (), out: Path | None = None, root: Path = RESULTS
+        self,
+        run: Run,
+        *,
+        planned: Sequence[Experiment] = (),
+        out: Path | None = None,
+        root: Path = RESULTS,
+        jobs: int = PROCESSES,
     ) -> None:
         self.run = run
         """What is run, as far as it is known."""
         check_named_apart(planned)
         self._out, self._root = out, root
         self._experiments = {experiment.key: experiment for experiment in planned}
+        self._planned = planned_lines(planned)
+        """As run.json has them: a run is described again and again, and experiments take long to write."""
         self._finished: list[str] = []
-        self._processes = PROCESSES
+        self._processes = jobs
         self._rows = Rows()
         self._path: Path | None = None
         self._lock = ExitStack()
@@ -150,15 +159,9 @@ class RunDirectory(ABC):
         if not any(self.path.iterdir()):
             self.path.rmdir()
 
-    def describe(
-        self,
-        *,
-        calibration: Mapping[str, object] | None = None,
-        settings: Mapping[str, object] | None = None,
-        similitude: Mapping[str, Sequence[Number]] | None = None,
-    ) -> None:
-        """Record what is known only once the network stands; None leaves it as it is."""
-        self.run = self.run.described(calibration, settings, similitude)
+    def describe(self, **known: Unpack[Known]) -> None:
+        """Record what is known only once the network stands."""
+        self.run = replace(self.run, **known)
         self._write_run()
 
     def write(
@@ -178,6 +181,7 @@ class RunDirectory(ABC):
         if experiment is not None:
             if experiment.key not in self._experiments:
                 self._experiments[experiment.key] = experiment
+                self._planned = planned_lines(list(self._experiments.values()))
                 self._write_run()
             self._finished.append(experiment.key)
 
@@ -191,8 +195,7 @@ class RunDirectory(ABC):
         return _made(self.run, self._root) if self._out is None else _taken(self._out)
 
     def _write_run(self) -> None:
-        text = run_json(self.run, list(self._experiments.values()))
-        write_whole(self.path / "run.json", text)
+        write_whole(self.path / "run.json", run_json(self.run, self._planned))
 
     def _close(self) -> None:
         # Here: matplotlib takes longer to import than a dry run takes.
@@ -213,7 +216,7 @@ class ResultsDirectory(RunDirectory):
 
     Parameters
     ----------
-    run, planned, out, root
+    run, planned, out, root, jobs
         As of `RunDirectory`.
     claims
         What judges the claims that the summary of one transport can be held against; by default there
@@ -224,8 +227,6 @@ class ResultsDirectory(RunDirectory):
         What a study varies in a point: more columns of its row.
     resume
         Whether ``out`` holds the run that is gone on with: its points stay, its tables are written anew.
-    jobs
-        How many processes draw the report's plots.
 
     Examples
     --------
@@ -247,8 +248,7 @@ class ResultsDirectory(RunDirectory):
         resume: bool = False,
         jobs: int = PROCESSES,
     ) -> None:
-        super().__init__(run, planned=planned, out=out, root=root)
-        self._processes = jobs
+        super().__init__(run, planned=planned, out=out, root=root, jobs=jobs)
         self.outcomes: list[Outcome] = []
         """What was added."""
         self.judged: list[Claim] = []
@@ -262,17 +262,14 @@ class ResultsDirectory(RunDirectory):
     def __enter__(self) -> Self:
         """Make the directory, as of `RunDirectory`, and its place for points."""
         super().__enter__()
+        for pattern in WRITTEN_ANEW if self._resume else ():
+            for file in self.path.glob(pattern):
+                file.unlink()
         self._points = KeptPoints(self.path)
         return self
 
     def _directory(self) -> Path:
-        if not self._resume or self._out is None:
-            return super()._directory()
-        with directory_lock(self._out):
-            for pattern in WRITTEN_ANEW:
-                for file in self._out.glob(pattern):
-                    file.unlink()
-        return self._out
+        return self._out if self._resume and self._out else super()._directory()
 
     def _forget(self) -> None:
         if not self._resume:

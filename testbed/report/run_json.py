@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypedDict, cast, get_args
 
 from testbed.machine.datapath import Datapath, datapath_named
 from testbed.machine.versions import machine, versions
@@ -66,43 +66,40 @@ class Run:
         """The command as one types it."""
         return shlex.join(self.command)
 
-    def described(
-        self,
-        calibration: Mapping[str, object] | None,
-        settings: Mapping[str, object] | None,
-        similitude: Mapping[str, Sequence[Number]] | None,
-    ) -> "Run":
-        """Return the run with what is known once a network stands; None leaves it as it is."""
-        return replace(
-            self,
-            calibration=self.calibration if calibration is None else calibration,
-            settings=self.settings if settings is None else settings,
-            similitude=self.similitude if similitude is None else similitude,
-        )
+
+class Known(TypedDict, total=False):
+    """What is known of a run only once its networks stand; each as in `Run`."""
+
+    calibration: Mapping[str, object]
+    settings: Mapping[str, object]
+    similitude: Mapping[str, Sequence[Number]]
 
 
-def run_json(run: Run, experiments: Sequence[Experiment]) -> str:
-    """Return ``run.json``: a line per key, and a line per fabric, job and experiment, each stored once.
+def run_json(run: Run, planned: Sequence[str]) -> str:
+    """Return ``run.json``, a line per key.
 
     Parameters
     ----------
     run
         The run.
-    experiments
-        All that it consists of.
+    planned
+        The lines of all that it consists of (`planned_lines`).
     """
-    head = {
-        "format": FORMAT_VERSION,
-        **asdict(run),
-        "started": run.started.isoformat(timespec="seconds"),
+    head = {"format": FORMAT_VERSION, **asdict(run), "started": run.started.isoformat(timespec="seconds")}
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+    return "{\n" + ",\n".join([*lines, *planned]) + "\n}\n"
+
+
+def planned_lines(experiments: Sequence[Experiment]) -> list[str]:
+    """Return the lines that ``run.json`` has of experiments: each fabric, job and experiment once."""
+    about = {
         "transports": list(dict.fromkeys(experiment.transport_name for experiment in experiments)),
         "fluid_limits": sorted({e.name for e in experiments if e.predicted_as == LIMIT}),
         "seeds": sorted({experiment.seed for experiment in experiments}),
         "dilations": [asdict(dilation) for dilation in dict.fromkeys(e.dilation for e in experiments)],
     }
-    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    lines += [f'"{name}": [\n  {_lines(each)}\n]' for name, each in _documents(experiments).items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in about.items()]
+    return lines + [f'"{name}": [\n  {_lines(each)}\n]' for name, each in _documents(experiments).items()]
 
 
 def _lines(texts: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ from testbed.study.dry_run import foreseen, workload_of
 from testbed.study.emulating import constants_of, network_of
 from testbed.study.emulation import check_machine, emulated_study
 from testbed.study.glances import glances
-from testbed.study.machine import machine_for
+from testbed.study.machine import machine_by, machine_for
 from testbed.study.output import print_results, print_tables, progress_bar, say, sheet_table
 from testbed.study.prediction import predicted
 from testbed.study.scaling import prepared, scaled, waits_for_light
@@ -87,17 +87,23 @@ def _foresee(study: Study, options: Options) -> None:
 
 def _explore(study: Study, options: Options) -> None:
     """Open Mininet's CLI on the first network of a study."""
-    check_machine(study, options)
-    machine = machine_for(options, relights=waits_for_light(study, options)).told()
+    with EmulationWorker(sandbox=options.sandbox) as worker:
+        check_machine(study, options, worker)
+        machine = machine_by(worker, options, relights=waits_for_light(study, options)).told()
     with progress_bar() as progress:
-        experiments = prepared(study, options, machine, progress)
+        shown = _shown(prepared(study, options, machine, progress))
+    with EmulationWorker(sandbox=options.sandbox, terminal=True) as worker:
+        list(worker.call(explored, study.title, shown, options.datapath))
+
+
+def _shown(experiments: Sequence[Experiment]) -> Sequence[Experiment]:
+    """Return the points of the first's network that can be replayed on it."""
     first = experiments[0]
     # What circuits are for belongs to one experiment, whose job alone can be replayed.
     shown = [first] if first.is_once_lit else experiments
     if first.setup:  # circuits that follow a job are of this fabric
         shown = [each for each in experiments if (each.fabric, each.host) == (first.fabric, first.host)]
-    with EmulationWorker(sandbox=options.sandbox, terminal=True) as worker:
-        list(worker.call(explored, study.title, shown, options.datapath))
+    return shown
 
 
 def explored(title: str, shown: Sequence[Experiment], datapath: Datapath) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """A study emulated: a worker boots each network in turn, and each point is written and judged as it comes."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import asdict, replace
@@ -17,7 +17,7 @@ from testbed.run.run_time import boots
 from testbed.study.controlled import Controlled
 from testbed.study.directories import Directory, directory_of, planned_before
 from testbed.study.emulating import Asked, Begun, Booted, Event, check_able, emulated, where_of
-from testbed.study.machine import Machine, machine_for
+from testbed.study.machine import Machine, machine_by
 from testbed.study.output import progress_bar, say
 from testbed.study.parts import check_not_mixed, comparison_of, of_part
 from testbed.study.prediction import kept_point
@@ -32,33 +32,29 @@ def emulated_study(study: Study, options: Options) -> Directory:
     if options.cluster:
         with opened(options.cluster) as cluster:
             return _on_cluster(study, options, cluster.emulating())
-    check_machine(study, options)
-    machine = machine_for(options, relights=waits_for_light(study, options)).told()
-    try:
-        return _emulated(study, options, machine, machine.calibration)
-    except ContradictedError as error:
-        say(f"{error}: it is calibrated anew")
-    machine = machine_for(replace(options, calibrate=True), relights=waits_for_light(study, options)).told()
-    return _emulated(study, options, machine, None)
+    with EmulationWorker(sandbox=options.sandbox) as worker:
+        check_machine(study, options, worker)
+        machine = machine_by(worker, options, relights=waits_for_light(study, options)).told()
+        try:
+            return _emulated(study, options, machine, partial(_by_worker, worker, machine.calibration))
+        except ContradictedError as error:
+            say(f"{error}: it is calibrated anew")
+        anew = replace(options, calibrate=True)
+        machine = machine_by(worker, anew, relights=waits_for_light(study, options)).told()
+        return _emulated(study, options, machine, partial(_by_worker, worker, None))
 
 
 def _on_cluster(study: Study, options: Options, machines: Executor) -> Directory:
     """Emulate a study on machines that offer a slot each, at the scale that one of them carries."""
-    here = replace(options, cluster=None)
-    machine = machines.submit(checked_machine, study, here).result().told()
-    with progress_bar() as progress:
-        planned = planned_before(study, options) or prepared(study, options, machine, progress)
-        with directory_of(study, options, planned) as results:
-            results.describe(calibration=asdict(machine.calibration))
-            emulation = Emulation(results, options, progress, len(planned))
-            emulation.carry_out_on(machines, of_part(planned, options.part, emulated=True))
-    return results
+    machine = machines.submit(checked_machine, study, replace(options, cluster=None)).result().told()
+    return _emulated(study, options, machine, partial(_by_machines, machines))
 
 
 def checked_machine(study: Study, options: Options) -> Machine:
     """Return what this machine carries; MachineError if it lacks what a study needs."""
-    check_machine(study, options)
-    return machine_for(options, relights=waits_for_light(study, options))
+    with EmulationWorker(sandbox=options.sandbox) as worker:
+        check_machine(study, options, worker)
+        return machine_by(worker, options, relights=waits_for_light(study, options))
 
 
 def events_of(asked: Sequence[Asked], options: Options) -> list[Event]:
@@ -68,17 +64,21 @@ def events_of(asked: Sequence[Asked], options: Options) -> list[Event]:
         return list(worker.call(emulated, asked, *settings))
 
 
-def check_machine(study: Study, options: Options) -> None:
+def check_machine(study: Study, options: Options, worker: EmulationWorker) -> None:
     """Raise MachineError if this machine lacks what a study needs, before anything is predicted for it."""
     written = study.failures.faults if study.failures else ()
     own = [fault.name for each in study.experiments for fault in each.faults if fault.loses]
     lossy = [*own, *(fault.text for fault in written if fault.loses)]
     transports = list({(each.transport.name, each.mtu) for each in study.experiments})
-    with EmulationWorker(sandbox=options.sandbox) as worker:
-        list(worker.call(check_able, study.fabrics, transports, lossy, options.datapath))
+    list(worker.call(check_able, study.fabrics, transports, lossy, options.datapath))
 
 
-def _emulated(study: Study, options: Options, machine: Machine, doubtful: Calibration | None) -> Directory:
+def _emulated(
+    study: Study,
+    options: Options,
+    machine: Machine,
+    carry_out: Callable[["Emulation", Sequence[Experiment]], None],
+) -> Directory:
     """Return the results of a study; ContradictedError if it has to be scaled by a new calibration."""
     with progress_bar() as progress:
         planned = planned_before(study, options) or prepared(study, options, machine, progress)
@@ -88,10 +88,21 @@ def _emulated(study: Study, options: Options, machine: Machine, doubtful: Calibr
         mine = of_part(planned, options.part, emulated=True)
         with directory_of(study, options, planned) as results:
             results.describe(calibration=asdict(machine.calibration))
-            emulation = Emulation(results, options, progress, len(mine))
-            with EmulationWorker(sandbox=options.sandbox) as worker:
-                emulation.carry_out(worker, mine, doubtful)
+            carry_out(Emulation(results, options, progress, len(mine)), mine)
     return results
+
+
+def _by_worker(
+    worker: EmulationWorker,
+    doubtful: Calibration | None,
+    emulation: "Emulation",
+    points: Sequence[Experiment],
+) -> None:
+    emulation.carry_out(worker, points, doubtful)
+
+
+def _by_machines(machines: Executor, emulation: "Emulation", points: Sequence[Experiment]) -> None:
+    emulation.carry_out_on(machines, points)
 
 
 class Emulation:
@@ -109,30 +120,31 @@ class Emulation:
         """Carry out those points that are missing, network by network."""
         check_not_mixed(self._results, points)
         for some in boots(points):
-            missing = [each for each in some if not self._results.has(each)]
-            self._go_on([each for each in some if each not in missing])
-            if missing:
+            if missing := self._missing(some):
                 self._emulate(worker, missing, doubtful)
 
     def carry_out_on(self, machines: Executor, points: Sequence[Experiment]) -> None:
         """Carry out those points that are missing on other machines, a comparison's network by network."""
-        groups = [group for some in boots(points) for group in _comparisons(some)]
-        for some in groups:
-            self._go_on([each for each in some if self._results.has(each)])
-        missing = [[each for each in some if not self._results.has(each)] for some in groups]
-        asked = [[Asked(each, self._results.wants_trace(each)) for each in some] for some in missing if some]
+        groups = [self._missing(group) for some in boots(points) for group in _comparisons(some)]
+        missing = [some for some in groups if some]
+        asked = [[Asked(each, self._results.wants_trace(each)) for each in some] for some in missing]
         there = partial(events_of, options=replace(self._options, cluster=None))
-        for some, events in zip(filter(None, missing), machines.map(there, asked), strict=True):
+        for some, events in zip(missing, machines.map(there, asked), strict=True):
             self._since, upcoming = self._results.points, iter(some)
             for event in events:
                 self._take(event, where_of(some[0]), upcoming)
 
-    def _go_on(self, there: Sequence[Experiment]) -> None:
-        """Take points that are there already."""
-        for experiment in there:
+    def _missing(self, points: Sequence[Experiment]) -> list[Experiment]:
+        """Take those points that are there already, and return the others."""
+        missing = []
+        for experiment in points:
+            if not self._results.has(experiment):
+                missing.append(experiment)
+                continue
             traced = self._results.wants_trace(experiment)
             self._results.add_finished(experiment, kept_point(self._results.path, Asked(experiment, traced)))
             self._progress.advance(self._task)
+        return missing
 
     def _emulate(
         self, worker: EmulationWorker, some: Sequence[Experiment], doubtful: Calibration | None

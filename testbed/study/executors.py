@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -51,11 +51,9 @@ class Forked(Executor):
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
 
 
-@contextmanager
-def executor_of(options: Options) -> Iterator[Executor]:
-    """Yield who predicts: a cluster if one is named, else processes of this machine."""
-    with opened(options.cluster) if options.cluster else Forked(options.jobs) as executor:
-        yield executor
+def executor_of(options: Options) -> AbstractContextManager[Executor]:
+    """Return who predicts, a context manager: a cluster if one is named, else processes of this machine."""
+    return opened(options.cluster) if options.cluster else Forked(options.jobs)
 
 
 def _alone(function: Callable[[], Result]) -> Result:

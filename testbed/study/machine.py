@@ -42,9 +42,14 @@ def machine_for(options: Options, *, relights: bool) -> Machine:
     known = is_calibrated(options.datapath) and (is_measured(options.datapath) or not relights)
     if known and not options.calibrate:
         (machine,) = measured(options.datapath, relights=relights, anew=False)
-    else:
-        with EmulationWorker(sandbox=options.sandbox) as worker:
-            (machine,) = worker.call(measured, options.datapath, relights, options.calibrate)
+        return machine
+    with EmulationWorker(sandbox=options.sandbox) as worker:
+        return machine_by(worker, options, relights=relights)
+
+
+def machine_by(worker: EmulationWorker, options: Options, *, relights: bool) -> Machine:
+    """Return what this machine carries, as of `machine_for`, by a worker that is there."""
+    (machine,) = worker.call(measured, options.datapath, relights, options.calibrate)
     return machine
 
 

@@ -1,22 +1,24 @@
 """Parts of a run: which points are whose, and the directory that all parts write into."""
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 from testbed.machine.files import directory_lock, make_directory, write_whole
 from testbed.report.finished import Finished
 from testbed.report.kept_points import KeptPoints
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Run, experiments_of, run_json
+from testbed.report.run_json import Known, Run, experiments_of, planned_lines, run_json
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
-from testbed.run.similitude import Number
 from topologies.errors import ScenarioError
 
 RUN, PARTS = "run.json", "parts"
 """What describes a run, and the folder of what its parts read back."""
+NOTHING_PLANNED = planned_lines([])
 
 
 def comparison_of(experiment: Experiment) -> tuple[object, ...]:
@@ -79,7 +81,7 @@ class PartDirectory:
         self._lock.enter_context(directory_lock(self.path, shared=True))
         with directory_lock(self.path / PARTS, waits=True):
             if not (self.path / RUN).exists():
-                write_whole(self.path / RUN, run_json(self.run, self._planned))
+                write_whole(self.path / RUN, run_json(self.run, planned_lines(self._planned)))
         self._check_scale()
         self.describe()
         return self
@@ -96,16 +98,10 @@ class PartDirectory:
         """Leave the points where they are."""
         self._lock.close()
 
-    def describe(
-        self,
-        *,
-        calibration: Mapping[str, object] | None = None,
-        settings: Mapping[str, object] | None = None,
-        similitude: Mapping[str, Sequence[Number]] | None = None,
-    ) -> None:
+    def describe(self, **known: Unpack[Known]) -> None:
         """Record what is known only once a network stands, as `RunDirectory.describe` does."""
-        self.run = self.run.described(calibration, settings, similitude)
-        write_whole(self.path / PARTS / self._name, run_json(self.run, []))
+        self.run = replace(self.run, **known)
+        write_whole(self.path / PARTS / self._name, run_json(self.run, NOTHING_PLANNED))
 
     def has(self, experiment: Experiment) -> bool:
         """Return whether a point is there, whichever part wrote it."""

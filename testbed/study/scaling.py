@@ -7,9 +7,7 @@ from dataclasses import replace
 from rich.progress import Progress
 
 from testbed.network.netem import check_delays
-from testbed.run.calibrate import (
-    rate_factor,
-)
+from testbed.run.calibrate import rate_factor
 from testbed.run.dark_excess import DarkExcess
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment

@@ -222,7 +222,7 @@ def _packed_error(error: BaseException) -> bytes:
     try:
         packed = pack(error)
         unpack(packed)
-    except Exception:
+    except Exception:  # whatever it is that cannot be sent: what it says is
         plain = RuntimeError(f"{type(error).__name__}: {error}")
         plain.__notes__ = error.__notes__
         return pack(plain)
