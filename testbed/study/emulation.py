@@ -1,8 +1,8 @@
 """A study emulated: a worker boots each network in turn, and each point is written and judged as it comes."""
 
+import platform
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -17,21 +17,22 @@ from testbed.run.run_time import boots
 from testbed.study.controlled import Controlled
 from testbed.study.directories import Directory, directory_of, planned_before
 from testbed.study.emulating import Asked, Begun, Booted, Event, check_able, emulated, where_of
-from testbed.study.machine import Machine, machine_by
+from testbed.study.machine import Machine, machine_by, weakest
 from testbed.study.output import progress_bar, say
-from testbed.study.parts import check_not_mixed, comparison_of, of_part
+from testbed.study.parts import begun_on, comparison_of, of_part
 from testbed.study.prediction import kept_point
-from testbed.study.ray_cluster import opened
+from testbed.study.ray_cluster import RayCluster, opened
 from testbed.study.scaling import prepared, waits_for_light
 from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
+from topologies.errors import ScenarioError
 
 
 def emulated_study(study: Study, options: Options) -> Directory:
     """Emulate what is missing of a study; return the directory of its results."""
     if options.cluster:
         with opened(options.cluster) as cluster:
-            return _on_cluster(study, options, cluster.emulating())
+            return _on_cluster(study, options, cluster)
     with EmulationWorker(sandbox=options.sandbox) as worker:
         check_machine(study, options, worker)
         machine = machine_by(worker, options, relights=waits_for_light(study, options)).told()
@@ -44,10 +45,12 @@ def emulated_study(study: Study, options: Options) -> Directory:
         return _emulated(study, options, machine, partial(_by_worker, worker, None))
 
 
-def _on_cluster(study: Study, options: Options, machines: Executor) -> Directory:
-    """Emulate a study on machines that offer a slot each, at the scale that one of them carries."""
-    machine = machines.submit(checked_machine, study, replace(options, cluster=None)).result().told()
-    return _emulated(study, options, machine, partial(_by_machines, machines))
+def _on_cluster(study: Study, options: Options, cluster: RayCluster) -> Directory:
+    """Emulate a study on machines that offer a slot each, at the scale that the weakest of them carries."""
+    local = replace(options, cluster=None)
+    asked = [cluster.emulating(name).submit(checked_machine, study, local) for name in cluster.emulators]
+    machine = weakest([each.result() for each in asked]).told()
+    return _emulated(study, options, machine, partial(_by_machines, cluster))
 
 
 def checked_machine(study: Study, options: Options) -> Machine:
@@ -101,8 +104,8 @@ def _by_worker(
     emulation.carry_out(worker, points, doubtful)
 
 
-def _by_machines(machines: Executor, emulation: "Emulation", points: Sequence[Experiment]) -> None:
-    emulation.carry_out_on(machines, points)
+def _by_machines(cluster: RayCluster, emulation: "Emulation", points: Sequence[Experiment]) -> None:
+    emulation.carry_out_on(cluster, points)
 
 
 class Emulation:
@@ -118,21 +121,47 @@ class Emulation:
         self, worker: EmulationWorker, points: Sequence[Experiment], doubtful: Calibration | None
     ) -> None:
         """Carry out those points that are missing, network by network."""
-        check_not_mixed(self._results, points)
+        self._check_not_mixed(points)
         for some in boots(points):
             if missing := self._missing(some):
                 self._emulate(worker, missing, doubtful)
 
-    def carry_out_on(self, machines: Executor, points: Sequence[Experiment]) -> None:
-        """Carry out those points that are missing on other machines, a comparison's network by network."""
-        groups = [self._missing(group) for some in boots(points) for group in _comparisons(some)]
-        missing = [some for some in groups if some]
-        asked = [[Asked(each, self._results.wants_trace(each)) for each in some] for some in missing]
+    def carry_out_on(self, cluster: RayCluster, points: Sequence[Experiment]) -> None:
+        """Carry out those points that are missing on other machines, a comparison's network by network.
+
+        What a machine has begun it goes on with; everything else is anyone's.
+        """
         there = partial(events_of, options=replace(self._options, cluster=None))
-        for some, events in zip(missing, machines.map(there, asked), strict=True):
-            self._since, upcoming = self._results.points, iter(some)
-            for event in events:
-                self._take(event, where_of(some[0]), upcoming)
+        missing = defaultdict[str | None, list[list[Experiment]]](list)
+        begun = {about: begun_on(self._results, some) for about, some in _compared(points).items()}
+        for some in boots(points):
+            for about, group in _compared(some).items():
+                if left := self._missing(group):
+                    missing[begun[about]].append(left)
+        events = {
+            machine: cluster.emulating(machine).map(there, [self._asked(some) for some in groups])
+            for machine, groups in missing.items()
+        }
+        for machine, groups in missing.items():
+            for some, said in zip(groups, events[machine], strict=True):
+                self._since, upcoming = self._results.points, iter(some)
+                for event in said:
+                    self._take(event, where_of(some[0]), upcoming)
+
+    def _check_not_mixed(self, points: Sequence[Experiment]) -> None:
+        """Raise ScenarioError if points are missing of a comparison that another machine began."""
+        here = platform.node()
+        for some in _compared(points).values():
+            there = begun_on(self._results, some) or here
+            if there != here and not all(map(self._results.has, some)):
+                raise ScenarioError(
+                    f"points of {some[0].job.name} were emulated on {there}, and this is {here}: they are not"
+                    " mixed",
+                    f"go on with them on {there}, or begin anew",
+                )
+
+    def _asked(self, points: Sequence[Experiment]) -> list[Asked]:
+        return [Asked(each, self._results.wants_trace(each)) for each in points]
 
     def _missing(self, points: Sequence[Experiment]) -> list[Experiment]:
         """Take those points that are there already, and return the others."""
@@ -150,11 +179,10 @@ class Emulation:
         self, worker: EmulationWorker, some: Sequence[Experiment], doubtful: Calibration | None
     ) -> None:
         """Have the worker boot the network of some points, and carry out one after the other."""
-        asked = [Asked(each, self._results.wants_trace(each)) for each in some]
         begun, upcoming = self._results.points > 0, iter(some)
         self._since = self._results.points
         settings = self._options.datapath, self._options.real_link_delay_s, doubtful, begun
-        with closing(worker.call(emulated, asked, *settings)) as events:
+        with closing(worker.call(emulated, self._asked(some), *settings)) as events:
             for event in events:
                 self._take(event, where_of(some[0]), upcoming)
 
@@ -182,9 +210,9 @@ class Emulation:
         self._results.describe(settings={**known, where: {**about, **settings}})
 
 
-def _comparisons(points: Sequence[Experiment]) -> list[list[Experiment]]:
+def _compared(points: Sequence[Experiment]) -> dict[object, list[Experiment]]:
     """Return points by what they are compared within."""
     compared = defaultdict[object, list[Experiment]](list)
     for each in points:
         compared[comparison_of(each)].append(each)
-    return list(compared.values())
+    return compared

@@ -1,6 +1,6 @@
 """What this machine carries, for the scale of an emulation; measured in a worker where nothing is kept."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -27,6 +27,16 @@ class Machine:
         if self.excess:
             say(self.excess.sentence(now))
         return self
+
+
+def weakest(machines: Sequence[Machine]) -> Machine:
+    """Return what each of some machines carries."""
+    calibrations = [each.calibration for each in machines]
+    late = [each.excess for each in machines if each.excess]
+    return Machine(
+        min(calibrations, key=lambda each: each.hop_packets_s),
+        max(late, key=lambda each: each.p99_s(1), default=None),
+    )
 
 
 def machine_for(options: Options, *, relights: bool) -> Machine:

@@ -1,6 +1,5 @@
 """Parts of a run: which points are whose, and the directory that all parts write into."""
 
-import platform
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -39,19 +38,9 @@ def of_part(
     return [each for each in experiments if comparison_of(each) in comparisons]
 
 
-def check_not_mixed(results: "PartDirectory | ResultsDirectory", points: Sequence[Experiment]) -> None:
-    """Raise ScenarioError if points are missing of a comparison of which another machine emulated some."""
-    here, done = platform.node(), dict[tuple[object, ...], str]()
-    for each in points:
-        if results.has(each):
-            done[comparison_of(each)] = results.kept(each).machine
-    for each in points:
-        there = done.get(comparison_of(each), here)
-        if there != here and not results.has(each):
-            raise ScenarioError(
-                f"points of {each.job.name} were emulated on {there}, and this is {here}: they are not mixed",
-                f"go on with them on {there}, or begin anew",
-            )
+def begun_on(results: "PartDirectory | ResultsDirectory", points: Sequence[Experiment]) -> str | None:
+    """Return the machine that emulated points of one comparison; None if there is none yet."""
+    return next((results.kept(each).machine for each in points if results.has(each)), None)
 
 
 class PartDirectory:

@@ -11,7 +11,6 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from concurrent.futures import wait as ended
 from contextlib import contextmanager
 from itertools import islice
 from traceback import format_exc
@@ -21,10 +20,6 @@ from typing import Any, TypeVar
 from testbed.machine.versions import sources
 from topologies.errors import MachineError, ScenarioError
 
-RETRIES = 2
-"""How often a task runs again whose node was lost."""
-LEAST_AHEAD, AHEAD_PER_CPU = 64, 4
-"""How many results of a map are under way: no CPU waits while one task takes long."""
 EMULATION = "emulation"
 """The resource of a node that can emulate: one slot a machine."""
 ANSWER_S = 10.0
@@ -56,22 +51,30 @@ class RayCluster(Executor):
     """Runs functions of modules on the nodes of the cluster that `ray` is connected to."""
 
     def __init__(self, ray: ModuleType, running: set[Future[Any]], needs: dict[str, Any]) -> None:
-        self._ray, self._running, self._closed = ray, running, False
-        self._task = ray.remote(_task).options(max_retries=RETRIES, retry_exceptions=False, **needs)
+        self._ray, self._running = ray, running
+        self._task = ray.remote(_task).options(max_retries=2, retry_exceptions=False, **needs)
 
-    def emulating(self) -> "RayCluster":
-        """Return an executor of tasks that emulate: each takes a machine's slot, and its CPUs beside it."""
-        offers = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        cpus = [offer.get("CPU", 0) for offer in offers if EMULATION in offer]
-        if not cpus:
-            raise ScenarioError("no machine of the cluster offers to emulate", PAGE)
-        slot = {"num_cpus": min(cpus), "resources": {EMULATION: 1}}
-        return RayCluster(self._ray, self._running, slot)
+    @property
+    def emulators(self) -> list[str]:
+        """The machines that offer to emulate."""
+        return list(dict.fromkeys(node["NodeManagerHostname"] for node in self._offers(None)))
+
+    def emulating(self, machine: str | None = None) -> "RayCluster":
+        """Return an executor of tasks that emulate, of one machine or any: each takes its slot and CPUs."""
+        offers = self._offers(machine)
+        there = {f"node:{offers[0]['NodeManagerAddress']}": 0.001} if machine else {}
+        cpus = min(node["Resources"].get("CPU", 0) for node in offers)
+        return RayCluster(self._ray, self._running, {"num_cpus": cpus, "resources": {EMULATION: 1, **there}})
+
+    def _offers(self, machine: str | None) -> list[dict[str, Any]]:
+        """Return the nodes that offer to emulate, of one machine or any; ScenarioError if none does."""
+        offers = [node for node in self._ray.nodes() if node["Alive"] and EMULATION in node["Resources"]]
+        if here := [node for node in offers if machine in (None, node["NodeManagerHostname"])]:
+            return here
+        raise ScenarioError(f"{machine or 'the cluster'} offers no slot to emulate", PAGE)
 
     def submit(self, fn: Callable[..., Result], /, *args: object, **kwargs: object) -> Future[Result]:
         """Start a task; what it is given is pickled. Its future's `cancel` ends it also while it runs."""
-        if self._closed:
-            raise RuntimeError("this cluster was shut down")
         future = Future[Result]()
         ref = self._task.remote(pickle.dumps((fn, args, kwargs)), sources())
         self._running.add(future)
@@ -85,7 +88,8 @@ class RayCluster(Executor):
     ) -> Iterator[Result]:
         """Return results in their items' order; some tasks start at once, one more as each is taken."""
         items = zip(*iterables, strict=False)
-        ahead = max(LEAST_AHEAD, AHEAD_PER_CPU * int(self._ray.cluster_resources().get("CPU", 0)))
+        # So many are under way that no CPU waits while one task takes long.
+        ahead = max(64, 4 * int(self._ray.cluster_resources().get("CPU", 0)))
         futures = deque(self.submit(fn, *item) for item in islice(items, ahead))
 
         def results() -> Iterator[Result]:
@@ -100,13 +104,9 @@ class RayCluster(Executor):
         return results()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more tasks; cancel those under way, or wait for them."""
-        self._closed = True
-        for future in list(self._running):
-            if cancel_futures:
-                future.cancel()
-            elif wait:
-                ended([future])
+        """Cancel what is under way, where that is asked for; wait for nothing."""
+        for future in list(self._running) if cancel_futures else []:
+            future.cancel()
 
 
 def _connect(ray: ModuleType, address: str) -> None:

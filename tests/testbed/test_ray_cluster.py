@@ -257,6 +257,15 @@ def test_emulations_of_two_slots_of_one_machine_take_turns(cluster: RayCluster, 
 
 
 @pytest.mark.slow
+def test_a_machine_that_is_named_emulates_and_no_other(cluster: RayCluster) -> None:
+    here = socket.gethostname()
+    assert cluster.emulators == [here]
+    assert cluster.emulating(here).submit(abs, -1).result() == 1
+    with pytest.raises(ScenarioError, match="elsewhere offers no slot to emulate"):
+        cluster.emulating("elsewhere")
+
+
+@pytest.mark.slow
 def test_a_node_of_another_commit_is_refused_and_says_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,5 +281,5 @@ def test_a_node_of_another_commit_is_refused_and_says_both(
             said = f"has lightrail {theirs[:12]} .*, this machine {re.escape(sources())}; see docs/cluster.md"
             with pytest.raises(MachineError, match=f"^{socket.gethostname()} {said}"):
                 cluster.submit(abs, 1).result()
-            with pytest.raises(ScenarioError, match="no machine of the cluster offers to emulate"):
+            with pytest.raises(ScenarioError, match="the cluster offers no slot to emulate"):
                 cluster.emulating()
