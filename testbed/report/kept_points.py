@@ -5,7 +5,8 @@ that is read has its verdict and its times; its tables are read when they are as
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -92,20 +93,17 @@ class KeptPoints:
 
     def write(self, experiment: Experiment, point: Finished) -> None:
         """Write a point, or leave the one that is there; MachineError if it cannot be written."""
-        make_directory(self._folder)
-        self._write(experiment, point.head, point.runs)
+        if point.runs:
+            make_directory(self._folder)
+            self._write(experiment, point.head, point.runs)
 
     def outcome(self, experiment: Experiment) -> Outcome:
         """Return what came of an experiment; ScenarioError if its file is not one of this version."""
-        file = self._file(experiment)
-        try:
-            with file.open("rb") as read:
-                head = read.read(int.from_bytes(read.read(LENGTH_BYTES), "little"))
+        with self._valid(experiment) as path, path.open("rb") as file:
+            head = file.read(int.from_bytes(file.read(LENGTH_BYTES), "little"))
             key, found = cast(tuple[str, Outcome], unpack(head, experiment))
-        except Exception as error:  # whatever a foreign file makes of unpickling
-            raise ScenarioError(f"{file} is not a valid point: {error}", HINT) from error
         if key != experiment.key:
-            raise ScenarioError(f"{file} holds the point {key}", HINT)
+            raise ScenarioError(f"{path} holds the point {key}", HINT)
         outcome = found.with_runs(lambda name, run: KeptRun(run.audit, partial(self._run, experiment, name)))
         vars(outcome).update({name: vars(found)[name] for name in KNOWN})
         return outcome
@@ -122,13 +120,23 @@ class KeptPoints:
     def _run(self, experiment: Experiment, name: str) -> Run:
         key = experiment.key
         if key not in self._recent:
-            data = memoryview(self._file(experiment).read_bytes())
-            start = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
-            self._recent[key] = cast(Runs, unpack(data[start:], experiment))
+            with self._valid(experiment) as path:
+                data = memoryview(path.read_bytes())
+                start = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
+                self._recent[key] = cast(Runs, unpack(data[start:], experiment))
         self._recent.move_to_end(key)
         while len(self._recent) > REMEMBERED:
             self._recent.popitem(last=False)
         return self._recent[key][name]
+
+    @contextmanager
+    def _valid(self, experiment: Experiment) -> Iterator[Path]:
+        """Yield a point's file; what cannot be read of it is a ScenarioError."""
+        file = self._file(experiment)
+        try:
+            yield file
+        except Exception as error:  # whatever a foreign file makes of unpickling
+            raise ScenarioError(f"{file} is not a valid point: {error}", HINT) from error
 
     def _file(self, experiment: Experiment) -> Path:
         return self._folder / experiment.key

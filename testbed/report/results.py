@@ -302,8 +302,7 @@ class ResultsDirectory(RunDirectory):
         """Write a point that a worker has finished; errors as of `add`."""
         if experiment.key not in self._experiments:
             check_named_apart([*self._experiments.values(), experiment])
-        if point.runs:
-            self._points.write(experiment, point)
+        self._points.write(experiment, point)
         if point.trace:
             file = self._trace_file(experiment)
             make_directory(file.parent)
