@@ -2,8 +2,8 @@
 
 import platform
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from typing import cast
@@ -11,8 +11,10 @@ from typing import cast
 from rich.progress import Progress
 
 from testbed.run.calibrate import Calibration, ContradictedError
+from testbed.run.control import Control
 from testbed.run.experiment import Experiment
 from testbed.run.fidelity import with_control
+from testbed.run.outcome import Outcome
 from testbed.run.run_time import boots
 from testbed.study.controlled import Controlled
 from testbed.study.directories import Directory, directory_of, planned_before
@@ -116,6 +118,8 @@ class Emulation:
         self._task = progress.add_task("emulate", total=points)
         self._since = 0
         """The first point that the next control judges."""
+        self._made = set[str]()
+        """The points that were not there already."""
 
     def carry_out(
         self, worker: EmulationWorker, points: Sequence[Experiment], doubtful: Calibration | None
@@ -123,30 +127,31 @@ class Emulation:
         """Carry out those points that are missing, network by network."""
         self._check_not_mixed(points)
         for some in boots(points):
-            if missing := self._missing(some):
-                self._emulate(worker, missing, doubtful)
+            asked, begun = self._asked(some), any(map(self._results.has, points))
+            settings = self._options.datapath, self._options.real_link_delay_s, doubtful, begun
+            missing = self._missing(asked)
+            with closing(worker.call(emulated, missing, *settings)) if missing else nullcontext(()) as events:
+                self._write(asked, events)
 
     def carry_out_on(self, cluster: RayCluster, points: Sequence[Experiment]) -> None:
         """Carry out those points that are missing on other machines, a comparison's network by network.
 
         What a machine has begun it goes on with; everything else is anyone's.
         """
-        there = partial(events_of, options=replace(self._options, cluster=None))
-        missing = defaultdict[str | None, list[list[Experiment]]](list)
         begun = {about: begun_on(self._results, some) for about, some in _compared(points).items()}
-        for some in boots(points):
-            for about, group in _compared(some).items():
-                if left := self._missing(group):
-                    missing[begun[about]].append(left)
-        events = {
-            machine: cluster.emulating(machine).map(there, [self._asked(some) for some in groups])
-            for machine, groups in missing.items()
-        }
-        for machine, groups in missing.items():
-            for some, said in zip(groups, events[machine], strict=True):
-                self._since, upcoming = self._results.points, iter(some)
-                for event in said:
-                    self._take(event, where_of(some[0]), upcoming)
+        groups = [
+            (begun[about], self._asked(some))
+            for of_network in boots(points)
+            for about, some in _compared(of_network).items()
+        ]
+        missing = defaultdict[str | None, list[list[Asked]]](list)
+        for machine, asked in groups:
+            if some := self._missing(asked):
+                missing[machine].append(some)
+        there = partial(events_of, options=replace(self._options, cluster=None))
+        found = {machine: cluster.emulating(machine).map(there, some) for machine, some in missing.items()}
+        for machine, asked in groups:
+            self._write(asked, next(found[machine]) if self._missing(asked) else ())
 
     def _check_not_mixed(self, points: Sequence[Experiment]) -> None:
         """Raise ScenarioError if points are missing of a comparison that another machine began."""
@@ -163,30 +168,27 @@ class Emulation:
     def _asked(self, points: Sequence[Experiment]) -> list[Asked]:
         return [Asked(each, self._results.wants_trace(each)) for each in points]
 
-    def _missing(self, points: Sequence[Experiment]) -> list[Experiment]:
-        """Take those points that are there already, and return the others."""
-        missing = []
-        for experiment in points:
-            if not self._results.has(experiment):
-                missing.append(experiment)
-                continue
-            traced = self._results.wants_trace(experiment)
-            self._results.add_finished(experiment, kept_point(self._results.path, Asked(experiment, traced)))
+    def _missing(self, asked: Sequence[Asked]) -> list[Asked]:
+        return [each for each in asked if not self._results.has(each.experiment)]
+
+    def _write(self, asked: Sequence[Asked], events: Iterable[Event]) -> None:
+        """Write the points of a network in order: those that are there, and those that a worker makes."""
+        self._since, missing = self._results.points, self._written_between(asked)
+        for event in events:
+            self._take(event, where_of(asked[0].experiment), missing)
+        list(missing)
+
+    def _written_between(self, asked: Sequence[Asked]) -> Iterator[Experiment]:
+        """Yield the points that are missing; those that are there are written on the way."""
+        for each in asked:
+            if self._results.has(each.experiment):
+                self._results.add_finished(each.experiment, kept_point(self._results.path, each))
+            else:
+                self._made.add(each.experiment.key)
+                yield each.experiment
             self._progress.advance(self._task)
-        return missing
 
-    def _emulate(
-        self, worker: EmulationWorker, some: Sequence[Experiment], doubtful: Calibration | None
-    ) -> None:
-        """Have the worker boot the network of some points, and carry out one after the other."""
-        begun, upcoming = self._results.points > 0, iter(some)
-        self._since = self._results.points
-        settings = self._options.datapath, self._options.real_link_delay_s, doubtful, begun
-        with closing(worker.call(emulated, self._asked(some), *settings)) as events:
-            for event in events:
-                self._take(event, where_of(some[0]), upcoming)
-
-    def _take(self, event: Event, where: str, upcoming: Iterator[Experiment]) -> None:
+    def _take(self, event: Event, where: str, missing: Iterator[Experiment]) -> None:
         """Write what a worker has to say of a network."""
         if isinstance(event, Booted):
             self._describe(where, event.settings)
@@ -194,14 +196,17 @@ class Emulation:
             self._progress.update(self._task, description=f"emulate {event.words}")
         elif isinstance(event, Controlled):
             self._describe(where, {"controls": event.settings})
-            self._results.judge_again(self._since, lambda outcome: with_control(outcome, event.control))
+            self._results.judge_again(self._since, partial(self._controlled, event.control))
             self._since = self._results.points
         else:
-            self._results.add_finished(next(upcoming), event.point)
+            self._results.add_finished(next(missing), event.point)
             numbers = {**event.numbers, **self._results.run.similitude}
             if len(numbers) > len(self._results.run.similitude):
                 self._results.describe(similitude=numbers)
-            self._progress.advance(self._task)
+
+    def _controlled(self, control: Control, outcome: Outcome) -> Outcome:
+        """Return an outcome judged by a control, unless it was there already."""
+        return with_control(outcome, control) if outcome.experiment.key in self._made else outcome
 
     def _describe(self, where: str, settings: Mapping[str, object]) -> None:
         """Record settings of a network."""

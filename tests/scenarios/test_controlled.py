@@ -1,4 +1,4 @@
-"""What becomes of a calibration that a control contradicts; the verdicts are in tests/testbed."""
+"""What controls say of points, and of a calibration; their verdicts are in tests/testbed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -11,6 +11,7 @@ import pytest
 
 from testbed.network.network import Network
 from testbed.report.finished import finished
+from testbed.report.kept_points import KeptPoints
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
 from testbed.run import calibrate
@@ -22,15 +23,16 @@ from testbed.run.calibrate import (
     is_calibrated,
 )
 from testbed.run.control import Control
+from testbed.run.experiment import Experiment
 from testbed.run.kept import CACHE, machine_name
 from testbed.run.outcome import Verdict
-from testbed.study.controlled import ControlledPoints
+from testbed.study.controlled import Controlled, ControlledPoints
 from testbed.study.emulating import Asked, Emulated, Event
 from testbed.study.emulation import Emulation
 from testbed.study.output import progress_bar
 from testbed.study.study import Options
 from testbed.study.worker import EmulationWorker
-from tests.testbed.cases import experiment_of, outcome_of
+from tests.testbed.cases import experiment_of, outcome_of, small_outcomes
 from tests.testbed.ocs_cases import experiment_of as experiment_of_ocs
 from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU
@@ -111,3 +113,37 @@ def test_schedules_have_controls_before_between_and_after_them(
 
 def test_a_run_goes_on_that_has_finished_points(controlled: Callable[..., None]) -> None:
     controlled(0.2, begun=True)
+
+
+def test_rows_of_a_run_that_goes_on_stand_as_in_one_go(tmp_path: Path) -> None:
+    outcomes = {each.experiment.key: each for each in small_outcomes(seeds=2)}
+    points = [each.experiment for each in outcomes.values()]
+
+    class Worker:
+        """Has each point, and at the end a control by which nothing is right."""
+
+        def call(self, _function: object, asked: Sequence[Asked], *_settings: object) -> Iterator[Event]:
+            for each in asked:
+                yield Emulated(finished(outcomes[each.experiment.key], traced=each.traced), {})
+            yield Controlled(Control(1e6, 4, error=0.5, cpu_pressure=0.1), {})
+
+    def carried_out(some: Sequence[Experiment], name: str, *, resume: bool = False) -> Path:
+        run = Run("s", "S", ["s.py"], datetime(2026, 1, 2))
+        with ResultsDirectory(run, planned=points, out=tmp_path / name, resume=resume) as results:
+            taken = Emulation(results, Options(), progress_bar(), len(some))
+            taken.carry_out(cast(EmulationWorker, Worker()), some, None)
+        return results.path
+
+    whole = carried_out(points, "whole")
+    carried_out(points[1::3], "parts")
+    for outcome in KeptPoints(tmp_path / "parts").outcome(points[1]), KeptPoints(whole).outcome(points[0]):
+        assert outcome.verdict.word == "void"
+    KeptPoints(tmp_path / "parts").judge(outcomes[points[1].key])
+    parts = carried_out(points, "parts", resume=True)
+    one, other = (pd.read_csv(path / "summary.csv") for path in (whole, parts))
+    assert one["key"].tolist() == other["key"].tolist() == [each.key for each in points]
+    verdicts = ["void", "faithful", *["void"] * (len(points) - 2)]
+    assert other["verdict"].tolist() == verdicts, "a later control says nothing of what was there"
+    for name in ("records.csv", "nodes.csv"):
+        assert (whole / name).read_bytes() == (parts / name).read_bytes()
+    assert {each.name for each in whole.glob("traces/*")} == {each.name for each in parts.glob("traces/*")}
