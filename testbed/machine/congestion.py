@@ -2,10 +2,11 @@
 
 import socket
 from functools import cache
+from pathlib import Path
 
 from testbed.machine.datapath import Datapath
 from testbed.machine.netlink import kernel_takes, marker_request, shaper_request
-from topologies.errors import MachineError
+from topologies.errors import MachineError, ScenarioError
 from traffic.packets import frame_bytes
 from traffic.transports.host_settings import NEED_MARKS
 
@@ -13,6 +14,18 @@ MOST_MARKED_BYTES = 3800
 """The largest packet of Open vSwitch's daemon that the kernel marks: of larger ones it keeps the IP header in
 another page, where it does not look (INET_ECN_set_ce in include/net/inet_ecn.h, packet_alloc_skb in
 net/packet/af_packet.c)."""
+OF_LINUX = (
+    "bbr", "bic", "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp", "nv", "reno",
+    "scalable", "vegas", "veno", "westwood", "yeah",
+)  # fmt: skip
+"""What may control congestion in Linux (net/ipv4/Kconfig), but for modules of others."""
+
+
+def check_known(name: str | None) -> None:
+    """Raise ScenarioError for a congestion control that neither Linux has nor a module of this kernel."""
+    known = list(dict.fromkeys([*OF_LINUX, *_available()]))
+    if name and name not in known:
+        raise ScenarioError(f"no congestion control is named {name!r}", f"choose among {', '.join(known)}")
 
 
 def check_congestion_control(name: str | None) -> None:
@@ -23,12 +36,15 @@ def check_congestion_control(name: str | None) -> None:
         with socket.socket() as probe:
             probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
     except OSError as error:
-        with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as available:
-            known = ", ".join(available.read().split())
         raise MachineError(
             f"this kernel's TCP cannot be set to {name!r}: {error.strerror}",
-            f"take one of {known}, or load the module tcp_{name}",
+            f"take one of {', '.join(_available())}, or load the module tcp_{name}",
         ) from error
+
+
+def _available() -> list[str]:
+    """Return what may control congestion in this kernel."""
+    return Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 
 
 def check_marks(congestion_control: str | None, datapath: Datapath, mtu: int) -> None:

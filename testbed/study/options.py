@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from testbed.machine.congestion import check_known
 from testbed.machine.datapath import DEFAULT, Datapath
 from testbed.run.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
 from topologies.addresses import ENTROPIES
@@ -17,6 +18,7 @@ from traffic.fault_text import WrittenFault
 from traffic.job import LONGEST_S
 from traffic.packets import frame_bytes
 from traffic.transports.host_settings import TransportSetup
+from traffic.transports.registry import check_transport, congestion_control
 
 DEFAULT_TRANSPORTS = "credit,tcp"
 """Two that exist: a conclusion that holds under one of them alone is one about the transport."""
@@ -357,7 +359,16 @@ def transports(
     if least_timeout_ms is not None and not 1 <= least_timeout_ms <= MOST_TIMEOUT_MS:
         raise ScenarioError(f"a least timeout of {least_timeout_ms:g} ms", f"give 1 to {MOST_TIMEOUT_MS:g}")
     timeout_s = None if least_timeout_ms is None else least_timeout_ms / 1e3
-    return [TransportSetup(name, initial_window, timeout_s, entropies) for name in listed(text)]
+    return [
+        TransportSetup(transport_named(name), initial_window, timeout_s, entropies) for name in listed(text)
+    ]
+
+
+def transport_named(name: str) -> str:
+    """Return the name of a transport; ScenarioError if there is none."""
+    check_transport(name)
+    check_known(congestion_control(name))
+    return name
 
 
 def faults(text: str) -> list[WrittenFault]:

@@ -32,6 +32,7 @@ def small(out: Path, *options: str) -> "CompletedProcess[str]":
     ("options", "said"),
     [
         (["--transport", "udp"], "there is no transport named 'udp'; choose among credit, tcp, ideal"),
+        (["--transport", "credit,tcp:nope"], "no congestion control is named 'nope'; choose among bbr, "),
         (["--transport", ","], "the list ',' is empty"),
         (["--transport", "nowhere:Own"], "the transport 'nowhere:Own' cannot be imported"),
         (["--transport", "os:getcwd"], "'os:getcwd' is not a transport"),

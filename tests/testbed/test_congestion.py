@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from testbed.machine import congestion
-from testbed.machine.congestion import check_congestion_control, check_marks
+from testbed.machine.congestion import check_congestion_control, check_known, check_marks
 from testbed.machine.datapath import Datapath
 from topologies.errors import MachineError
 from traffic.packets import LEAST_MTU, MOST_MTU
@@ -20,6 +20,7 @@ def available() -> list[str]:
 def test_what_the_kernel_has_is_accepted_and_so_is_no_tcp() -> None:
     for name in available():
         check_congestion_control(name)
+        check_known(name)
     check_congestion_control(None)
 
 
