@@ -72,7 +72,7 @@ class Scheduled:
 def plan_of(rule: Rule | None) -> "OcsPlan":
     """Return the schedule that a rule shows; ScenarioError if it shows none."""
     if rule is None or not isinstance(rule.decides, OcsPlan):
-        raise ScenarioError("there is no schedule", "give one as circuits (Scheduled)")
+        raise ScenarioError("there is no schedule", "light circuits by Scheduled (rule = 'scheduled')")
     return rule.decides
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from inspect import signature
 from itertools import product
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import pandas as pd
 from pydantic import Field
@@ -18,9 +18,18 @@ from testbed.report.run_json import Kind
 from testbed.run.circuits_registry import CircuitsRule, OwnCircuits
 from testbed.run.circuits_rule import bound, scheme_alone
 from testbed.run.dilation import UNSCALED
-from testbed.run.experiment import Experiment
+from testbed.run.experiment import MOST_SEED, Experiment
+from testbed.run.ocs_plan import plan_of
 from testbed.study.glances import Failures
-from testbed.study.options import buffer_bytes, check_volume, emulated_bps, faults, known_after_s, seed_range
+from testbed.study.options import (
+    buffer_bytes,
+    check_volume,
+    emulated_bps,
+    faults,
+    known_after_s,
+    seed_range,
+    transport_named,
+)
 from testbed.study.study import Options, Study, no_claims
 from testbed.study.study_tables import (
     FORMS,
@@ -56,11 +65,11 @@ from topologies.routing import Routing
 from topologies.strict_json import Strict, shown
 from traffic.fault_text import DETECT_S
 from traffic.job import Job
-from traffic.packets import DEFAULT_MTU
+from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme_setup import WHILE_LIT, SchemeSetup, WhileLitSetup
 from traffic.spraying.registry import policy_named
-from traffic.transports.registry import check_transport
 
+ONE = "leave out the one or the other"
 TABLES = [*FORMS, "grid", "options"]
 
 
@@ -74,7 +83,7 @@ class Whole(Strict):
         description="Spraying schemes: ecmp, plb, minrtt, reps, spray, pxn, rails, optimal; ecmp:4, reps:8,"
         " pxn:4 have so many entropies; or your own as module:function (docs/own_scheme.md).",
     )
-    seed: list[Annotated[int, Field(ge=0)]] = Field(
+    seed: list[Annotated[int, Field(ge=0, lt=MOST_SEED)]] = Field(
         [0], description="Seeds; each draws the workload, and what the switches hash, anew."
     )
     seeds: int | None = Field(
@@ -94,6 +103,24 @@ class Whole(Strict):
     baseline: str = Field("", description="The scheme that busbw is relative to.")
 
 
+CHECKS: Mapping[str, Callable[[Any], object]] = {
+    "scheme": policy_named,
+    "seeds": seed_range,
+    "transport": transport_named,
+    "mtu": check_mtu,
+    "volume": check_volume,
+    "emulated_rate_mbps": emulated_bps,
+    "faults": faults,
+    "detect_us": partial(known_after_s, option="detect_us"),
+}
+"""What refuses a value of a key, or each of its list."""
+REPLACED = {
+    "claims_over": ("fabric", "builder", "file"),
+    "baseline": ("scheme", "circuits", "rule", "scheduler"),
+}
+"""By a key that names something of the study, the keys by which that is another."""
+TWINS: Mapping[Keys, Keys] = {("seed",): ("seeds",), ("seeds",): ("seed",)}
+"""Keys that say the same."""
 LISTED = [key for key, field in Whole.model_fields.items() if str(field.annotation).startswith("list")]
 
 
@@ -121,22 +148,39 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
         raise document.mistake(("workload", 0), "no workload is left", PAGE)
     if len(points) > len({point.experiment.key for point in points}):
         raise document.mistake(("workload", 0), "some points are there twice", "leave out equal tables")
-    fabrics = list(dict.fromkeys(each.experiment.fabric.name for each in points))
+    experiments = [each.experiment for each in points]
+    _check_about(document, whole, experiments)
+    names, rate_mbps = dict.fromkeys(each.fabric.name for each in experiments), whole.emulated_rate_mbps
     return Study(
         name=file.stem,
-        title=(whole.title or file.stem).replace("{fabric}", " and ".join(fabrics)),
-        experiments=[each.experiment for each in points],
-        claims=_claims(document, whole) if whole.claims_over in ("", *fabrics) else no_claims,
+        title=(whole.title or file.stem).replace("{fabric}", " and ".join(names)),
+        experiments=experiments,
+        claims=_claims(document, whole) if whole.claims_over in ("", *names) else no_claims,
         report=whole.report,
         baseline=whole.baseline,
-        failures=_failures(document, whole),
-        usual=_usual(document, whole),
+        failures=_failures(document, whole, experiments),
+        usual=Options(rate_mbps and emulated_bps(rate_mbps), volume=whole.volume),
         transports=",".join(whole.transport),
         parameters=_by_key(points),
     )
 
 
 # What is outside of tables
+
+
+def _check_about(document: Document, whole: Whole, experiments: Sequence[Experiment]) -> None:
+    """Refuse claims, a baseline and a report about nothing in the study, unless an option replaced that."""
+    known = {"claims_over": {each.fabric.name for each in experiments}}
+    known["baseline"] = {each.name for each in experiments}
+    for key, names in known.items():
+        name = getattr(whole, key)
+        replaced = any(document.is_given(keys) for keys in document.sources if keys[-1] in REPLACED[key])
+        if name and name not in names and (document.is_given((key,)) or not replaced):
+            said = f"nothing in the study is named {shown(name)}"
+            raise document.mistake((key,), said, unknown(name, sorted(names)))
+    with document.at(("report",)):
+        for each in experiments if whole.report == "circuits" else ():
+            plan_of(each.rule)
 
 
 def _whole(document: Document) -> Whole:
@@ -146,31 +190,23 @@ def _whole(document: Document) -> Whole:
     whole = cast(Whole, validated(document, Whole, (), values, TABLES))
     if "seeds" in values and "seed" in values:
         raise document.mistake(("seeds",), "both seed and seeds are given", "leave out one of them")
-    if whole.seeds is not None:
-        with document.at(("seeds",)):
-            whole = whole.model_copy(update={"seed": list(seed_range(whole.seeds))})
-    with document.at(("transport",)):
-        for name in whole.transport:
-            check_transport(name)
-    return whole
+    for key, check in CHECKS.items():
+        found = getattr(whole, key) if key in values else []
+        with document.at((key,)):
+            for value in found if isinstance(found, list) else [found]:
+                check(value)
+    return whole if whole.seeds is None else whole.model_copy(update={"seed": [*seed_range(whole.seeds)]})
 
 
-def _usual(document: Document, whole: Whole) -> Options:
-    """Return the scale."""
-    with document.at(("volume",)):
-        check_volume(whole.volume)
-    with document.at(("emulated_rate_mbps",)):
-        rate_mbps = whole.emulated_rate_mbps
-        return Options(None if rate_mbps is None else emulated_bps(rate_mbps), volume=whole.volume)
-
-
-def _failures(document: Document, whole: Whole) -> Failures | None:
+def _failures(document: Document, whole: Whole, experiments: Sequence[Experiment]) -> Failures | None:
+    """Return what fails; MistakeError if a fabric has no such part."""
     if whole.faults is None:
         return None
-    with document.at(("detect_us",)):
-        detect_s = known_after_s(whole.detect_us)
+    written = tuple(faults(whole.faults))
     with document.at(("faults",)):
-        return Failures(tuple(faults(whole.faults)), detect_s)
+        for fault, fabric in product(written, {each.fabric for each in experiments}):
+            fault.part_of(fabric)
+    return Failures(written, known_after_s(whole.detect_us))
 
 
 def _claims(document: Document, whole: Whole) -> Callable[[pd.DataFrame], list[Claim]]:
@@ -231,7 +267,9 @@ def _points(document: Document, whole: Whole) -> Iterator[_Point]:
     settings = list(_settings(document, whole))
     if not (workloads and settings):
         raise document.mistake((), f"no {'fabric' if workloads else 'workload'} is given", PAGE)
-    _check_schemes(document, whole, workloads)
+    for row in workloads:
+        with document.at((*row.keys, "scheme")):
+            policy_named(cast(str, row.values.get("scheme", "ecmp")))
     sizes = [len(_seeds(whole, row)) * max(len(_schemes(whole, row)), 1) for row in workloads]
     if (count := len(settings) * sum(sizes)) > MOST_POINTS:
         raise too_many(document, (), count)
@@ -268,18 +306,6 @@ def _seeds(whole: Whole, row: Row) -> list[int]:
 
 def _schemes(whole: Whole, row: Row) -> list[str]:
     return [cast(str, row.values["scheme"])] if "scheme" in row.values else whole.scheme
-
-
-def _check_schemes(document: Document, whole: Whole, workloads: Sequence[Row]) -> None:
-    """Refuse unknown schemes."""
-    own = [
-        ((*row.keys, "scheme"), cast(str, row.values["scheme"]))
-        for row in workloads
-        if "scheme" in row.values
-    ]
-    for keys, scheme in [*((("scheme",), each) for each in whole.scheme), *own]:
-        with document.at(keys):
-            policy_named(scheme)
 
 
 def _jobs(document: Document, row: Row, fabric: Fabric, seeds: Sequence[int]) -> Iterator[tuple[int, Job]]:
@@ -365,26 +391,36 @@ def _word(value: object) -> str:
 
 def settled(document: Document, assignments: Sequence[Assignment]) -> Document:
     """Return the document with the values of ``[grid]`` and of the command line where they belong."""
-    values = document.values
-    grid = values.pop("grid", {})
+    grid = document.values.pop("grid", {})
     if not isinstance(grid, dict):
         raise document.mistake(("grid",), f"found {shown(grid)}, expected a table", "write [grid]")
     for keys, value in _flat(grid, ("grid",)):
-        for home in homes(document, ".".join(map(str, keys[1:])), keys):
-            if value_at(values, home) is not None:
-                raise document.mistake(keys, "it is given in its table too", "leave out the one or the other")
-            _put(document, home, value, keys)
+        _settle(document, ".".join(map(str, keys[1:])), value, keys)
+    for name, key in document.options.items():
+        if key not in FORMS:
+            homes(document, str(key), ("options", name))
     whole = [each for each in assignments if each.key in FORMS]
     for each in whole:
-        both = [other.source for other in assignments if other.key.startswith(f"{each.key}.")]
-        if both:
-            said = f"{each.source} says what {' and '.join(both)} says too"
-            raise MistakeError(said, "leave out the one or the other")
+        others = [other for other in assignments if other is not each]
+        if both := [other.source for other in others if f"{other.key}.".startswith(f"{each.key}.")]:
+            raise MistakeError(f"{each.source} says what {' and '.join(both)} says too", ONE)
         _put(document, (each.key,), _tables_named(each.key, each.value), each.source)
     for each in assignments:
-        for home in homes(document, each.key.removeprefix("grid."), each.source) if each not in whole else ():
-            _put(document, home, each.value, each.source)
+        if each not in whole:
+            _settle(document, each.key.removeprefix("grid."), each.value, each.source)
     return document
+
+
+def _settle(document: Document, key: str, value: object, source: Keys | str) -> None:
+    """Give a key a value where it belongs: that of a file once, and in its place that of the command line."""
+    for home in homes(document, key, source):
+        for same in (home, TWINS.get(home, home)):
+            given = document.sources.get(same)
+            if isinstance(source, str) and isinstance(given, str):
+                raise MistakeError(f"{source} says what {given} says too", ONE)
+            if not isinstance(source, str) and value_at(document.values, same) is not None:
+                raise document.mistake(source, "it is given elsewhere too", ONE)
+        _put(document, home, value, source)
 
 
 def _tables_named(table: str, value: object) -> list[Table]:
@@ -425,7 +461,7 @@ def homes(document: Document, key: str, source: Keys | str) -> list[Keys]:
     document.sources[(key,)] = source
     if not kinds:
         known = sorted({*Whole.model_fields, *(each for takes in taken.values() for each in takes)})
-        raise document.mistake((key,), "unknown key", unknown(rest, known))
+        raise document.mistake((key,), f"unknown key {shown(key)}", unknown(rest, known))
     said, hint = f"{' and '.join(kinds)} take it", f"write {' or '.join(f'{kind}.{key}' for kind in kinds)}"
     raise document.mistake((key,), said, hint)
 
@@ -442,5 +478,5 @@ def _put(document: Document, keys: Keys, value: object, source: Keys | str) -> N
     if not isinstance(inside, dict):
         raise document.mistake(keys, f"there is {shown(inside)}, and no table", PAGE)
     inside[str(keys[-1])] = value
-    if other := {"seed": "seeds", "seeds": "seed"}.get(str(keys[0])):
-        document.values.pop(other, None)
+    for twin in TWINS.get(keys, ()):
+        document.values.pop(str(twin), None)

@@ -50,15 +50,26 @@ class Document:
     """Of what does not come from where it is: the option that gave it, or its keys in the file."""
 
     def mistake(self, keys: Keys, said: str, hint: str = "") -> MistakeError:
-        """Return what is wrong with a value, with the place of its key, or else of its table."""
+        """Return what is wrong with a value, with the place of its key, or else of its table.
+
+        Of a table it has also the places of what was given to it elsewhere.
+        """
         given = self._given(keys)
         if isinstance(given, str):
             return MistakeError(f"{given}: {said}", hint)
+        more = [source for at, source in self.sources.items() if keys and at[: len(keys)] == keys != at]
+        beside = " and ".join(dict.fromkeys(map(self._place, more)))
+        places = filter(None, [str(self.file), self._place(given), beside and f"with {beside}"])
+        return MistakeError(f"{', '.join(places)}: {said}", hint)
+
+    def _place(self, given: str | Keys) -> str:
+        """Return an option, or the line of a key, or else of its table, and the key."""
+        if isinstance(given, str):
+            return given
         lines = lines_of(self.text, tuple(key for key, value in self.values.items() if _are_tables(value)))
         known = next((given[:size] for size in range(len(given), 0, -1) if given[:size] in lines), ())
-        line = f", line {lines[known]}" if known else ""
         name = ".".join(key for key in given if isinstance(key, str))[:LONGEST_KEY]
-        return MistakeError(f"{self.file}{line}{f', {name}' if name else ''}: {said}", hint)
+        return ", ".join(filter(None, [f"line {lines[known]}" if known else "", name]))
 
     @contextmanager
     def at(self, keys: Keys) -> Iterator[None]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.run.experiment import Experiment
-from testbed.study.study import Study
+from testbed.study.study import Study, no_claims
 from testbed.study.study_file import Whole, study_of_file
 from testbed.study.study_tables import FORMS, OTHERS
 from testbed.study.toml_document import Assignment, assigned, lines_of, value_of
@@ -316,14 +316,25 @@ def test_each_key_is_found_in_its_line(parts: list[tuple[str, str]]) -> None:
         (SMALL + "[grdi]\nseed = 1\n", "study.toml, line 7, grdi: unknown key; did you mean grid?"),
         (
             SMALL + "[grid]\nspinse = 1\n",
-            "study.toml, line 8, grid.spinse: unknown key; did you mean spines?",
+            "study.toml, line 8, grid.spinse: unknown key 'spinse'; did you mean spines?",
         ),
         (
             SMALL + "[grid]\nfabric.spinse = 1\n",
-            "line 8, grid.fabric.spinse: unknown key; did you mean spines?",
+            "line 8, grid.fabric.spinse: unknown key 'fabric.spinse'; did you mean spines?",
         ),
-        (SMALL + "[grid]\n'fabric.rails' = 1\n", "line 8, grid.fabric.rails: it is given in its table too; "),
-        (SMALL + "[grid]\nhidden = 0\n", "study.toml, line 5, workload: a workload of 0 numbers per token; "),
+        (SMALL + "[grid]\n'fabric.rails' = 1\n", "line 8, grid.fabric.rails: it is given elsewhere too; "),
+        ("seeds = 2\n" + SMALL + "[grid]\nseed = 1\n", "line 9, grid.seed: it is given elsewhere too; "),
+        (SMALL + "[grid]\nseed = 1\nseeds = 2\n", "line 9, grid.seeds: it is given elsewhere too; "),
+        (
+            SMALL + "[grid]\nhidden = [8, 0]\n",
+            "study.toml, line 5, workload, with line 8, grid.hidden: a workload of 0 numbers per token; ",
+        ),
+        (
+            SMALL + "[grid]\nspines = -1\nloss = 0.1\n",
+            "line 1, fabric, with line 8, grid.spines and line 9, grid.loss: a rail fabric of 4 servers, ",
+        ),
+        (SMALL + "[options]\nrails = 'rials'\n", "line 8, options.rails: unknown key 'rials'; did you mean"),
+        (SMALL + "[options]\nrails = 3\n", "line 8, options.rails: unknown key '3'; there are about, "),
         ("grid = 1\n" + SMALL, "study.toml, line 1, grid: found 1, expected a table; write [grid]"),
         ("fabric = 1\n" + UNIFORM, "study.toml, line 1, fabric: found 1, expected a table; write [fabric]"),
         (
@@ -379,15 +390,32 @@ def test_each_key_is_found_in_its_line(parts: list[tuple[str, str]]) -> None:
             "line 7, workload.scheme: there is no scheme named 'pxm'; choose among ecmp, ",
         ),
         ("transport = 'tpc'\n" + SMALL, "line 1, transport: there is no transport named 'tpc'; choose among"),
+        (
+            "transport = ['tcp', 'tcp:nope']\n" + SMALL,
+            "line 1, transport: no congestion control is named",
+        ),
         ("volume = [1, 2]\n" + SMALL, "study.toml, line 1, volume: found a list of 2, expected a number; "),
         ("volume = 1e9\n" + SMALL, "study.toml, line 1, volume: 1e+09 times the bytes; "),
         (
             "emulated_rate_mbps = 0\n" + SMALL,
             "line 1, emulated_rate_mbps: NICs cannot be emulated at 0 Mbit/s",
         ),
-        ("mtu = 100\n" + SMALL, "an MTU of 100 bytes; "),
+        ("mtu = 100\n" + SMALL, "study.toml, line 1, mtu: an MTU of 100 bytes; "),
+        (SMALL + "[grid]\nmtu = [9000, 3]\n", "study.toml, line 8, grid.mtu: an MTU of 3 bytes; "),
+        (f"seed = {1 << 63}\n" + SMALL, "study.toml, line 1, seed: found 9223372036854775808, expected less"),
         ("buffer = 0\n" + SMALL, "study.toml, line 1, buffer: port buffers of 0 packets; "),
         ("faults = 'nic'\n" + SMALL, "study.toml, line 1, faults: 'nic' is not a valid fault; "),
+        (
+            "faults = 'nic:9:1@40%-9ms'\n" + SMALL,
+            "line 1, faults: 'nic:9:1@40%-9ms' on fabric 'rail': server 9",
+        ),
+        ("detect_us = -3\n" + SMALL, "line 1, detect_us: faults that are known after -3 us; give detect_us"),
+        ("report = 'circuits'\n" + SMALL, "study.toml, line 1, report: there is no schedule; "),
+        (
+            "baseline = 'rails'\n" + SMALL,
+            "line 1, baseline: nothing in the study is named 'rails'; there are",
+        ),
+        ("claims_over = 'raill'\n" + SMALL, "nothing in the study is named 'raill'; did you mean rail?"),
         ("report = 'all'\n" + SMALL, "line 1, report: found 'all', expected 'schemes', 'circuits', "),
         (
             "claims = 'nowhere:claims'\n" + SMALL,
@@ -436,17 +464,38 @@ def test_a_mistake_is_a_sentence_with_its_place(
     ("words", "said"),
     [
         (["seed"], "--set seed: it has no key or no value; write --set KEY=VALUE, as in grid.seed=0..4"),
-        (["grid.sed=0..4"], "--set grid.sed: unknown key; did you mean seed?"),
+        (["grid.sed=0..4"], "--set grid.sed: unknown key 'sed'; did you mean seed?"),
         (["grid.seed=4..0"], "--set grid.seed: the range 4..0 is empty; write 0..4"),
         (["fabric.servers=x"], "--set fabric.servers: found 'x', expected a whole number; see docs/study.md"),
         (["fabric=gone:wired"], "--set fabric: the fabric 'gone:wired' cannot be imported: "),
         (["fabric=a.json", "fabric.rails=1"], "--set fabric says what --set fabric.rails says too; "),
+        (["fabric=a.json", "fabric=b.json"], "--set fabric says what --set fabric says too; "),
+        (["seed=1", "grid.seed=2"], "--set grid.seed says what --set seed says too; "),
+        (["seed=1", "seeds=2"], "--set seeds says what --set seed says too; "),
+        (["fabric.rails=1", "rails=2"], "--set rails says what --set fabric.rails says too; "),
+        (
+            ["claims_over=raill", "fabric.builder=rail"],
+            "--set claims_over: nothing in the study is named",
+        ),
+        (["spines=-1"], "study.toml, line 1, fabric, with --set spines: a rail fabric of 4 servers, "),
     ],
 )
 def test_a_mistake_on_the_command_line_names_the_option(tmp_path: Path, words: list[str], said: str) -> None:
     with pytest.raises(LightrailError) as error:
         study(tmp_path, SMALL, *words)
-    assert str(error.value).startswith(said)
+    assert str(error.value).removeprefix(f"{tmp_path}/").startswith(said)
+
+
+def test_what_the_command_line_replaces_may_have_had_a_name(tmp_path: Path) -> None:
+    text = (
+        "claims = 'builtins:list'\nclaims_over = 'rail'\nscheme = ['ecmp', 'pxn']\nbaseline = 'pxn'\n" + SMALL
+    )
+    (tmp_path / "other.json").write_text(leaf_spine_fabric(4, 2, nics=2).to_json())
+    assert study(tmp_path, text).claims is not no_claims
+    other = study(tmp_path, text, f"fabric={tmp_path / 'other.json'}", "scheme=ecmp")
+    assert (other.claims, other.baseline) == (no_claims, "pxn")
+    with pytest.raises(LightrailError, match="line 4, baseline: nothing in the study is named 'pxn'"):
+        study(tmp_path, text.replace(", 'pxn']", "]"), "seed=3")
 
 
 def test_a_key_that_two_tables_take_needs_its_table(tmp_path: Path) -> None:
