@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, product, starmap
 from operator import itemgetter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ from topologies.routes import Routes, light_leads
 from traffic.messages import Messages
 from traffic.ops import INSIDE, LANES, OWN, Brought, Ops, Part
 from traffic.relays import Hops, relayed_paths
-from traffic.scheme import Placement
+from traffic.scheme import Placement, servers_of
 from traffic.spraying.policy import QueuePair
 from traffic.tables import CROSSES, GATHER, SCATTER
 
@@ -74,25 +74,6 @@ class Delegation:
     """The messages that stay inside."""
     scatter: Messages
     """What delegation GPUs send on."""
-
-
-class Bounds(NamedTuple):
-    """What each leg of an all-to-all takes when its busiest link is always busy [s]."""
-
-    gather_s: float
-    transfer_s: float
-    inside_s: float
-    scatter_s: float
-
-    @property
-    def in_turn_s(self) -> float:
-        """CCT of legs that do not overlap but for transfer and inside."""
-        return self.gather_s + max(self.transfer_s, self.inside_s) + self.scatter_s
-
-    @property
-    def pipelined_s(self) -> float:
-        """CCT of chunks that flow on at once; no less, since NVLink carries three of the legs."""
-        return max(self)
 
 
 class Lanes:
@@ -137,7 +118,7 @@ class Lanes:
         """
         if not (view.failed and cut_off(view.fabric, view.failed)):
             return [()] * len(messages)
-        ends = _servers_of(view.fabric, messages)
+        ends = servers_of(view.fabric, messages)
         lanes = self._lanes(view, tuple(dict.fromkeys(ends))).of_pair
         over_packets = defaultdict[tuple[int, int], int](int)
         for pair, size in zip(ends, messages.bytes.tolist(), strict=True):
@@ -148,7 +129,7 @@ class Lanes:
         return [found.get(pair, ()) for pair in ends]
 
     def _place(self, view: View, messages: Messages) -> Placement:
-        ends = _servers_of(view.fabric, messages)
+        ends = servers_of(view.fabric, messages)
         found = self._lanes(view, tuple(dict.fromkeys(ends)))
         lanes = found.of_pair
         for near, far in (pair for pair, own in lanes.items() if not own):
@@ -466,8 +447,8 @@ def scattered(found: Delegation, arrived: Sequence[Mapping[int, int]], gpus: int
     share = size / np.bincount(of_pair, size)[of_pair]
     (crossing,) = np.nonzero(found.pair >= 0)
     message, parcel = _joined(crossing, found.pair[crossing], of_pair)
-    into = found.messages.bytes[message] * share[parcel]
-    return _hops(gpu[parcel], found.messages.destination[message], into, gpus)
+    moved = _shares(message, parcel, gpu[parcel], found.messages.destination[message], gpus)
+    return moved.sent(found.messages, share)
 
 
 @lru_cache(maxsize=4)
@@ -511,48 +492,6 @@ def _placed(
     return Placement(tuple(numbers), qp, of_pair, size), first > 0, last > 0
 
 
-def bounds(view: View, found: Delegation) -> Bounds:
-    """Return what the legs of an all-to-all take at best, none of their links beside another's traffic.
-
-    A transfer's links are those of NICs: packet switches are taken for non-blocking.
-
-    References
-    ----------
-    mFabric, section 5.3.
-    """
-    fabric = view.fabric
-    routes = view.routes()
-    load = defaultdict[Port, float](float)
-    lanes = found.lanes
-    for qp, size in zip(lanes.qp.tolist(), lanes.bytes.tolist(), strict=True):
-        for port in _sending_ports(fabric, routes, lanes.queue_pairs[qp]):
-            load[port] += size
-    transfer_s = max((8 * size / fabric.link_at[port].rate_bps for port, size in load.items()), default=0.0)
-    inside_s = [nvlink_s(fabric, leg) for leg in (found.gather, found.inside, found.scatter)]
-    return Bounds(inside_s[0], transfer_s, *inside_s[1:])
-
-
-def lower_bound_s(fabric: Fabric, messages: Messages) -> float:
-    """Return what the busiest server takes over all its NICs, whatever the circuits and lanes [s]."""
-    servers = fabric.server_of_gpu
-    near, far = servers[messages.source], servers[messages.destination]
-    sizes = np.where(near != far, messages.bytes, 0)
-    rates = np.zeros(len(fabric.servers))
-    for nic in fabric.nics:
-        rates[nic.server] += fabric.nic_rate_bps(nic)
-    loads = (np.bincount(ends, sizes, len(rates)) for ends in (near, far))
-    return float(max((8 * load / rates).max() for load in loads))
-
-
-def nvlink_s(fabric: Fabric, messages: Messages) -> float:
-    """Return what messages inside servers take over NVLink: the busiest GPU, sending or receiving [s]."""
-    rates = np.array([fabric.servers[server].nvlink_bps for server in fabric.gpu_servers])
-    loads = (
-        np.bincount(ends, messages.bytes, fabric.gpus) for ends in (messages.source, messages.destination)
-    )
-    return float(max((8 * load / rates).max() for load in loads))
-
-
 def decides(view: View, messages: Messages, *, light: bool = True) -> object:
     """Return all that decides over which lanes messages go, in a value that can be looked up."""
     columns = (messages.source, messages.destination, messages.bytes)
@@ -565,12 +504,6 @@ def _light(view: View, servers: Iterable[int]) -> tuple[tuple[Circuit, ...], ...
     """Return the circuits of all OCSes that the lanes of some servers depend on."""
     ocses = frozenset[str]().union(*(_light_of(view.fabric)[server] for server in servers))
     return tuple(view.lit[ocs] for ocs in sorted(ocses))
-
-
-def _servers_of(fabric: Fabric, messages: Messages) -> list[tuple[int, int]]:
-    """Return the source and destination server of each message."""
-    servers = fabric.server_of_gpu
-    return list(zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True))
 
 
 def make_room(known: dict[Key, Known]) -> None:
@@ -652,13 +585,6 @@ def _disjoint(queue_pairs: Iterable[QueuePair]) -> list[QueuePair]:
     return found
 
 
-def _sending_ports(fabric: Fabric, routes: Routes, lane: QueuePair) -> Sequence[Port]:
-    """Return the ports at NICs that send what goes over a lane."""
-    if not on_packet_switch(fabric, lane.source) and (route := routes.sending(lane.source, lane.destination)):
-        return route.ports
-    return fabric.nic_port(lane.source), fabric.peer(fabric.nic_port(lane.destination))
-
-
 def _working(fabric: Fabric, failed: AbstractSet[Port], server: int) -> list[Nic]:
     """Return the packet NICs of a server that have not failed."""
     return [nic for nic in _packet_nics(fabric)[server] if fabric.nic_port(nic) not in failed]
@@ -702,14 +628,3 @@ def _joined(
     rows = lanes[pair]
     behind = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
     return np.repeat(messages, rows), np.repeat(first[pair], rows) + behind
-
-
-def _hops(
-    source: NDArray[np.int64], destination: NDArray[np.int64], moved: NDArray[np.float64], gpus: int
-) -> Messages:
-    """Return what GPUs send to each other in all, but for what is where it should be."""
-    hops = source != destination
-    codes, of_hop = np.unique((source * gpus + destination)[hops], return_inverse=True)
-    sizes = np.rint(np.bincount(of_hop, moved[hops], len(codes))).astype(np.int64)
-    sent = sizes > 0
-    return Messages(codes[sent] // gpus, codes[sent] % gpus, sizes[sent])

@@ -12,8 +12,8 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic
 from topologies.mfabric import regions
 from topologies.packet_part import on_packet_switch
+from traffic.bounds import busiest_server_s
 from traffic.collectives.all_to_all import AllToAll
-from traffic.delegation import lower_bound_s
 from traffic.faults import KnownRevision, Moves, Revisions, cut, moved
 
 PACKET_NIC, PACKET_NICS, CIRCUIT_NIC = "one packet NIC", "all packet NICs", "one circuit NIC"
@@ -92,7 +92,7 @@ def failing(experiment: Experiment, failure: Failure, node: str, share: float, d
     pattern = next(each.pattern for each in experiment.job.collectives if each.name == node)
     if not isinstance(pattern, AllToAll):
         raise ScenarioError(f"{node!r} is not an all-to-all", "name a dispatch or a combine")
-    takes_s = lower_bound_s(experiment.fabric, pattern.lower().moves)
+    takes_s = busiest_server_s(pattern.lower().moves, experiment.fabric)
     ports = tuple(map(experiment.fabric.nic_port, failure.nics))
     fault = cut(
         failure.name,

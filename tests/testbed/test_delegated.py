@@ -14,6 +14,7 @@ from testbed.run.run import Run
 from tests.examples import examples
 from tests.testbed.run_cases import When
 from tests.traffic.cases import lent_for
+from tests.traffic.delegated_bounds import bounds
 from tests.traffic.test_delegation import EXAMPLE, Matrix, lit_view, sent
 from topologies.events import Event, Hold, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Port
@@ -21,7 +22,6 @@ from topologies.light import Circuit
 from topologies.mfabric import mfabric_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.delegated import Delegated
-from traffic.delegation import bounds
 from traffic.demand import Demand
 from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, Node, chain

@@ -18,12 +18,13 @@ from testbed.run.run import Run
 from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
 from tests.testbed.panel_cases import panel_step, took_s
 from tests.testbed.run_cases import DELAY_S, When
+from tests.traffic.delegated_bounds import bounds
 from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic
 from topologies.light import duplex
 from traffic.collectives.ring import Ring
 from traffic.delegated import Delegated
-from traffic.delegation import Lanes, bounds
+from traffic.delegation import Lanes
 from traffic.faults import cut
 from traffic.job import Collective, Compute, chain
 from traffic.records import legs_of, path_of

@@ -16,13 +16,15 @@ from controller.schedulers.mfabric import (
     transfer_s,
 )
 from tests.examples import examples
+from tests.traffic.delegated_bounds import bounds
 from topologies.errors import ScenarioError
 from topologies.events import View
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric
 from topologies.mfabric import mfabric_fabric, regions
+from traffic.bounds import busiest_server_s
 from traffic.delegated import Delegated
-from traffic.delegation import Delegation, Lanes, bounds, delegation, lower_bound_s
+from traffic.delegation import Delegation, Lanes, delegation
 from traffic.demand import Demand
 from traffic.messages import Messages, messages_of
 
@@ -61,8 +63,8 @@ def test_worked_example(alpha: int, packet_nics: int, transfer_ms: float) -> Non
 @pytest.mark.parametrize(("nics", "bound_ms"), [(4, 2.8), (6, 1.8667), (8, 1.4)])
 def test_bound_of_servers_of_the_worked_example(nics: int, bound_ms: float) -> None:
     fabric = mfabric_fabric(4, gpus=1, nics=nics, packet_nics=1)
-    assert lower_bound_s(fabric, sent(EXAMPLE)) * 1e3 == pytest.approx(bound_ms, rel=1e-4)
-    assert lower_bound_s(fabric, sent(EXAMPLE)) == pytest.approx(transfer_bound_s(EXAMPLE, nics, 100e9))
+    assert busiest_server_s(sent(EXAMPLE), fabric) * 1e3 == pytest.approx(bound_ms, rel=1e-4)
+    assert busiest_server_s(sent(EXAMPLE), fabric) == pytest.approx(transfer_bound_s(EXAMPLE, nics, 100e9))
 
 
 def test_gather_and_scatter_of_a_drawing() -> None:
@@ -110,7 +112,7 @@ def test_every_leg_carries_what_the_others_do(matrix: Matrix, alpha: int, spill:
     assert (parcels == found.between.bytes).all()
     assert_flows_balance(fabric, found)
     times = bounds(view, found)
-    assert lower_bound_s(fabric, sent(matrix)) <= times.transfer_s * (1 + 1e-6)
+    assert busiest_server_s(sent(matrix), fabric) <= times.transfer_s * (1 + 1e-6)
     assert times.pipelined_s <= times.in_turn_s
     if not spill:
         counts = np.zeros((4, 4), dtype=np.intp)

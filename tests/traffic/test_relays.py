@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from tests.traffic.delegated_bounds import bounds
 from tests.traffic.test_delegation import MEGABYTE, lit_view, sent
 from topologies.events import View
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric
 from topologies.packet_part import cut_off
 from traffic.delegated import Delegated
-from traffic.delegation import Lanes, bounds
+from traffic.delegation import Lanes
 from traffic.relays import Hop
 
 FABRIC = mfabric_fabric(4, gpus=1, nics=4, packet_nics=2)
