@@ -1,4 +1,4 @@
-"""Rings of GPUs on a K-hop ring: from TP groups to the circuits of every bundle, and back.
+"""Rings of GPUs on a K-hop ring: from TP groups to the circuits of every bundle.
 
 A TP group is a line of nodes v_0 ... v_(m-1), each joined to the next by a link. The ends have one
 bundle outside the node, inner nodes two, and every other bundle loops back; so the group's GPUs form one
@@ -131,30 +131,6 @@ def ring_paths(
     return paths
 
 
-def rings_of(ring: KHopRing, paths: Paths) -> tuple[Group, ...]:
-    """Return the rings that bundles form, by their nodes; a node that only loops back is a ring of its own.
-
-    Raises
-    ------
-    DemandError
-        If a bundle lights a path that its far end does not; or if a node lights more than two, or nodes
-        close a circle: their GPUs may then be several rings.
-    """
-    joined: dict[int, list[int]] = {bundle.node: [] for bundle in sorted(paths)}
-    unmet = {bundle for bundle, path in paths.items() if path != LOOPBACK}
-    for a, b, distance in ring.links:
-        near, far = ring.exits[distance], ring.exits[-distance]
-        ends = {Bundle(a, near.bundle): near.path, Bundle(b, far.bundle): far.path}
-        if all(paths.get(bundle) == path for bundle, path in ends.items()):
-            joined[a].append(b)
-            joined[b].append(a)
-            unmet -= ends.keys()
-    if unmet:
-        bundle = min(unmet)
-        raise DemandError(f"bundle {bundle} lights path {paths[bundle]}, and its far end does not")
-    return tuple(sorted(_lines(ring, joined)))
-
-
 def ring_circuits(ring: KHopRing, paths: Paths) -> dict[str, Circuits]:
     """Return the circuits of every OCS of `khop_ring_fabric`; those of faulty nodes are dark."""
     healthy = {bundle.node for bundle in paths}
@@ -167,29 +143,6 @@ def ring_circuits(ring: KHopRing, paths: Paths) -> dict[str, Circuits]:
             pairs = _lit_pairs(shown) if node in healthy else ()
             circuits[str(bundle)] = Circuits(len(shown), pairs)
     return circuits
-
-
-def circuit_paths(ring: KHopRing, circuits: Mapping[str, Circuits]) -> dict[Bundle, int]:
-    """Return the path that each optical bundle lights, from the circuits of its OCS.
-
-    Raises
-    ------
-    DemandError
-        If an OCS shows what no bundle can.
-    """
-    path_of = {_lit_pairs(shown): path for path, shown in enumerate(PATHS, start=1)}
-    paths = {}
-    for node in range(ring.nodes):
-        for number in range(ring.bundles):
-            bundle = Bundle(node, number)
-            pairs = circuits[str(bundle)].pairs
-            if pairs and pairs not in path_of:
-                raise DemandError(
-                    f"bundle {bundle} cannot show {circuits[str(bundle)]}", "light one path with both lanes"
-                )
-            if pairs:
-                paths[bundle] = path_of[pairs]
-    return paths
 
 
 def changed_bundles(before: Paths, after: Paths) -> tuple[Bundle, ...]:
@@ -224,37 +177,3 @@ def _check_group(ring: KHopRing, group: Group) -> None:
                 f"one bundle of node {node} would light both paths, to {before} and {after}",
                 "place the groups anew",
             )
-
-
-def _lines(ring: KHopRing, joined: Mapping[int, Sequence[int]]) -> list[Group]:
-    """Return the lines of joined nodes in wiring order; DemandError if they are joined otherwise."""
-    for node, others in joined.items():
-        if len(others) > 2:
-            raise DemandError(f"node {node} lights {len(others)} bundles", "light two at most")
-    lines: list[Group] = []
-    left = set(joined)
-    for end in sorted(node for node, others in joined.items() if len(others) < 2):
-        if end in left:
-            line = _walked(joined, end)
-            left.difference_update(line)
-            lines.append(tuple(reversed(line) if _backward(ring, line) else line))
-    if left:
-        raise DemandError(f"the nodes {sorted(left)} close a circle", "leave one of its links dark")
-    return lines
-
-
-def _walked(joined: Mapping[int, Sequence[int]], end: int) -> list[int]:
-    """Return a line of nodes from one end to the other."""
-    nodes = [end]
-    before = None
-    while onward := [node for node in joined[nodes[-1]] if node != before]:
-        before = nodes[-1]
-        nodes.append(onward[0])
-    return nodes
-
-
-def _backward(ring: KHopRing, line: Sequence[int]) -> bool:
-    """Return whether a line runs against the wiring order; half round a ring is neither."""
-    if ring.closed:
-        return any(2 * ((b - a) % ring.nodes) > ring.nodes for a, b in pairwise(line))
-    return line[0] > line[-1]

@@ -248,14 +248,6 @@ def deployment_line(tree: FatTree) -> list[int]:
     return [node for index in range(tree.tor_nodes) for node in range(index, tree.nodes, tree.tor_nodes)]
 
 
-def line_positions(tree: FatTree) -> list[int]:
-    """Return where each node stands on the deployment line: its number in the wiring, a `KHopRing`."""
-    positions = [0] * tree.nodes
-    for position, node in enumerate(deployment_line(tree)):
-        positions[node] = position
-    return positions
-
-
 def whole_tp_groups(tree: FatTree, gpus: int, tp_gpus: int) -> int:
     """Return how many TP groups a number of GPUs holds in whole CP groups.
 
