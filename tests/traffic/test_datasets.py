@@ -59,14 +59,12 @@ def present(name: str) -> Path:
 
 def test_a100_log_holds_ten_steps_of_128_all_to_alls() -> None:
     path = present(A100_LOG)
-    for step in range(10):
-        log = read_aicb(path, step=step)
-        assert (log.gpus, len(demands_of(log))) == (8, 128)
-        for exchange in demands_of(log):
-            assert (exchange.matrix.sum(axis=1) == 32 << 20).all()
-            assert (np.count_nonzero(exchange.matrix, axis=1) == 4).all()
-    with pytest.raises(TraceError, match="holds 10 steps"):
-        read_aicb(path, step=10)
+    log = read_aicb(path)
+    assert (log.gpus, len(demands_of(log))) == (8, 128)
+    assert "step 0 of 10" in log.note
+    for exchange in demands_of(log):
+        assert (exchange.matrix.sum(axis=1) == 32 << 20).all()
+        assert (np.count_nonzero(exchange.matrix, axis=1) == 4).all()
 
 
 def test_a100_log_runs_on_a_rail_fabric() -> None:

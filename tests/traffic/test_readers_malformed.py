@@ -12,9 +12,9 @@ from tests.traffic.trace_files import AICB_HEADER, AICB_LOG, HTSIM, TRIGGERED, a
 from topologies.errors import TraceError
 from traffic.demand import Demand
 from traffic.readers import text
-from traffic.readers.aicb import read_aicb
 from traffic.readers.detect import read_trace
 from traffic.readers.mixnet import read_mixnet
+from traffic.readers.text import MAX_BYTES
 from traffic.steps import demands_of
 
 EPOCH = "CommType.epoch_end,,None,0,,None,None,,1.0,None,None,1"
@@ -35,16 +35,16 @@ EPOCH = "CommType.epoch_end,,None,0,,None,None,,1.0,None,None,1"
         ("0 1.5\n1 0", "line 1: found '1.5', expected bytes: a whole number"),
         ("0 1\n1 x", "line 2: found 'x', expected bytes"),
         ("0 1e18\n1 0", "line 1: found '1e18', expected bytes"),
-        ("[[0, 1], [1, 0]", "line 1: Expecting ',' delimiter, expected a list of lists"),
-        ("[1, 2]", "another JSON value"),
-        ("[]", "another JSON value"),
+        ("[[0, 1], [1, 0]", "line 1: Expecting ',' delimiter, expected JSON; give a list of lists"),
+        ("[1, 2]", "[0]: found 1, expected a list; give a list of lists"),
+        ("[]", "expected a list of 1 or more"),
         ("[[0, 1], [1]]", "found '1 numbers', expected 2"),
-        ("[[0, -1], [1, 0]]", "found '-1', expected tokens in row 0"),
-        ("[[0, 1], [NaN, 0]]", "found 'nan', expected tokens in row 1"),
-        ("[[0, null], [1, 0]]", "found 'None', expected tokens in row 0"),
-        ("[[0, true], [1, 0]]", "found 'True', expected tokens in row 0"),
+        ("[[0, -1], [1, 0]]", "[0][1]: found -1, expected 0 or more"),
+        ("[[0, 1], [NaN, 0]]", "[1][0]: found NaN, expected a whole number"),
+        ("[[0, null], [1, 0]]", "[0][1]: found null, expected a whole number"),
+        ("[[0, true], [1, 0]]", "[0][1]: found true, expected a whole number"),
         ("[" * 100_000, "too deep"),
-        (f"[[{'9' * 5000}]]", "line 1: a number too long"),
+        (f"[[{'9' * 5000}]]", "too long"),
         ("Nodes 4", "holds no connection"),
         ("Nodes", "line 1: found 'Nodes', expected 'Nodes <count>'"),
         ("Nodes 1000000000\nConnections 1\n0->1 start 0 size 1", "line 1: found '1000000000'"),
@@ -66,7 +66,7 @@ EPOCH = "CommType.epoch_end,,None,0,,None,None,,1.0,None,None,1"
             "Nodes 2\nFailures 1\nConnections 1\n0->1 start 0 size 1\nfailure switch_type TOR",
             "1 link failures",
         ),
-        (AICB_HEADER, "holds 0 steps"),
+        (AICB_HEADER, "holds no step"),
         (f"{AICB_HEADER}\n1,2,3", "line 2: found '3 columns', expected 12"),
         (f"{AICB_HEADER}\n{aicb_row('all_to_all', 'ep_group', -5)}", "line 2: found '-5', expected bytes"),
         (
@@ -91,7 +91,7 @@ EPOCH = "CommType.epoch_end,,None,0,,None,None,,1.0,None,None,1"
         ),
         (f"{AICB_LOG}{aicb_row('all_reduce', 'tp_group', 5, 3)}", "gives tp_group the sizes [2, 3]"),
         (f"{AICB_LOG}{aicb_row('all_reduce', 'ep_group', 5, 3)}", "4 data-parallel ranks, no multiple of 3"),
-        (f"{AICB_HEADER}\n{EPOCH}\n{EPOCH}", "holds 0 steps"),
+        (f"{AICB_HEADER}\n{EPOCH}\n{EPOCH}", "holds no step"),
     ],
 )
 def test_malformed_text_is_told(tmp_path: Path, content: str, complaint: str) -> None:
@@ -143,17 +143,17 @@ def test_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_the_caller_asks_wrongly_is_told(tmp_path: Path) -> None:
     path = written(tmp_path, AICB_LOG)
-    with pytest.raises(TraceError, match="holds 2 steps with expert all-to-alls, not step 2"):
-        read_aicb(path, step=2)
     with pytest.raises(TraceError, match="0 all-to-alls"):
-        read_aicb(path, all_to_alls=0)
+        read_trace(path, all_to_alls=0)
     with pytest.raises(TraceError, match="0 all-to-alls"):
         read_trace(written(tmp_path, HTSIM), all_to_alls=0)
-    path = written(tmp_path, AICB_LOG)
-    with pytest.raises(TraceError, match="no multiple of 3"):
-        read_aicb(path, ep=3)
-    with pytest.raises(TraceError, match="at most 4096"):
-        read_aicb(path, tp=5000)
+    for group, size, said in (("ep_group", 3, "no multiple of 3"), ("tp_group", 5000, "at most 4096")):
+        rows = [aicb_row("all_to_all", "ep_group", 64, 4), aicb_row("all_gather", "dp_group", 64, 4)]
+        rows = [row for row in rows if group not in row] + [aicb_row("all_to_all", group, 64, size)]
+        with pytest.raises(TraceError, match=said):
+            read_trace(written(tmp_path, "\n".join([AICB_HEADER, *rows])))
+    with pytest.raises(TraceError, match="a cell of 2 tokens"):
+        read_mixnet(written(tmp_path, "[[2]]"), bytes_per_token=MAX_BYTES)
     with pytest.raises(TraceError, match="tokens of 0 bytes"):
         read_mixnet(written(tmp_path, "[[1]]"), bytes_per_token=0)
 

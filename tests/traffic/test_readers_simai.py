@@ -14,7 +14,7 @@ from traffic.collectives.ring import Ring
 from traffic.job import Compute, Job
 from traffic.readers.aicb import aicb_phases
 from traffic.readers.detect import read_step, read_trace
-from traffic.readers.simai import read_simai
+from traffic.readers.simai import simai_phases
 from traffic.training import job_of_phases
 from traffic.workloads.datasets import A100_LOG, GPT_STEP
 
@@ -39,7 +39,7 @@ def drawn(job: Job) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def test_a_step_runs_forward_and_then_back(tmp_path: Path) -> None:
-    job = read_simai(simai(tmp_path, GRADIENTS, LAYER), gpus=2)
+    job = read_step(simai(tmp_path, GRADIENTS, LAYER), gpus=2)
     assert drawn(job) == [
         ("0 grad fwd", ()),
         ("1 layer fwd", ("0 grad fwd",)),
@@ -56,7 +56,7 @@ def test_a_step_runs_forward_and_then_back(tmp_path: Path) -> None:
 
 
 def test_weight_gradients_go_one_after_another_beside_the_rest(tmp_path: Path) -> None:
-    job = read_simai(simai(tmp_path, GRADIENTS, GRADIENTS.replace("4000", "5000")), gpus=4)
+    job = read_step(simai(tmp_path, GRADIENTS, GRADIENTS.replace("4000", "5000")), gpus=4)
     waits = dict(drawn(job))
     assert waits["0 grad ig"] == ("1 grad wg",)
     sent = ("1 grad wg reduce-scatter 0", "1 grad wg reduce-scatter 1")
@@ -79,7 +79,7 @@ def test_suffixes_name_the_groups_of_a_pipeline_stage(tmp_path: Path) -> None:
 
 def test_micro_benchmarks_are_between_all_gpus(tmp_path: Path) -> None:
     rows = [f"micro -1 1 NONE 0 1 NONE 0 1 ALLGATHER {size} 1" for size in (3, 4096)]
-    job = read_simai(simai(tmp_path, *rows, header="MICRO"), gpus=4)
+    job = read_step(simai(tmp_path, *rows, header="MICRO"), gpus=4)
     assert job.is_chain
     assert [node.pattern for node in job.collectives] == [
         Ring(((0, 1, 2, 3),), size, "all-gather") for size in (4, 4096)
@@ -88,7 +88,7 @@ def test_micro_benchmarks_are_between_all_gpus(tmp_path: Path) -> None:
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     path = simai(tmp_path, NORM, LAYER, LAYER, LAYER)
-    job = read_simai(path, gpus=2, alike=2, least_bytes=900)
+    job = read_step(path, gpus=2, alike=2, least_bytes=900)
     assert "3 of 4 layers" in job.note
     assert job.note.endswith("left out: BROADCAST (1); left out: collectives under 900 bytes (2)")
     assert len(job.collectives) == 2
@@ -103,7 +103,7 @@ def test_computes_and_bytes_are_those_of_the_file(
     tmp_path_factory: pytest.TempPathFactory, layers: list[tuple[int, int]], gpus: int
 ) -> None:
     rows = [f"x{i} -1 {ns} ALLREDUCE {size} 0 NONE 0 1 NONE 0 1" for i, (ns, size) in enumerate(layers)]
-    job = read_simai(simai(tmp_path_factory.getbasetemp(), *rows), gpus=gpus)
+    job = read_step(simai(tmp_path_factory.getbasetemp(), *rows), gpus=gpus)
     computes = [node for node in job.nodes if isinstance(node, Compute)]
     assert sum(node.duration_s for node in computes) == pytest.approx(
         1e-9 * sum(ns + 1 for ns, _ in layers), rel=1e-9
@@ -136,7 +136,7 @@ def test_malformed_workloads_are_one_sentence(
     tmp_path: Path, header: str, rows: list[str], count: object, said: str
 ) -> None:
     with pytest.raises(TraceError) as error:
-        read_simai(simai(tmp_path, *rows, header=header, count=count), gpus=4)
+        simai_phases(simai(tmp_path, *rows, header=header, count=count), gpus=4)
     assert said in str(error.value)
 
 
@@ -159,9 +159,8 @@ def test_a_log_gives_all_collectives_of_a_step(tmp_path: Path) -> None:
         "AICB log log.csv, step 0 of 2: 5 of 5 collectives, tp 2 dp 4 ep 4 pp 1; "
         "left out: collectives under 100 bytes (1)"
     )
-    assert len(job_of_phases(aicb_phases(path, step=2)).collectives) == 2
-    with pytest.raises(TraceError, match="2 steps with collectives of 100 bytes or more, not step 2"):
-        aicb_phases(path, step=2, least_bytes=100)
+    with pytest.raises(TraceError, match="holds no step with collectives of 100000 bytes or more"):
+        aicb_phases(path, least_bytes=100_000)
 
 
 def test_a_log_has_pipeline_stages_and_other_rows(tmp_path: Path) -> None:

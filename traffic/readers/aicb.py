@@ -59,7 +59,6 @@ GROUPS: dict[str, GroupKind] = {
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    line: int
     operation: str
     group: str
     group_size: int | None
@@ -73,12 +72,9 @@ def read_aicb(
     path: Path,
     *,
     gpus: int | None = None,
-    tp: int | None = None,
-    ep: int | None = None,
-    step: int = 0,
     all_to_alls: int | None = None,
 ) -> Job:
-    """Return the expert all-to-alls of one training step.
+    """Return the expert all-to-alls of the first training step that has some.
 
     Parameters
     ----------
@@ -86,13 +82,6 @@ def read_aicb(
         The file.
     gpus
         How many GPUs, where the file does not say the sizes of its tp and dp groups.
-    tp
-        Tensor-parallel ranks; by default what the file says, and 1 where it has no tp group.
-    ep
-        Expert-parallel ranks; by default what the file says, and where it does not (it never
-        did), all data-parallel ranks.
-    step
-        Which training step, counted from 0 over those that hold an all-to-all.
     all_to_alls
         At most so many of the step's all-to-alls, its first ones; by default all.
 
@@ -105,20 +94,18 @@ def read_aicb(
     Raises
     ------
     TraceError
-        If the file cannot be read, a row is malformed, there is no such step, or the groups
+        If the file cannot be read, a row is malformed, no step has an all-to-all, or the groups
         do not fit each other.
     """
     rows = _rows(path)
     group = next((g for g in EXPERT_GROUPS if any(row.group == g for row in rows if _exchanges(row))), "")
     steps = _training_steps(rows, group)
-    if not 0 <= step < len(steps):
-        raise TraceError(f"{path} holds {len(steps)} steps with expert all-to-alls, not step {step}")
-    if all_to_alls is not None and all_to_alls < 1:
-        raise TraceError(f"{all_to_alls} all-to-alls of {path.name}", "take at least one")
-    layout = _layout(path, rows, group, gpus=gpus, tp=tp, ep=ep)
-    taken = steps[step][:all_to_alls]
+    if not steps:
+        raise TraceError(f"{path} holds no step with expert all-to-alls")
+    layout = _layout(path, rows, group, gpus)
+    taken = steps[0][:all_to_alls]
     note = (
-        f"AICB log {path.name}, step {step} of {len(steps)}: {len(taken)} of {len(steps[step])} "
+        f"AICB log {path.name}, step 0 of {len(steps)}: {len(taken)} of {len(steps[0])} "
         f"all-to-alls in groups of {layout.ep}{_measured(taken)}"
     )
     demands = {row.size_bytes: _demand(path, layout, row.size_bytes, note) for row in taken}
@@ -129,12 +116,11 @@ def aicb_phases(
     path: Path,
     *,
     gpus: int | None = None,
-    step: int = 0,
     alike: int | None = None,
     least_bytes: int = 0,
     in_pairs: bool = False,
 ) -> Phases:
-    """Return all collectives of one training step, one after another, with the computes between them.
+    """Return all collectives of the first training step, one after another, with the computes between them.
 
     Parameters
     ----------
@@ -142,12 +128,10 @@ def aicb_phases(
         The file.
     gpus
         How many GPUs, where the file does not say the sizes of its groups.
-    step
-        Which training step, counted from 0 over those that hold a collective of ``least_bytes``.
     alike
         Of equal collectives of a group at most so many, the first ones; by default all.
     least_bytes
-        What a step is counted by [bytes]; smaller collectives are among the phases.
+        The first step is the first with a collective of that size [bytes]; smaller ones are among its phases.
     in_pairs
         Whether the dispatch of expert-parallel ranks is unlike their combine, which follows it.
 
@@ -165,20 +149,18 @@ def aicb_phases(
     rows = _rows(path)
     least = max(least_bytes, 1)
     steps = [epoch for epoch in _epochs(rows) if any(_call(row) and row.size_bytes >= least for row in epoch)]
-    if not 0 <= step < len(steps):
-        raise TraceError(
-            f"{path} holds {len(steps)} steps with collectives of {least:g} bytes or more, not step {step}"
-        )
+    if not steps:
+        raise TraceError(f"{path} holds no step with collectives of {least:g} bytes or more")
     pp = _group_size(path, rows, "pp_group") or 1
-    stage = _layout(path, rows, "ep_group", gpus=gpus and gpus // pp, tp=None, ep=None)
+    stage = _layout(path, rows, "ep_group", gpus and gpus // pp)
     layout = replace(stage, pp=pp)
-    counted = [row for row in steps[step] if _replays(row)]
+    counted = [row for row in steps[0] if _replays(row)]
     taken = _first_alike(counted, alike, in_pairs=in_pairs)
     is_log = any(row.elapsed_s is not None for row in rows if _call(row) is not None)
     collectives = [sum(_call(row) is not None for row in some) for some in (taken, counted)]
-    others = Counter(f"{row.operation} {row.group}" for row in steps[step] if not _replays(row))
+    others = Counter(f"{row.operation} {row.group}" for row in steps[0] if not _replays(row))
     note = (
-        f"AICB log {path.name}, step {step} of {len(steps)}: {collectives[0]} of {collectives[1]} "
+        f"AICB log {path.name}, step 0 of {len(steps)}: {collectives[0]} of {collectives[1]} "
         f"collectives, tp {layout.tp} dp {layout.dp} ep {layout.ep} pp {layout.pp}"
     )
     left = ", ".join(f"{what} ({count})" for what, count in others.items())
@@ -219,7 +201,6 @@ def _row(path: Path, number: int, cells: dict[str, str]) -> _Row:
     if elapsed_s is not None and not (math.isfinite(elapsed_s) and elapsed_s >= 0):
         raise bad_line(path, number, elapsed, "a time in ms")
     return _Row(
-        number,
         cells["comm_type"].removeprefix("CommType."),
         cells["comm_group"].removeprefix("CommGroup."),
         None if size in ("None", "") else count_of(path, number, size, expected="a group size", least=1),
@@ -298,12 +279,10 @@ def _epochs(rows: list[_Row]) -> list[list[_Row]]:
     return steps
 
 
-def _layout(
-    path: Path, rows: list[_Row], group: str, *, gpus: int | None, tp: int | None, ep: int | None
-) -> Layout:
-    tp = tp or _group_size(path, rows, "tp_group") or 1
+def _layout(path: Path, rows: list[_Row], group: str, gpus: int | None) -> Layout:
+    tp = _group_size(path, rows, "tp_group") or 1
     dp = _group_size(path, rows, "dp_group") or ((gpus or 0) // tp)
-    ep = ep or (_group_size(path, rows, group) if group else None) or dp
+    ep = (_group_size(path, rows, group) if group else None) or dp
     if not 1 <= tp * dp <= MAX_GPUS:
         raise TraceError(
             f"{path} has {tp} tensor-parallel and {dp or 'an unknown number of'} data-parallel ranks",
@@ -312,7 +291,7 @@ def _layout(
     if ep < 1 or dp % ep:
         raise TraceError(
             f"{path} has {dp} data-parallel ranks, no multiple of {ep} expert-parallel ones",
-            "give another ep",
+            "give a log whose groups fit",
         )
     return Layout(tp, dp, ep)
 

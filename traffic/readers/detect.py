@@ -12,7 +12,7 @@ from traffic.readers.megatron import read_megatron
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting
-from traffic.readers.simai import is_simai, read_simai, simai_phases
+from traffic.readers.simai import is_simai, simai_phases
 from traffic.readers.text import bad_line, files_of, first_bytes, text_of
 from traffic.readers.vllm import read_vllm
 from traffic.steps import single
@@ -92,7 +92,8 @@ def read_step(path: Path, *, gpus: int | None = None, alike: int | None = None, 
     path
         AICB's CSV or a SimAI workload.
     gpus, alike, least_bytes
-        As of `traffic.readers.aicb.aicb_phases` and `traffic.readers.simai.read_simai`.
+        As of `traffic.readers.aicb.aicb_phases` and `traffic.readers.simai.simai_phases`; smaller collectives
+        are left out.
 
     Raises
     ------
@@ -148,7 +149,7 @@ def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: 
     if is_aicb(first):
         return read_aicb(path, gpus=gpus, all_to_alls=all_to_alls)
     if is_simai(first):
-        return read_simai(path, gpus=gpus)
+        return job_of_phases(simai_phases(path, gpus=gpus))
     if first.lstrip().startswith("["):
         return single(read_mixnet(path, bytes_per_token=bytes_per_token))
     if first.split()[0] in HEADERS or first.startswith("#"):

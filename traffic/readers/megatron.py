@@ -44,8 +44,6 @@ def read_megatron(path: Path, hosting: Hosting, *, all_to_alls: int | None = Non
         If a file cannot be read, a line is no record, contradicts itself, or names a rank or
         an expert that does not exist, or a rank is missing.
     """
-    if all_to_alls is not None and all_to_alls < 1:
-        raise TraceError(f"{all_to_alls} all-to-alls of a router trace", "take at least one")
     counts: dict[tuple[object, ...], NDArray[np.int64]] = {}
     ranks: dict[tuple[object, ...], set[int]] = {}
     for file in files_of(path):

@@ -1,13 +1,17 @@
 """MixNet's expert-weight matrix: a list of lists, a row per source rank, integers are tokens."""
 
-import json
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from topologies.errors import TraceError
 from traffic.demand import Demand
-from traffic.readers.text import MAX_BYTES, check_square, count_of, text_of, trace_name
+from traffic.readers.text import MAX_BYTES, check_square, json_of, trace_name
+
+Tokens = Annotated[int, Field(ge=0, le=MAX_BYTES)]
+ROWS = TypeAdapter(Annotated[list[list[Tokens]], Field(min_length=1)], config=ConfigDict(strict=True))
 
 
 def read_mixnet(path: Path, *, bytes_per_token: int) -> Demand:
@@ -33,27 +37,10 @@ def read_mixnet(path: Path, *, bytes_per_token: int) -> Demand:
     """
     if bytes_per_token < 1:
         raise TraceError(f"tokens of {bytes_per_token} bytes", "give hidden size x 2")
-    rows = _rows(path)
+    rows = json_of(path, ROWS, "a list of lists of tokens such as [[0, 5], [3, 0]]")
     check_square(path, rows, [1] * len(rows))
-    most = MAX_BYTES // bytes_per_token
-    tokens = [
-        [count_of(path, 1, str(cell), expected=f"tokens in row {index}", most=most) for cell in row]
-        for index, row in enumerate(rows)
-    ]
-    matrix = np.array(tokens) * bytes_per_token
-    return Demand(trace_name(path), matrix, f"MixNet matrix {path.name}, {bytes_per_token} bytes per token")
-
-
-def _rows(path: Path) -> list[list[object]]:
-    expected = "a list of lists such as [[0, 5], [3, 0]]"
-    try:
-        rows = json.loads(text_of(path))
-    except json.JSONDecodeError as error:
-        raise TraceError(f"{path}, line {error.lineno}: {error.msg}, expected {expected}") from error
-    except (ValueError, RecursionError) as error:
-        raise TraceError(
-            f"{path}, line 1: a number too long or lists too deep, expected {expected}"
-        ) from error
-    if not (isinstance(rows, list) and rows and all(isinstance(row, list) for row in rows)):
-        raise TraceError(f"{path}, line 1: another JSON value, expected {expected}")
-    return rows
+    tokens = np.array(rows)
+    if tokens.max() > MAX_BYTES // bytes_per_token:
+        raise TraceError(f"{path} has a cell of {tokens.max()} tokens", f"give at most {MAX_BYTES} bytes")
+    note = f"MixNet matrix {path.name}, {bytes_per_token} bytes per token"
+    return Demand(trace_name(path), tokens * bytes_per_token, note)

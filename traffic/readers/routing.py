@@ -139,8 +139,6 @@ def dealt(
     TraceError
         If there is no row, an expert does not exist, or there are too many all-to-alls.
     """
-    if all_to_alls is not None and all_to_alls < 1:
-        raise TraceError(f"{all_to_alls} all-to-alls of {path.name}", "take at least one")
     batch = hosting.gpus * hosting.tokens
     matrices: list[NDArray[np.int64]] = []
     for row, block in _within_batches(blocks, batch):

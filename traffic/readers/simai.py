@@ -25,9 +25,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from topologies.errors import TraceError
-from traffic.job import Job
 from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
-from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, in_turn, job_of_phases
+from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, in_turn
 
 MICRO = "MICRO"
 POLICIES = (MICRO, "HYBRID_TRANSFORMER", "HYBRID_TRANSFORMER_FWD_IN_BCKWD")
@@ -61,35 +60,6 @@ class _Layer:
     weight_gradient: _Pass
 
 
-def read_simai(path: Path, *, gpus: int | None = None, alike: int | None = None, least_bytes: int = 0) -> Job:
-    """Return a training step.
-
-    Parameters
-    ----------
-    path
-        The file.
-    gpus
-        How many GPUs there are, where the file does not say.
-    alike
-        Of layers that are equal at most so many, the first ones; by default all.
-    least_bytes
-        Collectives of less than that are left out [bytes].
-
-    Returns
-    -------
-    Job
-        Between all GPUs of a pipeline stage; its note says what was left out.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be read, a line is malformed, it recomputes activations (checkpoints), or the
-        GPUs are no multiple of its groups.
-    """
-    read = simai_phases(path, gpus=gpus, alike=alike, least_bytes=least_bytes)
-    return job_of_phases(read, least_bytes=least_bytes)
-
-
 def simai_phases(
     path: Path,
     *,
@@ -102,11 +72,28 @@ def simai_phases(
 
     Parameters
     ----------
-    path, gpus, alike, least_bytes
-        As of `read_simai`, which raises the same.
+    path
+        The file.
+    gpus
+        How many GPUs there are, where the file does not say.
+    alike
+        Of layers that are equal at most so many, the first ones; by default all.
+    least_bytes
+        Smaller collectives do not count as something to do [bytes].
     in_pairs
         Whether a layer with the dispatch of expert-parallel ranks is unlike the one with their combine, which
         follows it and may have the same numbers.
+
+    Returns
+    -------
+    Phases
+        Of all GPUs of a pipeline stage; their note says what was left out.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read, a line is malformed, it recomputes activations (checkpoints), the
+        GPUs are no multiple of its groups, or there is nothing to do.
     """
     header, *lines = text_of(path).splitlines()
     layout, stages = _layout(path, header, gpus)

@@ -3,8 +3,12 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from topologies.errors import TraceError
+from topologies.strict_json import first_of, json_value
 
 MAX_TEXT_BYTES = 256 << 20
 """Largest text file that is read at once [bytes]: a matrix of 4,096 GPUs has about 200 MB."""
@@ -12,6 +16,8 @@ MAX_GPUS = 4096
 """Most GPUs that a file may speak of; the matrix is dense."""
 MAX_BYTES = 1 << 53
 """Most bytes that one cell may hold, exact in a float [bytes]."""
+
+Form = TypeVar("Form")
 
 
 def text_of(path: Path) -> str:
@@ -39,6 +45,17 @@ def text_of(path: Path) -> str:
     if not text.strip():
         raise TraceError(f"{path} is empty", "give a file with something in it")
     return text
+
+
+def json_of(path: Path, form: TypeAdapter[Form], expected: str) -> Form:
+    """Return what a JSON file holds; TraceError, with the place, if it is of another form."""
+    text = text_of(path)
+    try:
+        return form.validate_python(json_value(text))
+    except TraceError as error:
+        raise TraceError(f"{path}: {error.sentence}", f"give {expected}") from error
+    except ValidationError as error:
+        raise TraceError(f"{path}, {first_of(error)}", f"give {expected}") from error
 
 
 def trace_name(path: Path) -> str:
