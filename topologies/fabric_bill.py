@@ -46,7 +46,6 @@ def fabric_bill(
     fabric: Fabric,
     *,
     circuit_port: CircuitPort = "OCS port",
-    ports_per_circuit_link: int = 1,
     server_cable_usd: float | None = None,
 ) -> Bill:
     """Return the bill of a fabric: NICs, transceivers, used ports, fibres.
@@ -57,9 +56,6 @@ def fabric_bill(
         What is wired; every link has a rate of `PRICES`.
     circuit_port
         What a port of its OCSes is.
-    ports_per_circuit_link
-        How many such ports the link of a NIC takes: 2 with TopoOpt's look-ahead, whose second panel is lit
-        while the first carries.
     server_cable_usd
         Price of a cable (DAC, AOC) between a server and its packet switch, in place of two transceivers and
         a fibre; by default there are none. The paper's Figure 24 has them at a price that it does not state;
@@ -89,7 +85,7 @@ def fabric_bill(
         ends = [kinds.get(port.node, "server") for port in (link.a, link.b)]
         nics[rate_bps] += ends.count("server")
         packet_ports[rate_bps] += ends.count("packet")
-        circuit_ports += ends.count("ocs") * ports_per_circuit_link
+        circuit_ports += ends.count("ocs")
         if server_cable_usd is not None and set(ends) == {"server", "packet"}:
             cables += 1
         else:

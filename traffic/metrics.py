@@ -80,12 +80,6 @@ def communication_s(tables: Tables) -> float:
     return total_ps / SECOND
 
 
-def span_s(tables: Tables) -> float:
-    """Return the time from the first byte sent to the last delivered, over all nodes [s]."""
-    released_ps, end_ps = _arrived(tables, "released_ps", "end_ps")
-    return int(end_ps.max() - released_ps.min()) / SECOND if len(end_ps) else 0.0
-
-
 def busbw_gbytes_s(job: Job, seconds: float) -> float:
     """Return the bus bandwidth of a job's collectives, as nccl-tests defines it [1e9 bytes/s].
 
@@ -142,8 +136,8 @@ def path_bytes(tables: Tables) -> dict[Path, int]:
     return {path: size for path, size in zip(tables.paths, sizes.tolist(), strict=True) if size}
 
 
-def uplink_bytes(sent: Mapping[Port, int], fabric: Fabric, tier: int = 0) -> pd.DataFrame:
-    """Return how many bytes each switch of a tier sent to each switch above it: a heat map's numbers.
+def uplink_bytes(sent: Mapping[Port, int], fabric: Fabric) -> pd.DataFrame:
+    """Return how many bytes each leaf sent to each switch above it: a heat map's numbers.
 
     Parameters
     ----------
@@ -151,17 +145,15 @@ def uplink_bytes(sent: Mapping[Port, int], fabric: Fabric, tier: int = 0) -> pd.
         As from `link_bytes`.
     fabric
         What they were sent over.
-    tier
-        Of the lower switches; 0 for leaves.
 
     Returns
     -------
     DataFrame
-        A row per switch of the tier, a column per switch one tier up, NaN where no link joins them.
+        A row per leaf, a column per switch one tier up, NaN where no link joins them.
     """
     tiers = {switch.name: switch.tier for switch in fabric.switches}
-    rows = [name for name, at in tiers.items() if at == tier]
-    columns = [name for name, at in tiers.items() if at == tier + 1]
+    rows = [name for name, at in tiers.items() if at == 0]
+    columns = [name for name, at in tiers.items() if at == 1]
     table = np.full((len(rows), len(columns)), np.nan)
     for port in fabric.link_at:
         above = fabric.peer(port).node

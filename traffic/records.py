@@ -26,8 +26,6 @@ carried in all steps, from the start of the ring to its end.
 Messages inside a server go over NVLink. They are not emulated but modelled (`traffic.fluid.nvlink`).
 """
 
-from pathlib import Path as File
-
 import numpy as np
 import pandas as pd
 
@@ -103,8 +101,3 @@ def legs_of(records: Records) -> pd.DataFrame:
     sizes = np.array([int(size) for size, _, _ in legs], dtype=np.int64)
     index = records.index[crossing].repeat([len(path) for path in texts])
     return pd.DataFrame({"bytes": sizes, "path": [ports for _, _, ports in legs]}, index)
-
-
-def write_records(records: Records, file: File) -> None:
-    """Write records as CSV; numbers are written so that they read back the same."""
-    records.to_csv(file, index=False)

@@ -113,14 +113,6 @@ def test_every_nic_and_packet_port_has_a_transceiver_and_every_link_a_fibre(
     assert found["transceiver"] == found["NIC"] + found.get("packet-switch port", 0)
 
 
-def test_look_ahead_takes_two_ports_of_a_panel_per_nic() -> None:
-    """TopoOpt's cluster of 128 servers of 4 NICs at 100 Gbit/s, here without its 1 x 2 switches."""
-    fabric = patch_panel_fabric(128, nics=4)
-    bill = fabric_bill(fabric, circuit_port="patch-panel port", ports_per_circuit_link=2)
-    assert bill.usd == 512 * (659 + 99 + 150 + 2 * 100)
-    assert bill.gpu_bps == 100e9
-
-
 def test_links_of_each_rate_have_their_own_price() -> None:
     mixed = mfabric_fabric(1, nics=4, packet_nics=1, one_packet_switch=True, rate_bps=400e9, packet_bps=100e9)
     bill = fabric_bill(mixed)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from topologies.errors import TraceError
 from topologies.fabric import Port
-from traffic.records import COLUMNS, legs_of, path_of, path_text, write_records
+from traffic.records import COLUMNS, legs_of, path_of, path_text
 
 OVER_LEAF = (Port("h0", 0), Port("leaf0", 1))
 OVER_SPINE = (Port("h0", 1), Port("leaf1", 2), Port("spine0", 0), Port("leaf0", 1))
@@ -60,7 +60,7 @@ def test_what_is_no_leg_is_refused(text: str) -> None:
 def test_csv_reads_back_the_same(tmp_path: File) -> None:
     times = np.random.default_rng(1).random((2, 3))
     records = hand_made().assign(start_s=times[0], end_s=times[0] + times[1])
-    write_records(records, tmp_path / "records.csv")
+    records.to_csv(tmp_path / "records.csv", index=False)
     pd.testing.assert_frame_equal(
         pd.read_csv(tmp_path / "records.csv", dtype=str, keep_default_na=False).astype(COLUMNS),
         records,

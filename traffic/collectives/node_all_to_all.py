@@ -79,9 +79,7 @@ def exchange_rounds(nodes: int) -> list[Round]:
     return rounds
 
 
-def binary_exchange_s(
-    nodes: int, node_bytes: float, rate_bps: float, *, setup_s: float = 0.0, dark_s: float = 0.0
-) -> float:
+def binary_exchange_s(nodes: int, node_bytes: float, rate_bps: float, *, dark_s: float = 0.0) -> float:
     """Return how long a binary exchange takes: log2 p rounds of p m / 2 bytes [s].
 
     Parameters
@@ -92,8 +90,6 @@ def binary_exchange_s(
         m [bytes].
     rate_bps
         B [bit/s].
-    setup_s
-        What each round takes beside its bytes [s].
     dark_s
         What rounds wait for circuits, in all [s].
 
@@ -103,12 +99,10 @@ def binary_exchange_s(
     12.0
     """
     rounds = exchange_rounds(nodes)
-    return len(rounds) * (setup_s + nodes * node_bytes / 2 * 8 / rate_bps) + dark_s
+    return len(rounds) * (nodes * node_bytes / 2 * 8 / rate_bps) + dark_s
 
 
-def ring_all_to_all_s(
-    nodes: int, node_bytes: float, rate_bps: float, *, both_ways: bool, setup_s: float = 0.0
-) -> float:
+def ring_all_to_all_s(nodes: int, node_bytes: float, rate_bps: float, *, both_ways: bool) -> float:
     """Return how long an all-to-all over a ring takes: m p (p - 1) / 2, both ways m p^2 / 8 bytes [s].
 
     Parameters
@@ -119,16 +113,13 @@ def ring_all_to_all_s(
         As of `binary_exchange_s`.
     both_ways
         Whether bytes go the shorter way round, or all the same way.
-    setup_s
-        What each step takes beside its bytes [s]: of p - 1, both ways p / 2.
 
     Examples
     --------
     >>> ring_all_to_all_s(8, 1.0, 8.0, both_ways=False), ring_all_to_all_s(8, 1.0, 8.0, both_ways=True)
     (28.0, 8.0)
     """
-    halves = ring_steps(nodes, both_ways=both_ways)
-    return len(halves) * setup_s + sum(halves) / 2 * node_bytes * 8 / rate_bps
+    return sum(ring_steps(nodes, both_ways=both_ways)) / 2 * node_bytes * 8 / rate_bps
 
 
 def least_all_to_all_s(nodes: int, node_bytes: float, rate_bps: float) -> float:

@@ -131,11 +131,6 @@ class LayeredModel:
             raise DemandError(f"the model {self.name!r} has no layer {name!r}", self._kinds())
         return self._by_name[name]
 
-    def dense_s(self) -> tuple[float, float]:
-        """Return forward and backward of a server if all but tables is data parallel [s]."""
-        dense = [layer for layer in self.layers if not layer.is_table]
-        return sum(layer.forward_s for layer in dense), sum(layer.backward_s for layer in dense)
-
     def _kinds(self) -> str:
         counts = Counter(layer.kind for layer in self.layers)
         return "it has " + ", ".join(f"{count} x {kind}" for kind, count in counts.items())
