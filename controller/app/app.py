@@ -1,9 +1,7 @@
 """The app that sends switches the rules of `controller.packet.routing`, and reads what they count.
 
 Whatever comes from switches, timers and the northbound is an event in its queue, handled on one
-thread: its state has one owner and no lock. ``python -m controller`` runs it under os-ken. Where a
-manager loads this file, ``LIGHTRAIL_FABRIC`` names the fabric's file and ``LIGHTRAIL_NORTHBOUND``, if
-set, the northbound's unix socket.
+thread: its state has one owner and no lock. ``python -m controller`` runs it under os-ken.
 """
 
 import gc
@@ -12,13 +10,10 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from socket import socket
-from threading import Thread
 
 from controller.app.app_thread import AppThread, Work
 from controller.app.known_switch import KnownSwitch
-from controller.app.listeners import private_listener
 from controller.app.ocs import OpticalSwitches
 from controller.app.openflow import (
     DEAD_DISPATCHER,
@@ -52,7 +47,7 @@ from controller.packet.changes import changes, renumbered
 from controller.packet.routing import TABLE_MISS, forwarding_rules
 from controller.packet.rules import RuleSet
 from topologies.addresses import datapath_id
-from topologies.errors import FabricError, NetworkError
+from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link
 from topologies.routing import Routing
 
@@ -86,7 +81,7 @@ class Controller(App):  # type: ignore[misc]
     Parameters
     ----------
     fabric
-        What is wired; by default read from the file that ``LIGHTRAIL_FABRIC`` names.
+        What is wired.
     routing
         By which ports packet switches send on before the shortest path; by default nothing else.
     """
@@ -96,12 +91,12 @@ class Controller(App):  # type: ignore[misc]
     def __init__(
         self,
         *args: object,
-        fabric: Fabric | None = None,
+        fabric: Fabric,
         routing: Routing | None = None,
         **kwargs: object,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.fabric, self._routing = fabric or _configured_fabric(), routing
+        self.fabric, self._routing = fabric, routing
         self._switches = {
             datapath_id(self.fabric, switch.name): KnownSwitch(switch.name) for switch in self.fabric.switches
         }
@@ -114,12 +109,6 @@ class Controller(App):  # type: ignore[misc]
         self._thread = AppThread(lambda work: self.send_event(self.name, _Work(work)))
         self._proof = Proof(self._thread)
         self.ocses = OpticalSwitches(self.fabric, self._thread, self._proof)
-
-    def start(self) -> None:
-        """Begin to take events; with ``LIGHTRAIL_NORTHBOUND`` set also open the northbound."""
-        super().start()
-        if path := os.environ.get("LIGHTRAIL_NORTHBOUND"):
-            Thread(target=serve_northbound, args=(self, private_listener(Path(path))), daemon=True).start()
 
     @on(events.EventOFPStateChange, MAIN_DISPATCHER, DEAD_DISPATCHER)
     def connection_changed(self, event: Message) -> None:
@@ -325,10 +314,3 @@ def serve_northbound(controller: Controller, listener: socket) -> None:
         log.exception("the northbound failed")
     log.critical("the northbound has ended, and the controller with it")
     os._exit(1)
-
-
-def _configured_fabric() -> Fabric:
-    path = os.environ.get("LIGHTRAIL_FABRIC")
-    if not path:
-        raise FabricError("LIGHTRAIL_FABRIC is not set", "let it name the fabric's JSON file")
-    return Fabric.from_json(Path(path).read_text())

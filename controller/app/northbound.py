@@ -1,39 +1,20 @@
 """The controller's northbound: JSON over HTTP on a unix socket."""
 
 import socket
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
-from controller.app.northbound_ocs import Ocses, malformed, ocs_routes, refused
+from controller.app.app import Controller
+from controller.app.northbound_ocs import malformed, ocs_routes, refused
 from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus
 from topologies.errors import DemandError, NetworkError
-from topologies.fabric import Fabric
 
 
-class Network(Protocol):
-    """What the northbound asks: the app."""
-
-    fabric: Fabric
-    ocses: Ocses
-
-    def status(self) -> Status:
-        """Return whether the network forwards as it should."""
-
-    def switches(self) -> list[SwitchStatus]:
-        """Return all switches."""
-
-    def flows(self, name: str) -> list[FlowStatus]:
-        """Return a switch's rules."""
-
-    def ports(self, name: str) -> PortStatus:
-        """Return a switch's counters."""
-
-
-def northbound(network: Network) -> FastAPI:
+def northbound(network: Controller) -> FastAPI:
     """Return the HTTP application.
 
     It answers ``GET /status``, ``/fabric``, ``/switches``, ``/switches/{name}/flows`` and
@@ -70,7 +51,7 @@ def northbound(network: Network) -> FastAPI:
     return app
 
 
-def serve(network: Network, listener: socket.socket) -> None:
+def serve(network: Controller, listener: socket.socket) -> None:
     """Answer on a listening socket for ever."""
     config = uvicorn.Config(
         northbound(network), log_level="warning", access_log=False, lifespan="off", ws="none", loop="asyncio"

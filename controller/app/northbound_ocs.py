@@ -24,52 +24,22 @@ OCS can have, and for a flip to what is not ready, before any circuit is taken a
 connected. The answer's ``detail`` is one sentence.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from controller.app.ocs import OpticalSwitches
 from controller.circuits.circuits import Circuits, Pair, circuits_from_text
 from controller.circuits.devices import LONGEST_S, ReconfigurationDelay
 from controller.circuits.programs import Day, Program, Showing, program_from_text
 from controller.circuits.reconfiguration import Command, Entry
 from controller.circuits.status import LogEntry, OcsStatus
 from topologies.errors import DemandError
-
-
-class Ocses(Protocol):
-    """What this part of the northbound asks: `controller.app.ocs.OpticalSwitches`."""
-
-    def __contains__(self, name: str) -> bool:
-        """Whether there is an OCS of this name."""
-
-    def ports(self, name: str) -> int:
-        """Return how many ports an OCS has."""
-
-    def status(self, name: str) -> OcsStatus:
-        """Return what an OCS shows and does."""
-
-    def log(self, name: str) -> list[Entry]:
-        """Return an OCS' reconfigurations."""
-
-    def set_delay(self, name: str, delay: ReconfigurationDelay, seed: int) -> None:
-        """Set how long an OCS is dark, and the seed of delays that vary."""
-
-    def command(self, name: str, command: Command) -> None:
-        """Give an OCS a command."""
-
-    def provision(self, name: str, circuits: Circuits) -> None:
-        """Set circuits on an OCS' idle side."""
-
-    def flip(self, names: Sequence[str], notify: Path | None) -> None:
-        """Have OCSes exchange their two sides, all or none."""
-
-    def run(self, showings: Mapping[str, Showing]) -> None:
-        """Have OCSes show programs, all or none."""
 
 
 class _Body(BaseModel):
@@ -137,7 +107,7 @@ class WantedSchedules(_Body):
     schedules: dict[Text, WantedSchedule]
 
 
-def ocs_routes(ocses: Ocses) -> APIRouter:
+def ocs_routes(ocses: OpticalSwitches) -> APIRouter:
     """Return the routes of a fabric's OCSes."""
     routes = APIRouter(prefix="/ocs")
     _add_routes_of_one(routes, ocses)
@@ -161,7 +131,7 @@ def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
     return JSONResponse({"detail": f"{place[:80]!a}: {first['msg']}"}, 422)
 
 
-def _add_routes_of_one(routes: APIRouter, ocses: Ocses) -> None:
+def _add_routes_of_one(routes: APIRouter, ocses: OpticalSwitches) -> None:
     def existing(name: str) -> str:
         return _existing(ocses, name)
 
@@ -197,7 +167,7 @@ def _add_routes_of_one(routes: APIRouter, ocses: Ocses) -> None:
         return ocses.status(name)
 
 
-def _add_routes_of_several(routes: APIRouter, ocses: Ocses) -> None:
+def _add_routes_of_several(routes: APIRouter, ocses: OpticalSwitches) -> None:
     @routes.post("/schedules")
     def schedules(wanted: WantedSchedules) -> None:
         names = [_existing(ocses, name) for name in wanted.schedules]
@@ -209,7 +179,7 @@ def _add_routes_of_several(routes: APIRouter, ocses: Ocses) -> None:
         ocses.flip(names, _path(wanted.notify))
 
 
-def _existing(ocses: Ocses, name: str) -> str:
+def _existing(ocses: OpticalSwitches, name: str) -> str:
     if name not in ocses:
         raise HTTPException(404, f"the fabric has no OCS {name!r}")
     return name

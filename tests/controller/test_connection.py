@@ -56,11 +56,9 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
 
 
 @pytest.fixture
-def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+def app() -> Iterator[App]:
     """Return the app as a manager of apps makes it; its thread is played by the test."""
-    (tmp_path / "fabric.json").write_text(FABRIC.to_json())
-    monkeypatch.setenv("LIGHTRAIL_FABRIC", str(tmp_path / "fabric.json"))
-    app = AppManager().instantiate(App)
+    app = AppManager().instantiate(App, fabric=FABRIC)
     yield app
     unregister_app(app)
 

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from controller.app.app import Controller
 from controller.app.northbound import northbound
-from controller.app.northbound_ocs import Ocses
 from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus
 from tests.controller.test_northbound_ocs import Client, Played
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -18,8 +18,7 @@ class PlayedNetwork:
 
     def __init__(self) -> None:
         self.fabric = parallel_ocs_fabric(4, 1)
-        self.played = Played()
-        self.ocses: Ocses = self.played
+        self.ocses = self.played = Played()
 
     def status(self) -> Status:
         return Status(True, (), (), (), (), ())
@@ -67,7 +66,7 @@ def network() -> PlayedNetwork:
 
 @pytest.fixture
 def client(network: PlayedNetwork) -> Client:
-    return Client(northbound(network))
+    return Client(northbound(cast(Controller, network)))
 
 
 def refused(client: Client, method: str, path: str, content: bytes | str = "") -> str:

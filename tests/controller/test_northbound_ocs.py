@@ -4,13 +4,14 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
 from controller.app.northbound_ocs import ocs_routes, refused
+from controller.app.ocs import OpticalSwitches
 from controller.circuits.circuits import Circuits, circuits_from_text
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Day, Program, Showing
@@ -87,7 +88,7 @@ def played() -> Played:
 def client(played: Played) -> Client:
     app = FastAPI()
     app.exception_handler(DemandError)(refused)
-    app.include_router(ocs_routes(played))
+    app.include_router(ocs_routes(cast(OpticalSwitches, played)))
     return Client(app)
 
 

@@ -5,11 +5,12 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import httpx
 
+from controller.app.app import Controller
 from controller.app.northbound import northbound
-from controller.app.northbound_ocs import Ocses
 from controller.circuits.circuits import circuits_from_text
 from controller.circuits.programs import program_from_text
 from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus
@@ -246,7 +247,7 @@ class _Network:
     fabric = FABRIC
 
     def __init__(self) -> None:
-        self.ocses: Ocses = Played()
+        self.ocses = Played()
 
     def status(self) -> Status:
         raise NetworkError("nothing to be asked")
@@ -261,7 +262,7 @@ class _Network:
         raise NetworkError("nothing to be asked")
 
 
-NORTHBOUND = httpx.ASGITransport(app=northbound(_Network()))
+NORTHBOUND = httpx.ASGITransport(app=northbound(cast(Controller, _Network())))
 
 
 def _answered(method: str, path: str, text: str) -> None:
