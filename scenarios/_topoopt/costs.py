@@ -23,9 +23,8 @@ TopoOpt, section 5.2 and Figure 10, appendix G and Table 2.
 """
 
 import math
-from collections.abc import Sequence
-from functools import partial
 from itertools import product
+from statistics import fmean
 from typing import NamedTuple
 
 import pandas as pd
@@ -74,8 +73,8 @@ FLIP = Part("1x2 switch", 25, SOURCE)
 FIBRE = Part("fibre", 150, "TopoOpt, appendix G: $0.30 a metre, even between 0 and 1000 m")
 AVERAGE_BPS = (100e9, 200e9)
 """The rates whose mean ratio is the paper's 1.33 and 3.2."""
-FIGURE_SERVERS = (128, 432, 1024, 2000, 3456, 4394)
-"""Sizes of full fat-trees of 8 to 26 ports (k^3 / 4)."""
+FIGURE_SERVERS, FIGURE_DEGREE = (128, 432, 1024, 2000, 3456, 4394), 4
+"""Sizes of full fat-trees of 8 to 26 ports (k^3 / 4); d."""
 
 
 def interconnect_bill(kind: str, servers: int, degree: int, rate_bps: float) -> Bill:
@@ -139,19 +138,8 @@ def fat_tree_cost(servers: int, nic_bps: float) -> float:
     return math.fsum(count * part.price_usd for count, part in _tree_parts(servers, nic_bps))
 
 
-def cost_table(
-    servers: Sequence[int] = FIGURE_SERVERS, *, degree: int = 4, rates_bps: Sequence[float] = tuple(PRICES)
-) -> pd.DataFrame:
+def cost_table() -> pd.DataFrame:
     """Return Figure 10: a row per rate, size and interconnect, with its cost.
-
-    Parameters
-    ----------
-    servers
-        Sizes n.
-    degree
-        d.
-    rates_bps
-        Rates B, keys of `PRICES`.
 
     Returns
     -------
@@ -160,24 +148,23 @@ def cost_table(
         ``over_topoopt``, the cost over TopoOpt's.
     """
     rows = []
-    for rate_bps, size in product(rates_bps, servers):
-        topoopt_usd = interconnect_cost(TOPOOPT, size, degree, rate_bps)
+    for rate_bps, size in product(PRICES, FIGURE_SERVERS):
+        topoopt_usd = interconnect_cost(TOPOOPT, size, FIGURE_DEGREE, rate_bps)
         for kind in (*_PARTS, SIP_ML):
-            usd = math.nan if kind == SIP_ML else interconnect_cost(kind, size, degree, rate_bps)
+            usd = math.nan if kind == SIP_ML else interconnect_cost(kind, size, FIGURE_DEGREE, rate_bps)
             rows.append(
-                {"interconnect": kind, "servers": size, "degree": degree, "rate_gbps": rate_bps / 1e9,
+                {"interconnect": kind, "servers": size, "degree": FIGURE_DEGREE, "rate_gbps": rate_bps / 1e9,
                  "usd": usd, "over_topoopt": usd / topoopt_usd}
             )  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def mean_over_topoopt(
-    kind: str, servers: int, degree: int, rates_bps: Sequence[float] = AVERAGE_BPS
-) -> float:
-    """Return an interconnect's cost over TopoOpt's, mean of some rates."""
-    cost = partial(interconnect_cost, servers=servers, degree=degree)
-    ratios = [cost(kind, rate_bps=rate_bps) / cost(TOPOOPT, rate_bps=rate_bps) for rate_bps in rates_bps]
-    return math.fsum(ratios) / len(ratios)
+def mean_over_topoopt(kind: str, servers: int, degree: int) -> float:
+    """Return an interconnect's cost over TopoOpt's, mean of `AVERAGE_BPS`."""
+    of = servers, degree
+    return fmean(
+        interconnect_cost(kind, *of, bps) / interconnect_cost(TOPOOPT, *of, bps) for bps in AVERAGE_BPS
+    )
 
 
 Parts = tuple[tuple[int, Part], ...]

@@ -11,7 +11,6 @@ n = 128 and d = 4 becomes a relative overhead of 1.4 says d B / 4.
 """
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 import networkx as nx
@@ -92,19 +91,6 @@ def oversubscribed_fat_tree(servers: int, degree: int, rate_bps: float, *, gpus:
         switches=tuple(switch for switch in whole.switches if switch.name in kept),
         links=tuple(link for link in whole.links if {link.a.node, link.b.node} <= kept),
     )
-
-
-Build = Callable[[int, int, float], Fabric]
-BUILD: dict[str, Build] = {
-    TOPOOPT: topoopt_panel,
-    IDEAL: ideal_switch,
-    FAT_TREE: similar_cost_fat_tree,
-    OVERSUBSCRIBED: oversubscribed_fat_tree,
-    EXPANDER: topoopt_panel,
-    OCS_RECONFIG: topoopt_panel,
-    SIP_ML: topoopt_panel,
-}
-"""What is wired, by what the paper calls it; each takes n, d and B, and ``gpus=``."""
 
 
 def expander_pairs(servers: int, degree: int, seed: int) -> tuple[tuple[int, int], ...]:

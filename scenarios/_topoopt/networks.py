@@ -42,8 +42,6 @@ class Network:
     """Where the crossings of each pair begin, shape (n * n + 1,); pair (a, b) is number a * n + b."""
     links: Indices
     """The links that are crossed, pair by pair."""
-    shares: Numbers
-    """The share of the pair's bytes that crosses each, beside `links`."""
     rings_of: Callable[[Members], Sequence[Sequence[int]]]
     """The directed rings of an AllReduce, which divide its bytes evenly."""
 
@@ -54,8 +52,7 @@ class Network:
         counts = self.starts[pairs + 1] - starts
         ends = counts.cumsum()
         crossings = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
-        weights = np.repeat(sizes, counts) * self.shares[crossings]
-        loads = np.bincount(self.links[crossings], weights, len(self.rates_bps))
+        loads = np.bincount(self.links[crossings], np.repeat(sizes, counts), len(self.rates_bps))
         loads_s: Numbers = 8 * loads / self.rates_bps
         return loads_s
 
@@ -87,20 +84,16 @@ def switch_network(servers: int, rate_bps: float) -> Network:
     apart = source != destination
     links = np.stack([source[apart], servers + destination[apart]], axis=1).ravel()
     starts = np.concatenate([[0], 2 * apart.cumsum()])
-    return Network(servers, np.full(2 * servers, rate_bps), starts, links, np.ones(len(links)), in_order)
+    return Network(servers, np.full(2 * servers, rate_bps), starts, links, in_order)
 
 
-def plan_network(
-    plan: Plan, rate_bps: float, *, paths: int = 1, rng: np.random.Generator | None = None
-) -> Network:
+def plan_network(plan: Plan, rate_bps: float) -> Network:
     """Return the circuits of a plan, with its rings; else as `circuit_network`.
 
     A group that it was not made for has a ring by one of its steps, over circuits of others: of all steps the
     one of the fewest hops.
     """
-    network = circuit_network(
-        plan.pairs, rate_bps, servers=plan.servers, duplex=plan.duplex, paths=paths, rng=rng
-    )
+    network = circuit_network(plan.pairs, rate_bps, servers=plan.servers, duplex=plan.duplex)
     planned = {group.members: rings for group, rings in plan.rings}
     hops = np.diff(network.starts).reshape(plan.servers, plan.servers)
     return replace(
@@ -114,11 +107,11 @@ def circuit_network(
     *,
     servers: int,
     duplex: bool = True,
-    rings_of: Callable[[Members], Sequence[Sequence[int]]] = in_order,
-    paths: int = 1,
     rng: np.random.Generator | None = None,
 ) -> Network:
-    """Return servers that circuits join and that forward along shortest paths.
+    """Return servers that circuits join and that forward along a shortest path for each pair.
+
+    An AllReduce has one ring, in the order of its members, as on an expander.
 
     Parameters
     ----------
@@ -130,10 +123,6 @@ def circuit_network(
         n.
     duplex
         Whether a circuit goes both ways, or from the first of its servers to the second.
-    rings_of
-        The rings of an AllReduce; by default one in the order of its members, as on an expander.
-    paths
-        How many paths of a pair are drawn; its bytes are divided evenly.
     rng
         Draws among equally short next hops; without it all go by the smallest jump.
 
@@ -150,12 +139,11 @@ def circuit_network(
         raise ScenarioError(
             f"{len(pairs)} circuits do not join {servers} servers", "give circuits that lead everywhere"
         )
-    crossed = [_walked(near, far, hops, rng) for _ in range(paths)]
-    pair, link = (np.concatenate(each) for each in zip(*crossed, strict=True))
+    pair, link = _walked(near, far, hops, rng)
     order = np.argsort(pair, kind="stable")
     starts = np.concatenate([[0], np.bincount(pair, minlength=servers * servers).cumsum()])
     rates = rate_bps * np.array([circuits[link] for link in ends], dtype=float)
-    return Network(servers, rates, starts, link[order], np.full(len(link), 1 / paths), rings_of)
+    return Network(servers, rates, starts, link[order], in_order)
 
 
 def _multi_hop(members: Members, hops: Indices, duplex: bool) -> Sequence[Members]:

@@ -10,7 +10,6 @@ from controller.circuits.foreseen import Foreseen
 from controller.circuits.ocs_reconfig import OcsReconfig
 from controller.schedulers.coin_change import KShortest
 from controller.schedulers.topoopt import Group, Plan, panel_circuits, topology_finder
-from controller.schedulers.totient import Rule
 from scenarios._topoopt.fabrics import EXPANDER, TOPOOPT, expander_pairs, topoopt_panel
 from testbed.run.experiment import Experiment
 from topologies.fabric import Fabric
@@ -84,22 +83,14 @@ def data_parallel(model: LayeredModel, *, bucket_bytes: int = BUCKET_BYTES, gpus
     return Trained(model, start_strategy(model), bucket_bytes, gpus)
 
 
-def plan_for(trained: Trained, degree: int, rule: Rule = "projected") -> Plan:
+def plan_for(trained: Trained, degree: int) -> Plan:
     """Return circuits for what a model sums, on which what it sends is relayed: coins alone, as published."""
     servers = trained.model.servers
-    return topology_finder(
-        trained.groups, trained.transfers, servers=servers, degree=degree, rule=rule, mp_degree=0
-    )
+    return topology_finder(trained.groups, trained.transfers, servers=servers, degree=degree, mp_degree=0)
 
 
 def over_panel(
-    trained: Trained,
-    plan: Plan,
-    rate_bps: float,
-    *,
-    routing: Routing | None = None,
-    label: str = TOPOOPT,
-    seed: int = 0,
+    trained: Trained, plan: Plan, rate_bps: float, *, routing: Routing | None = None, seed: int = 0
 ) -> Experiment:
     """Return an iteration over the circuits of a plan, with d NICs of a rate [bit/s] for each server.
 
@@ -107,7 +98,7 @@ def over_panel(
     """
     by = KShortest(seed=seed) if routing is None else routing
     fabric = topoopt_panel(plan.servers, plan.degree, rate_bps, gpus=trained.gpus)
-    return over_fixed_circuits(fabric, trained.job(plan.rings_of), plan, by, label=label, seed=seed)
+    return over_fixed_circuits(fabric, trained.job(plan.rings_of), plan, by, label=TOPOOPT, seed=seed)
 
 
 def over_expander(trained: Trained, degree: int, rate_bps: float, *, seed: int = 0) -> Experiment:

@@ -5,15 +5,13 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from scenarios._topoopt.costs import FIGURE_SERVERS, cost_table, mean_over_topoopt
+from scenarios._topoopt.costs import FIGURE_DEGREE, FIGURE_SERVERS, cost_table, mean_over_topoopt
 from scenarios._topoopt.fabrics import FAT_TREE, IDEAL, OCS_RECONFIG
 from scenarios._topoopt.scale_rows import ALIKE, COLOURS, judged
 from testbed.report.claims import around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
 from testbed.report.table import number
-
-COST_DEGREE = 4
 
 
 def costs() -> Findings:
@@ -22,9 +20,8 @@ def costs() -> Findings:
     kinds = list(dict.fromkeys(table["interconnect"]))
     lines = []
     for (rate_gbps, servers), rows in table.groupby(["rate_gbps", "servers"]):
-        usd = dict(zip(rows["interconnect"], rows["usd"], strict=True))
-        cells = [number(usd[kind] / 1e6, "{:.2f}") for kind in kinds]
-        lines.append(Line([f"{servers} servers, {COST_DEGREE} x {rate_gbps:.0f}G", *cells]))
+        cells = [number(usd / 1e6, "{:.2f}") for usd in rows.set_index("interconnect")["usd"][kinds]]
+        lines.append(Line([f"{servers} servers, {FIGURE_DEGREE} x {rate_gbps:.0f}G", *cells]))
     sheet = Sheet(
         ("cluster",),
         tuple(kinds),
@@ -34,7 +31,7 @@ def costs() -> Findings:
     )
     plot = Plot("figure_10", partial(_draw_costs, table), "Costs over servers, at 100 Gbit/s (Figure 10).")
     judged_of = IDEAL, OCS_RECONFIG, FAT_TREE
-    ideal, ocs, tree = (mean_over_topoopt(kind, 128, COST_DEGREE) for kind in judged_of)
+    ideal, ocs, tree = (mean_over_topoopt(kind, 128, FIGURE_DEGREE) for kind in judged_of)
     claims = [
         judged("the ideal switch costs 3.2 times as much as TopoOpt on average", "10", around(3.2), ideal),
         judged("with OCSes TopoOpt costs 1.33 times as much", "10", around(1.33), ocs),
@@ -45,7 +42,7 @@ def costs() -> Findings:
 
 @styled
 def _draw_costs(table: pd.DataFrame) -> Figure:
-    figure = canvas(5.5, 3.4, f"Cost of interconnects, {COST_DEGREE} x 100 Gbit/s a server")
+    figure = canvas(5.5, 3.4, f"Cost of interconnects, {FIGURE_DEGREE} x 100 Gbit/s a server")
     axes = figure.subplots()
     own = table[(table["rate_gbps"] == 100) & table["usd"].notna()]
     for kind in dict.fromkeys(own["interconnect"]):

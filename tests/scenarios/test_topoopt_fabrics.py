@@ -1,6 +1,7 @@
 """TopoOpt's rivals as they are wired: rates, what ToR switches send up, and random expanders."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import networkx as nx
 import pytest
@@ -8,14 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scenarios._topoopt.fabrics import (
-    BUILD,
-    EXPANDER,
-    FAT_TREE,
-    IDEAL,
-    OCS_RECONFIG,
-    OVERSUBSCRIBED,
-    SIP_ML,
-    TOPOOPT,
     expander_pairs,
     ideal_switch,
     oversubscribed_fat_tree,
@@ -52,24 +45,22 @@ def tor_uplinks(fabric: Fabric) -> dict[str, tuple[float, float]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "share"),
+    ("build", "share"),
     [
-        (TOPOOPT, 1),
-        (EXPANDER, 1),
-        (OCS_RECONFIG, 1),
-        (SIP_ML, 1),
-        (IDEAL, 1),
-        (OVERSUBSCRIBED, 1),
-        (FAT_TREE, 0.25),
+        (topoopt_panel, 1),
+        (ideal_switch, 1),
+        (oversubscribed_fat_tree, 1),
+        (similar_cost_fat_tree, 0.25),
     ],
 )
 @pytest.mark.parametrize("degree", [4, 8])
-def test_servers_send_what_the_paper_gives_them(name: str, share: float, degree: int) -> None:
-    fabric = BUILD[name](16, degree, RATE_BPS)
+def test_servers_send_what_the_paper_gives_them(
+    build: Callable[[int, int, float], Fabric], share: float, degree: int
+) -> None:
+    fabric = build(16, degree, RATE_BPS)
     assert server_bps(fabric) == {share * degree * RATE_BPS}
     assert {server.gpus for server in fabric.servers} == {4}
-    circuits = share == 1 and name not in (IDEAL, OVERSUBSCRIBED)
-    assert {server.nics for server in fabric.servers} == {degree if circuits else 1}
+    assert {server.nics for server in fabric.servers} == {degree if build == topoopt_panel else 1}
 
 
 @pytest.mark.parametrize(("servers", "k"), [(16, 4), (128, 8), (432, 12)])
