@@ -96,7 +96,14 @@ class Bill:
         return self.power_w_per_gpu * GBYTE_BPS / self.gpu_bps
 
 
-def aggregate_usd_per_gpu(bill: Bill, waste_ratio: float, fault_ratio: float) -> float:
+def aggregate_usd_per_gpu(
+    bill: Bill,
+    waste_ratio: float,
+    fault_ratio: float,
+    *,
+    gpu_usd: float = GPU_USD,
+    gpu_bps: float = HBD_BPS,
+) -> float:
     """Return what a cluster costs beside its working GPUs, for each GPU: idle and faulty GPUs, interconnect.
 
     Parameters
@@ -107,6 +114,10 @@ def aggregate_usd_per_gpu(bill: Bill, waste_ratio: float, fault_ratio: float) ->
         Healthy GPUs that no TP group uses, over all GPUs.
     fault_ratio
         Faulty GPUs, over all GPUs.
+    gpu_usd
+        Price of a GPU.
+    gpu_bps
+        Bandwidth of a GPU [bit/s] at which interconnects are compared: costs are taken in proportion.
 
     Raises
     ------
@@ -115,7 +126,7 @@ def aggregate_usd_per_gpu(bill: Bill, waste_ratio: float, fault_ratio: float) ->
 
     Notes
     -----
-    The paper states neither the price of a GPU nor what it normalised by. At equal bandwidth, `HBD_BPS`,
+    The paper states neither the price of a GPU nor what it normalised by. At equal bandwidth
     InfiniteHBD is the cheapest throughout, as it says; by each architecture's own bandwidth TPUv4 would be
     cheaper without faults.
 
@@ -128,7 +139,7 @@ def aggregate_usd_per_gpu(bill: Bill, waste_ratio: float, fault_ratio: float) ->
             f"a cluster of which {waste_ratio:g} is wasted and {fault_ratio:g} faulty",
             "give shares of all GPUs, together at most 1",
         )
-    return GPU_USD * (waste_ratio + fault_ratio) + bill.usd_per_gbyte_s * HBD_BPS / GBYTE_BPS
+    return gpu_usd * (waste_ratio + fault_ratio) + bill.usd_per_gbyte_s * gpu_bps / GBYTE_BPS
 
 
 def performance_per_dollar(usd: float, iteration_s: float, *, base_usd: float, base_s: float) -> float:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from topologies import cost
 from topologies.cost import (
     GBYTE_BPS,
-    GPU_USD,
     HPN,
     INFINITEHBD_TABLE,
     NVL_36,
@@ -98,10 +97,14 @@ def test_two_bundles_cost_as_much_as_three_where_the_fitted_price_says() -> None
     assert abs(difference) < 0.01 * (K3.usd_per_gpu - K2.usd_per_gpu)
 
 
-@given(st.floats(0, 0.5), st.floats(0, 0.5))
-def test_gpus_count_by_the_share_that_is_lost(waste: float, fault: float) -> None:
-    lost = aggregate_usd_per_gpu(K2, waste, fault) - K2.usd_per_gpu
-    assert lost == pytest.approx(GPU_USD * (waste + fault), abs=1e-6)
+@given(st.floats(0, 0.5), st.floats(0, 0.5), st.floats(0, 1e5))
+def test_free_gpus_leave_the_interconnect_and_dear_ones_count_by_share(
+    waste: float, fault: float, gpu_usd: float
+) -> None:
+    alone = aggregate_usd_per_gpu(TPUV4, waste, fault, gpu_usd=0, gpu_bps=TPUV4.gpu_bps)
+    assert alone == pytest.approx(TPUV4.usd_per_gpu)
+    lost = aggregate_usd_per_gpu(K2, waste, fault, gpu_usd=gpu_usd) - K2.usd_per_gpu
+    assert lost == pytest.approx(gpu_usd * (waste + fault), abs=1e-6)
 
 
 def priced(name: str, price_usd: float) -> Part:

@@ -21,13 +21,19 @@ HIDDEN, TOKENS = 5120, 2048
 NUMBER_BYTES, GRADIENT_BYTES = 2, 4
 """Size of an activation (bf16), and of a gradient (fp32) [bytes]."""
 BUCKET_BYTES = 25 * (1 << 20)
-"""Gradients that are reduced together at least, but for the last ones [bytes]."""
 PARTS = {"attention": 4, "mlp": 8}
 """The parts of a layer, and the weights of each over hidden x hidden."""
 
 
-def gpt_step(layout: Layout, *, layers: int) -> Job:
-    """Return a training step of a GPT, on a sequence for each data-parallel rank.
+def gpt_step(
+    layout: Layout,
+    *,
+    layers: int,
+    hidden: int = HIDDEN,
+    tokens: int = TOKENS,
+    bucket_bytes: int = BUCKET_BYTES,
+) -> Job:
+    """Return a training step of a GPT.
 
     Parameters
     ----------
@@ -35,17 +41,26 @@ def gpt_step(layout: Layout, *, layers: int) -> Job:
         Which ranks form which groups.
     layers
         How many layers.
+    hidden
+        Numbers per token.
+    tokens
+        Tokens of a data-parallel rank's batch.
+    bucket_bytes
+        Gradients that are reduced together at least, but for the last ones [bytes].
 
     Raises
     ------
     DemandError
-        If there is no layer.
+        If a number is not positive.
     """
-    if layers < 1:
-        raise DemandError(f"a GPT of {layers} layers", "give one or more")
-    sent_bytes = TOKENS * HIDDEN * NUMBER_BYTES
+    if min(layers, hidden, tokens, bucket_bytes) < 1:
+        raise DemandError(
+            f"a GPT of {layers} layers, hidden {hidden}, {tokens} tokens, buckets of {bucket_bytes} bytes",
+            "give one or more of each",
+        )
+    sent_bytes = tokens * hidden * NUMBER_BYTES
     forward = [
-        Phase(f"{layer} {part} fwd", _compute_s(part, layout), "all-reduce", "tp", sent_bytes)
+        Phase(f"{layer} {part} fwd", _compute_s(part, layout, hidden, tokens), "all-reduce", "tp", sent_bytes)
         for layer in range(layers)
         for part in PARTS
     ]
@@ -53,19 +68,19 @@ def gpt_step(layout: Layout, *, layers: int) -> Job:
     waiting = 0
     parts = [(layer, part) for layer in reversed(range(layers)) for part in reversed(PARTS)]
     for number, (layer, part) in enumerate(parts, 1):
-        compute_s = 2 * _compute_s(part, layout)
+        compute_s = 2 * _compute_s(part, layout, hidden, tokens)
         backward.append(Phase(f"{layer} {part} bwd", compute_s, "all-reduce", "tp", sent_bytes))
-        waiting += PARTS[part] * HIDDEN * HIDDEN * GRADIENT_BYTES // layout.tp
-        if waiting >= BUCKET_BYTES or number == len(parts):
+        waiting += PARTS[part] * hidden * hidden * GRADIENT_BYTES // layout.tp
+        if waiting >= bucket_bytes or number == len(parts):
             backward.append(Phase(f"{layer} {part} bucket", 0.0, "all-reduce", "dp", waiting, blocks=False))
             waiting = 0
     note = (
-        f"synthetic: {layers} layers of hidden {HIDDEN}, {TOKENS} tokens, tp {layout.tp} dp {layout.dp}, "
-        f"gradients in buckets of {BUCKET_BYTES / 1e6:.3g} MB or a part of a layer"
+        f"synthetic: {layers} layers of hidden {hidden}, {tokens} tokens, tp {layout.tp} dp {layout.dp}, "
+        f"gradients in buckets of {bucket_bytes / 1e6:.3g} MB or a part of a layer"
     )
     return job_of_phases(Phases(f"synthetic gpt, {layers} layers", layout, (*forward, *backward), note))
 
 
-def _compute_s(part: str, layout: Layout) -> float:
+def _compute_s(part: str, layout: Layout, hidden: int, tokens: int) -> float:
     """Return how long a rank computes a part's forward pass: two FLOP per weight and token [s]."""
-    return 2 * PARTS[part] * HIDDEN * HIDDEN * TOKENS / layout.tp / GPU_FLOPS
+    return 2 * PARTS[part] * hidden * hidden * tokens / layout.tp / GPU_FLOPS

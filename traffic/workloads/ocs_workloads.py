@@ -19,8 +19,6 @@ from traffic.workloads.derangements import derangements
 
 Matrix = NDArray[np.float64]
 
-POPULARITY = 0.2
-"""Standard deviation of the logit of an expert: how much hotter the hot columns are."""
 NOISE = 0.003
 """Standard deviation of the noise on nonzeros [line rate]."""
 
@@ -87,18 +85,24 @@ def demand_of_file(path: Path, servers: int) -> Demand:
 def benchmark(
     seed: int,
     *,
+    ports: int = 100,
     large_flows: int = 4,
     small_flows: int = 12,
+    large_share: float = 0.7,
     noise: float = NOISE,
 ) -> Matrix:
-    """Return the field's standard benchmark: on 100 ports a few large and many small flows, and noise.
+    """Return the field's standard benchmark: a few large and many small flows per port, and noise.
 
     Parameters
     ----------
     seed
         Of the permutations and of the noise.
+    ports
+        How many ports.
     large_flows, small_flows
-        How many random permutations share 0.7 of the line rate, and how many share the rest.
+        How many random permutations share ``large_share`` of the line, and how many share the rest.
+    large_share
+        Part of the line rate that the large flows fill, 0 to 1.
     noise
         Standard deviation of the noise on nonzeros [line rate].
 
@@ -107,7 +111,6 @@ def benchmark(
     Spectra, section V-A, workload 3; H. Liu et al., CoNEXT 2015 (Solstice), section 5.
     """
     rng = np.random.default_rng(seed)
-    ports, large_share = 100, 0.7
     demand = np.zeros((ports, ports))
     weights = [large_share / large_flows] * large_flows + [(1 - large_share) / small_flows] * small_flows
     for weight in weights:
@@ -169,6 +172,7 @@ def moe(
     experts: int = 64,
     chosen: int = 8,
     tokens: int = 4096,
+    popularity: float = 0.2,
     affinity: float = 0.1,
     noise: float = 0.0,
 ) -> Matrix:
@@ -184,6 +188,8 @@ def moe(
         To how many experts a token goes.
     tokens
         Tokens per GPU.
+    popularity
+        Standard deviation of an expert's logit: how much hotter the hot columns are.
     affinity
         Standard deviation of a logit between GPUs: how much their data differ.
     noise
@@ -201,7 +207,7 @@ def moe(
     Spectra, section V-A, workload 2, whose measured matrix is not public.
     """
     rng = np.random.default_rng(seed)
-    logits = rng.normal(0, POPULARITY, experts) + rng.normal(0, affinity, (experts, experts))
+    logits = rng.normal(0, popularity, experts) + rng.normal(0, affinity, (experts, experts))
     counts = rng.binomial(tokens, _chosen_probability(np.exp(logits), chosen)).astype(np.float64)
     np.fill_diagonal(counts, 0)
     line = max(counts.sum(axis=0).max(), counts.sum(axis=1).max())
