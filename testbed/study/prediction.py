@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -23,28 +25,43 @@ def predicted(study: Study, options: Options) -> Directory:
     """Predict what is missing of a study; return the directory of its results."""
     planned_before(study, options)  # refuses another study's
     experiments = list(study.experiments)
-    if study.failures:
+    if asked := experiments if study.failures else _first_of_own(experiments):
         with progress_bar() as progress:
-            looked = glances(experiments, study.failures, progress, jobs=options.jobs)
-        experiments = [each for each, _ in looked]
+            looked = glances(asked, study.failures, progress, jobs=options.jobs)
+        experiments = [each for each, _ in looked] if study.failures else experiments
     experiments, alike = _each_prediction(experiments)
     mine = of_part(experiments, options.part, emulated=False)
-    with directory_of(study, options, experiments, alike) as results, progress_bar() as progress:
-        task = progress.add_task("predict", total=len(mine))
-        for experiment, point in _points(mine, results, options):
-            results.add_finished(experiment, point)
-            progress.advance(task)
+    with ExitStack() as executors:
+        predicting = executors.enter_context(executor_of(options))  # before there is a directory
+        with (
+            directory_of(study, options, experiments, alike) as results,
+            progress_bar() as progress,
+            executors,
+        ):
+            task = progress.add_task("predict", total=len(mine))
+            for experiment, point in _points(mine, results, options.jobs, predicting):
+                results.add_finished(experiment, point)
+                progress.advance(task)
     return results
 
 
+def _first_of_own(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """Return the first point of each of a user's own schemes and the like: if that raises, nothing is begun.
+
+    The very first point comes before them in any case.
+    """
+    first = {tuple(each.own): each for each in reversed(experiments)}
+    return [each for own, each in first.items() if own and each is not experiments[0]]
+
+
 def _points(
-    mine: Sequence[Experiment], results: Directory, options: Options
+    mine: Sequence[Experiment], results: Directory, jobs: int, predicting: Executor
 ) -> Iterator[tuple[Experiment, Finished]]:
     """Yield each point in order: those that are there as they are read, the others as they are predicted."""
     asked = [Asked(each, results.wants_trace(each)) for each in mine]
     there = [results.has(each) for each in mine]
     read = partial(kept_point, results.path)
-    with Forked(options.jobs) as reading, executor_of(options) as predicting:
+    with Forked(jobs) as reading:
         kept = reading.map(read, [each for each, is_there in zip(asked, there, strict=True) if is_there])
         made = predicting.map(
             predicted_point, [each for each, is_there in zip(asked, there, strict=True) if not is_there]

@@ -85,6 +85,7 @@ def uniform(folder: Path, *options: str) -> "CompletedProcess[str]":
     ("options", "said"),
     [
         (["--schemes", "own:scheme"], "your scheme raised IndexError at own.py:9: index "),
+        (["--schemes", "ecmp,rails,own:scheme"], "your scheme raised IndexError at own.py:9: index "),
         (["--schemes", "own:leaves"], "your scheme raised SystemExit at own.py:13: 0"),
         (["--schemes", "own:Reactive"], "your scheme raised ValueError at own.py:22: no queue pair"),
         (["--schemes", "own:half"], "the scheme 'own:half' has an array of int64, "),
@@ -108,6 +109,7 @@ def test_what_a_users_code_raises_is_one_sentence(folder: Path, options: list[st
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith(said)
+    assert not (folder / "out").exists()
 
 
 def test_so_is_what_a_users_fabric_raises(folder: Path) -> None:

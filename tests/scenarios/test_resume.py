@@ -89,6 +89,7 @@ def test_parts_share_all_points_and_are_joined(whole: tuple[Path, str], tmp_path
         (("--part", "1/3"), "parts of a run write into one directory, and none is named"),
         (("--part", "4/3", "--out", "x"), "'4/3' is not a part"),
         (("--jobs", "0"), "0 processes"),
+        (("--cluster", "127.0.0.1:1"), "Ray"),
     ],
 )
 def test_what_cannot_be_gone_on_with_is_named(
