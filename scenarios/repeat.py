@@ -4,6 +4,7 @@ import _checkout  # first: runs this file under the checkout's Python
 
 from collections.abc import Sequence
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated
 
@@ -88,10 +89,11 @@ def _module(name: str) -> str:
 
 
 def _summary(file: Path) -> pd.DataFrame:
-    """Return the summary of the run before; ScenarioError for any other file."""
+    """Return the summary of the run before, but for half a line at its end; ScenarioError if it is none."""
     hint = "keep the summary.csv of the run beside its run.json"
     try:
-        table = pd.read_csv(file)
+        text = file.read_bytes()
+        table = pd.read_csv(BytesIO(text[: text.rfind(b"\n") + 1]))
     except OSError as error:
         raise ScenarioError(f"{file} cannot be read: {error.strerror}", hint) from error
     except ValueError as error:

@@ -40,6 +40,16 @@ def test_a_run_that_took_another_time_is_found_out(first: Path, tmp_path: Path) 
     assert len(re.findall(r"x no\s*$", done.stdout, re.MULTILINE)) == 1
 
 
+def test_half_a_line_of_a_run_that_was_killed_is_no_row(first: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text((first / "run.json").read_text())
+    rows = (first / "summary.csv").read_bytes().splitlines(keepends=True)
+    half = rows[-1].index(b",0.00") + 4  # its CCT has begun
+    (tmp_path / "summary.csv").write_bytes(b"".join(rows[:-1]) + rows[-1][:half])
+    done = ran("repeat", tmp_path, "--out", tmp_path / "again")
+    assert done.returncode == 0, done.stderr
+    assert "holds: credit 2 of 2" in done.stdout
+
+
 SOURCE = (
     "import helper\nfrom traffic.spraying.rails import Rails\n\n\nclass Mine(Rails):\n    name = 'mine'\n"
 )
