@@ -23,7 +23,7 @@ kind of run says what a result's rows and records are, and what the report says.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -156,8 +156,9 @@ class RunDirectory(ABC):
         """Leave nothing of a run without results."""
         (self.path / "run.json").unlink()
         (self.path / "summary.csv").unlink(missing_ok=True)
-        if not any(self.path.iterdir()):
-            self.path.rmdir()
+        for folder in (self.path, *([self.path.parent, self._root] if self._out is None else [])):
+            with suppress(OSError):  # something else is in it
+                folder.rmdir()
 
     def describe(self, **known: Unpack[Known]) -> None:
         """Record what is known only once the network stands."""
