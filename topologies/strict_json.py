@@ -57,6 +57,7 @@ EXPECTED = {
     "too_long": "a list of {max_length} or fewer",
     "model_type": "an object",
     "model_attributes_type": "an object",
+    "dataclass_type": "an object",
     "greater_than_equal": "{ge} or more",
     "less_than_equal": "{le} or less",
     "less_than": "less than {lt}",
@@ -89,7 +90,7 @@ def said_of(errors: ValidationError) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind in ("missing", "union_tag_not_found"):
         return "is missing"
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return "unknown key"
     if kind.startswith("recursion"):
         return "parts are nested too deep"
@@ -157,4 +158,5 @@ def value_of_fields(kind: str, own: object, fields: object) -> object:
     try:
         return cast(object, vars(made.model_validate({"value": fields}))["value"])
     except ValidationError as error:
-        raise ScenarioError(f"the {kind}, {first_of(error)}", "take it from a run.json") from error
+        said = first_of(error).removeprefix("value.")
+        raise ScenarioError(f"the {kind}, {said}", "give the fields of its class") from error

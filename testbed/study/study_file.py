@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast
 import pandas as pd
 from pydantic import Field
 
+from controller.circuits.rule import Rule
 from testbed.report.claims import Claim
 from testbed.report.run_json import Kind
 from testbed.run.circuits_registry import CircuitsRule, OwnCircuits
@@ -179,8 +180,9 @@ def _check_about(document: Document, whole: Whole, experiments: Sequence[Experim
             said = f"nothing in the study is named {shown(name)}"
             raise document.mistake((key,), said, unknown(name, sorted(names)))
     with document.at(("report",)):
-        for each in experiments if whole.report == "circuits" else ():
-            plan_of(each.rule)
+        rules: list[Rule | None] = [each.rule for each in experiments if each.rule]
+        for rule in (rules or [None]) if whole.report == "circuits" else ():
+            plan_of(rule)
 
 
 def _whole(document: Document) -> Whole:
@@ -243,6 +245,8 @@ class _Setting:
 
     fabric: Fabric
     circuits: CircuitsRule | OwnCircuits | None
+    circuits_at: Keys
+    """Their table."""
     routing: Routing | None
     mtu: int
     words: Mapping[str, object]
@@ -277,7 +281,7 @@ def _points(document: Document, whole: Whole) -> Iterator[_Point]:
         for seed, job in _jobs(document, row, setting.fabric, _seeds(whole, row)):
             for scheme in _schemes(whole, row) or [""]:
                 with document.at(row.keys):
-                    experiment = _experiment(document, setting, job, scheme, seed)
+                    experiment = _experiment(document, setting, row, job, scheme, seed)
                 words = {**setting.words, **row.words, "seed": seed, "scheme": scheme}
                 yield _Point(experiment, words)
 
@@ -285,19 +289,20 @@ def _points(document: Document, whole: Whole) -> Iterator[_Point]:
 def _settings(document: Document, whole: Whole) -> Iterator[_Setting]:
     """Yield fabrics with circuits, routings, MTUs and buffers."""
     fabrics = [(row.words, fabric_of(document, row)) for row in rows(document, "fabric")]
-    circuits = [(row.words, circuits_of(document, row)) for row in rows(document, "circuits")] or [({}, None)]
+    rules = rows(document, "circuits")
+    circuits = [(row.words, circuits_of(document, row), row.keys) for row in rules] or [({}, None, ())]
     buffers: Sequence[int | None] = whole.buffer or [None]
     routings: list[tuple[Table, Routing | None]] = [({}, None)]
     if whole.routing:
         with document.at(("routing",)):
             routings = [({"routing": name}, routing_named(name)) for name in whole.routing]
-    for (words, fabric), (of_rule, rule), (of_routing, routing), mtu, buffer in product(
+    for (words, fabric), (of_rule, rule, at), (of_routing, routing), mtu, buffer in product(
         fabrics, circuits, routings, whole.mtu, buffers
     ):
         with document.at(("buffer",)):
             held = fabric if buffer is None else fabric.with_buffer(buffer_bytes(buffer, mtu))
         said = {**words, **of_rule, **of_routing, "mtu": mtu, "buffer": buffer}
-        yield _Setting(held, cast("OwnCircuits | None", rule), routing, mtu, said)
+        yield _Setting(held, cast("OwnCircuits | None", rule), at, routing, mtu, said)
 
 
 def _seeds(whole: Whole, row: Row) -> list[int]:
@@ -318,17 +323,21 @@ def _jobs(document: Document, row: Row, fabric: Fabric, seeds: Sequence[int]) ->
         yield seed, job
 
 
-def _experiment(document: Document, setting: _Setting, job: Job, scheme: str, seed: int) -> Experiment:
+def _experiment(
+    document: Document, setting: _Setting, row: Row, job: Job, scheme: str, seed: int
+) -> Experiment:
     fabric, circuits = setting.fabric, setting.circuits
     sent: str | SchemeSetup = scheme or "ecmp"
     if circuits is not None:
-        rule = bound(circuits, fabric, job, UNSCALED, seed, {})
+        with document.at(setting.circuits_at):
+            rule = bound(circuits, fabric, job, UNSCALED, seed, {})
         alone = scheme_alone(rule, fabric)
         if alone == WHILE_LIT and rule.leaves:
             alone = WhileLitSetup(rest=scheme or "ecmp")
         elif alone and scheme:
             said = f"the circuits carry all, and leave nothing to {scheme}"
-            raise document.mistake(("scheme",), said, "leave out scheme")
+            at = (*row.keys, "scheme") if "scheme" in row.values else ("scheme",)
+            raise document.mistake(at, said, "leave out scheme")
         sent = alone or sent
     return Experiment(
         fabric, job, sent, seed=seed, circuits=circuits, routing=setting.routing, mtu=setting.mtu
@@ -397,7 +406,7 @@ def settled(document: Document, assignments: Sequence[Assignment]) -> Document:
     for keys, value in _flat(grid, ("grid",)):
         _settle(document, ".".join(map(str, keys[1:])), value, keys)
     for name, key in document.options.items():
-        if key not in FORMS:
+        if str(key) not in FORMS:
             homes(document, str(key), ("options", name))
     whole = [each for each in assignments if each.key in FORMS]
     for each in whole:

@@ -35,6 +35,18 @@ UNIFORM = """[[workload]]
 generator = "uniform"
 """
 SMALL = RAIL + UNIFORM
+OCSES = (
+    """[fabric]
+builder = "parallel_ocs"
+servers = 4
+ocses = 2
+"""
+    + UNIFORM
+)
+SPECTRA = """rule = "scheduled"
+scheduler = "spectra"
+delay = { delay_s = 0.01 }
+"""
 
 
 def study(folder: Path, text: str, *assignments: str) -> Study:
@@ -441,6 +453,24 @@ def test_each_key_is_found_in_its_line(parts: list[tuple[str, str]]) -> None:
             SMALL + "[circuits]\nrule = 'schedule'\n",
             "line 8, circuits.rule: unknown rule 'schedule', did you mean scheduled?",
         ),
+        (SMALL + "[circuits]\n" + SPECTRA, "study.toml, line 7, circuits: no NIC is on an OCS; "),
+        (
+            OCSES + "[[circuits]]\n" + SPECTRA + "[[circuits]]\n" + SPECTRA.replace("spectra", "spectre"),
+            "study.toml, line 11, circuits: unknown scheduler 'spectre'; ",
+        ),
+        (
+            OCSES + "scheme = 'reps'\n[circuits]\n" + SPECTRA,
+            "line 7, workload.scheme: the circuits carry all, ",
+        ),
+        (
+            OCSES + "[circuits]\n" + SPECTRA.replace("{ delay_s = 0.01 }", "3"),
+            "line 7, circuits: the rule for circuits, delay: found 3, expected an object; ",
+        ),
+        (
+            OCSES + "[circuits]\n" + SPECTRA + "x = 3\n",
+            "line 7, circuits: the rule for circuits, x: unknown key; ",
+        ),
+        (SMALL + "[options.rails]\na = 1\n", "line 7, options.rails: unknown key "),
         (SMALL + "servers = = 3\n", "study.toml, line 7: invalid value; see docs/study.md"),
         (SMALL + "generator = 'sparse'\n", "study.toml, line 7: a key or a table is there twice; "),
         (SMALL + "x = [\n", "study.toml, line 7: "),
