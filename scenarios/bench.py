@@ -22,7 +22,6 @@ import typer
 
 from scenarios._bench_algorithms import lpt_s, prediction_s
 from scenarios._bench_circuits import (
-    executed_over_planned,
     ocs_dark_excess_p99_s,
     ocs_overhead_p99_s,
     ocs_strays,
@@ -304,7 +303,6 @@ FIGURES = {
     "ocs_dark_excess_p99_s": Figure(ocs_dark_excess_p99_s, "s", "<= 0.003"),
     "ocs_overhead_p99_s": Figure(ocs_overhead_p99_s, "s", "<= 0.008"),
     "ocs_strays": Figure(ocs_strays, "probes", "0"),
-    "executed_over_planned": Figure(executed_over_planned, "ratio", "<= 1.15"),
     "ring_busbw": Figure(ring_busbw, "ratio", ">= 0.95; over prediction 0.97 .. 1.05"),
     "coupled_over_stepwise": Figure(coupled_over_stepwise, "ratio", "0.99 .. 1.01", sandbox=False),
     "chain_over_predicted": Figure(chain_over_predicted, "ratio", "0.97 .. 1.05"),

@@ -2,69 +2,40 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
+import functools
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
 from controller.schedulers.registry import SCHEDULERS
-from scenarios._spectra.ocs_sweep import sweep
-from scenarios._spectra.sweep_results import SweepResults
-from testbed.report.table import claims_table
-from testbed.run.similitude import REAL_LINK_DELAY_S
-from testbed.study.command import main
-from testbed.study.comparison import Comparison, compare
+from testbed.report.claims_circuits import circuit_claims
+from testbed.report.means import BIG_SWITCH
+from testbed.run.experiment import Experiment
+from testbed.run.ocs_plan import Scheduled, over_ocses
+from testbed.study.command import run
 from testbed.study.devices import NAMES, check_ports
-from testbed.study.directories import new_run
-from testbed.study.glances import Failures
-from testbed.study.options import (
-    Buffer,
-    Calibrate,
-    DatapathOption,
-    Debug,
-    DelayMs,
-    DetectAfter,
-    DryRun,
-    EmulatedRate,
-    Entropies,
-    Fail,
-    InitialWindow,
-    LeastTimeout,
-    Mtu,
-    Out,
-    RealLinkDelay,
-    Transports,
-    Volume,
-    buffer_bytes,
-    emulated_bps,
-    faults,
-    known_after_s,
-    listed,
-    real_link_delay_s,
-    seed_range,
-    transports,
-    whole_numbers,
-)
-from testbed.study.output import print_results
-from topologies.addresses import ENTROPIES
+from testbed.study.options import chosen, listed, seed_range, whole_numbers
+from testbed.study.output import say
+from testbed.study.study import Study
+from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
-from topologies.fabric import DEFAULT_BUFFER_BYTES
+from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
-from traffic.fault_text import DETECT_S
-from traffic.packets import DEFAULT_MTU
+from traffic.scheme_setup import WhileLitSetup
+from traffic.transports.circuit_engine import Meeting
 from traffic.transports.host_settings import CREDIT
 from traffic.workloads.ocs_workloads import SCALED, demand_of_file, ocs_demand
 
 RATE_BPS = 100e9
-PAPER_SEEDS = 50
-"""Of the paper's figures."""
+NIC_BPS = 25e6
+"""What a NIC is shaped to at most [bit/s]: slots are as long as asked anyway."""
+DELAY_MS = 1.0
 LONGEST_LINE_MS = 1e6
 """Beyond any collective, and far from where a demand in bytes leaves 64 bits."""
-WITH_PLAN_ONLY = {"plan_only", "seeds", "out", "debug"}
-"""The options that figures 6 to 10 leave open; the paper fixes the others."""
-
 
 Workload = Annotated[str, typer.Option(help="benchmark, gpt, moe, or a matrix file of a known format.")]
 Servers = Annotated[int, typer.Option(help="Servers, each with a NIC on every OCS; a file says it itself.")]
@@ -85,6 +56,10 @@ Meetings = Annotated[
 ]
 Line = Annotated[
     float, typer.Option(help="How long the busiest NIC would send alone [ms]; a file says it itself.")
+]
+DelayMs = Annotated[
+    float | None,
+    typer.Option("--delay-ms", help=f"Reconfiguration delay of the OCSes [ms]; by default {DELAY_MS:g}."),
 ]
 Device = Annotated[
     str | None, typer.Option(help=f"What the OCSes stand for, with its delay instead of --delay-ms: {NAMES}.")
@@ -112,50 +87,26 @@ ShortestSlot = Annotated[
         " Longer where delays would be less than ten times what it adds to them."
     ),
 ]
-Seeds = Annotated[
-    int | None, typer.Option(help="Random demands; by default 1, and 50 with --plan-only as in the paper.")
-]
-PlanOnly = Annotated[
-    bool,
-    typer.Option(
-        "--plan-only", help="Figures 6 to 10 at the paper's scale; sends nothing, takes --seeds and --out."
-    ),
-]
+Seeds = Annotated[int, typer.Option(help="Random demands.")]
+PlanOnly = Annotated[bool, typer.Option("--plan-only", hidden=True)]
 
 
 def ocs_spectra(
-    context: typer.Context,
     workload: Workload = "benchmark",
     servers: Servers = 8,
     ocses: Ocses = "2,4",
     schedulers: Schedulers = "spectra,spectra_plus,less,eclipse,bvn,rotor",
     meetings: Meetings = "drain",
     line_ms: Line = 100.0,
-    delay_ms: DelayMs = 1.0,
+    delay_ms: DelayMs = None,
     device: Device = None,
     varying: Varying = False,
     partial: Partial = False,
     rest: Rest = "",
-    transport: Transports = CREDIT.name,
-    entropies: Entropies = ENTROPIES,
-    initial_window: InitialWindow = None,
-    least_rto_ms: LeastTimeout = None,
-    real_link_delay_us: RealLinkDelay = REAL_LINK_DELAY_S * 1e6,
     slot_ms: ShortestSlot = None,
-    mtu: Mtu = DEFAULT_MTU,
-    buffer: Buffer = None,
-    emulated_rate: EmulatedRate = None,
-    volume: Volume = None,
-    fail: Fail = None,
-    detect_us: DetectAfter = DETECT_S * 1e6,
-    calibrate: Calibrate = False,
-    dry_run: DryRun = False,
-    seeds: Seeds = None,
+    seeds: Seeds = 1,
     plan_only: PlanOnly = False,
-    datapath: DatapathOption = "netdev",
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+) -> Study:
     """Parallel OCSes: how far Spectra's schedules beat others, on paper and on emulated circuits.
 
     A demand between servers, the field's benchmark made small (a large flow, 70 % of the line, and
@@ -165,6 +116,7 @@ def ocs_spectra(
     LESS and the rotor well above it, and what is measured within 15 % of what was planned.
     Schedulers with slots of a few milliseconds (Eclipse, BvN) lose more: each costs a guard time.
     Where a delay is as long as a slot, as with a Polatis, Spectra too is 10 to 20 % above the bound.
+    The paper's figures, at its scale and on paper alone, are ocs_figures.py's.
 
     As in the paper's model every reconfiguration darkens all circuits of its OCS. With --partial those
     that two slots share carry on, so the CCT, and its prediction, may be below the planned makespan.
@@ -175,100 +127,83 @@ def ocs_spectra(
     counts the delays that were drawn.
     """
     if plan_only:
-        _plan(context, seed_range(PAPER_SEEDS if seeds is None else seeds), out)
-        return
-    delay = _delay(context, device, varying, delay_ms)
-    demands = _demands(workload, servers, seed_range(1 if seeds is None else seeds), line_ms / 1e3)
-    if device is not None:
-        check_ports(device_named(device), demands[0].gpus)
-    comparison = Comparison(
-        name="ocs_spectra",
-        title="Spectra's schedules on parallel OCSes",
-        demands=demands,
-        ocses=whole_numbers(ocses, "--ocses"),
-        schedulers=listed(schedulers),
-        meetings=listed(meetings),
-        rate_bps=RATE_BPS,
-        delay=delay,
+        raise ScenarioError("the paper's figures have a command of their own", "run ocs_figures.py")
+    if slot_ms is not None and not 0 < slot_ms < float("inf"):
+        raise ScenarioError(f"a slot of {slot_ms:g} ms", "give a number above 0")
+    demands = _demands(workload, servers, seed_range(seeds), line_ms)
+    delay = _delay(device, delay_ms, demands[0].gpus, varying=varying)
+    circuits = [Scheduled(name, delay, partial) for name in listed(schedulers)]
+    schemes = [WhileLitSetup(each, rest=rest) for each in chosen(meetings, get_args(Meeting), "--meetings")]
+    counts = whole_numbers(ocses, "--ocses")
+    return Study(
+        "ocs_spectra",
+        "Spectra's schedules on parallel OCSes",
+        [point for count in counts for point in _points(demands, count, circuits, schemes)],
+        functools.partial(circuit_claims, spectras=not rest),
+        "circuits",
+        baseline=BIG_SWITCH,
+        most_nic_bps=NIC_BPS,
         slot_s=None if slot_ms is None else slot_ms / 1e3,
-        emulated_rate_bps=None if emulated_rate is None else emulated_bps(emulated_rate),
-        datapath=datapath,
-        partial=partial,
-        rest=rest,
-        mtu=mtu,
-        buffer_bytes=DEFAULT_BUFFER_BYTES if buffer is None else buffer_bytes(buffer, mtu),
-        volume=volume,
-        failures=None if fail is None else Failures(tuple(faults(fail)), known_after_s(detect_us)),
-    )
-    setups = transports(transport or CREDIT.name, initial_window, least_rto_ms, entropies)
-    compare(
-        comparison,
-        out,
-        setups,
-        dry_run=dry_run,
-        calibrate=calibrate,
-        real_link_delay_s=real_link_delay_s(real_link_delay_us),
+        transports=CREDIT.name,
     )
 
 
-def _demands(workload: str, servers: int, seeds: range, line_s: float) -> list[Demand]:
+def _points(
+    demands: Sequence[Demand], ocses: int, circuits: Sequence[Scheduled], schemes: Sequence[WhileLitSetup]
+) -> list[Experiment]:
+    """Return demands over some OCSes, seed by seed, and then over one packet switch in their place."""
+    servers, jobs = demands[0].gpus, [over_ocses(demand, ocses) for demand in demands]
+    has_rest = bool(schemes[0].rest)
+    fabric = parallel_ocs_fabric(servers, ocses, packet_switch=has_rest, rate_bps=RATE_BPS)
+    switch = big_switch_fabric(servers, nics=fabric.servers[0].nics, gpus=1, rate_bps=RATE_BPS)
+    scheduled = [
+        Experiment(fabric, job, scheme, seed=seed, circuits=each)
+        for seed, job in enumerate(jobs)
+        for each in circuits
+        for scheme in schemes
+    ]
+    switched = [
+        Experiment(switch, job, "rails", seed=seed, label=BIG_SWITCH) for seed, job in enumerate(jobs)
+    ]
+    return [*scheduled, *switched]
+
+
+def _demands(workload: str, servers: int, seeds: range, line_ms: float) -> list[Demand]:
     """Return a demand per seed; one from a file is the same for all, and decides the number of servers."""
     if not workload:
         raise ScenarioError("the name of the workload is empty", f"take {', '.join(SCALED)} or a file")
     # Not Path.exists: it raises where a name is longer than a file's may be.
     if workload in SCALED or not os.path.exists(workload):
-        if not 0 < line_s * 1e3 <= LONGEST_LINE_MS:
+        if not 0 < line_ms <= LONGEST_LINE_MS:
             raise ScenarioError(
-                f"a line of {line_s * 1e3:g} ms", f"give --line-ms above 0, and at most {LONGEST_LINE_MS:.0f}"
+                f"a line of {line_ms:g} ms", f"give --line-ms above 0, and at most {LONGEST_LINE_MS:.0f}"
             )
-        return [ocs_demand(workload, seed, servers, line_s * RATE_BPS / 8) for seed in seeds]
+        return [ocs_demand(workload, seed, servers, line_ms / 1e3 * RATE_BPS / 8) for seed in seeds]
     demand = demand_of_file(Path(workload), servers)
     if demand.gpus != servers:
-        typer.echo(f"{demand.name} is between {demand.gpus} servers, so there are {demand.gpus}", err=True)
+        say(f"{demand.name} is between {demand.gpus} servers, so there are {demand.gpus}")
     return [demand for _ in seeds]
 
 
 def _delay(
-    context: typer.Context, device: str | None, varying: bool, delay_ms: float
+    device: str | None, delay_ms: float | None, servers: int, *, varying: bool
 ) -> ReconfigurationDelay:
-    """Return the reconfiguration delay: a device's, or so many milliseconds."""
+    """Return the reconfiguration delay: a device's that has the ports, or so many milliseconds."""
     if device is not None:
-        if _given(context, "delay_ms"):
+        if delay_ms is not None:
             raise ScenarioError(
                 "--device and --delay-ms both give the reconfiguration delay",
                 "leave out the one or the other",
             )
+        check_ports(device_named(device), servers)
         return real_delay(device_named(device), varying=varying)
     if varying:
         raise ScenarioError("how a --delay-ms varies was never measured", "name a --device for --varying")
+    delay_ms = DELAY_MS if delay_ms is None else delay_ms
     if not 0 < delay_ms < float("inf"):
         raise ScenarioError(f"a delay of {delay_ms:g} ms", "give a number above 0")
     return ReconfigurationDelay("delay", delay_ms / 1e3)
 
 
-def _check_plan_only(context: typer.Context) -> None:
-    """Refuse options that the paper's figures would ignore."""
-    given = {name for name in context.params if _given(context, name)} - WITH_PLAN_ONLY
-    if given:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in context.params if name in given)
-        raise ScenarioError(
-            f"--plan-only plans the paper's figures, which leave no room for {options}",
-            "leave out the one or the other",
-        )
-
-
-def _given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _plan(context: typer.Context, seeds: range, out: Path | None) -> None:
-    _check_plan_only(context)
-    run = new_run("ocs_spectra", "Spectra's schedules, as planned", report="circuits")
-    with SweepResults(run, out=out) as results:
-        results.add(sweep(len(seeds)))
-    print_results([claims_table(results.page().claims)], results.path)
-
-
 if __name__ == "__main__":
-    main(ocs_spectra)
+    run(ocs_spectra)

@@ -56,8 +56,6 @@ def repeat(
     )
     if not experiments:
         raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")
-    if no_sandbox and any(each.has_slots for each in experiments):
-        raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
     scenario = Study("repeat", TITLE, experiments, claims, kind_of(file))
     model_only = not dry_run and all(each.dilation == UNSCALED for each in experiments)
     options = Options(

@@ -42,6 +42,7 @@ PAPERS = {
         *(f"controller/schedulers/{name}.py" for name in ("less", "eclipse", "bvn", "solstice")),
         "scenarios/_spectra/*.py",
         "scenarios/ocs_spectra.py",
+        "scenarios/ocs_figures.py",
         "tests/*spectra*.py",
     ),
     "TopoOpt": (
@@ -93,7 +94,7 @@ def own(paper: str, known: dict[str, Path], root: Path) -> set[str]:
 NAMED = {
     "mFabric": r"mfabric_\w",
     "InfiniteHBD": r"infinitehbd_\w",
-    "Spectra": r"ocs_spectra|SCHEDULERS|\"(spectra|less|eclipse|bvn|solstice)\"",
+    "Spectra": r"ocs_(spectra|figures)|SCHEDULERS|\"(spectra|less|eclipse|bvn|solstice)\"",
     "TopoOpt": r"topoopt_(testbed|scale|shared)|_mfabric\.(panel|steps)|mfabric_training",
 }
 """How tests name a paper's scenarios and schedulers that do not import them."""

@@ -80,15 +80,20 @@ def sweep(seeds: int) -> pd.DataFrame:
     seeds
         How many random matrices of each workload; the paper has 50.
     """
-    work = [(case, seed) for case in cases() for seed in range(seeds)]
-    work.sort(key=lambda piece: -(piece[0].flows or 0))  # the longest first
-    with in_processes(_rows, work) as parts:
+    with in_processes(rows_of, points(seeds)) as parts:
         rows = [row for part in parts for row in part]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _rows(piece: tuple[Case, int]) -> list[tuple[object, ...]]:
-    case, seed = piece
+def points(seeds: int) -> list[tuple[Case, int]]:
+    """Return what is planned by itself: each case with each seed, the longest first."""
+    work = [(case, seed) for case in cases() for seed in range(seeds)]
+    return sorted(work, key=lambda point: -(point[0].flows or 0))
+
+
+def rows_of(point: tuple[Case, int]) -> list[tuple[object, ...]]:
+    """Return the rows of a point, as `COLUMNS` names them."""
+    case, seed = point
     demand = case.demand(seed)
     key = (case.workload, case.noise, case.flows, seed)
     rows: list[tuple[object, ...]] = []

@@ -36,8 +36,7 @@ def run(
     LightrailError
         If they do not go together, or the machine cannot emulate them.
     """
-    # Only an emulation knows what circuits did: schedules that are predicted get the report of schemes.
-    report: Kind = "circuits" if emulate and all(each.has_slots for each in experiments) else "schemes"
+    report: Kind = "circuits" if all(each.has_slots for each in experiments) else "schemes"
     scenario = Study("python", title, list(experiments), no_claims, report)
     results = carry_out(scenario, Options(model_only=not emulate, out=None if out is None else Path(out)))
     assert results is not None  # only --cli and --dry-run leave none

@@ -41,6 +41,7 @@ from traffic.scheme_setup import (
 )
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import is_own, policy_named
+from traffic.transports.circuit_engine import LEAST_MARGINS
 from traffic.transports.host_settings import CREDIT, HostSettings, TransportSetup, host_settings
 from traffic.transports.registry import DATAGRAMS, check_transport, congestion_control
 
@@ -298,6 +299,13 @@ class Experiment:
     @property
     def _faults(self) -> list[str]:
         return [fault.name for fault in self.faults]
+
+    @property
+    def unscaled(self) -> "Experiment":
+        """The same at real scale, without what a machine decides: its dilation, and margins of slots."""
+        own = self.scheme
+        scheme = replace(own, margins=LEAST_MARGINS) if isinstance(own, WhileLitSetup) else own
+        return replace(self, dilation=UNSCALED, scheme=scheme)
 
     @property
     def failing(self) -> frozenset[Port]:

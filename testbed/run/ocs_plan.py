@@ -91,7 +91,7 @@ class OcsPlan:
     Raises
     ------
     ScenarioError
-        If the parts do not fit, or the delay is too short to be emulated.
+        If the parts do not fit.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class OcsPlan:
         """The OCSes' reconfiguration delay, its mean where it varies [s]."""
         self.emulated_delay = setup.delay.scaled(dilation.time)
         """How long an OCS is dark at emulated scale."""
-        self._check(len(demand), dilation)
+        self._check(len(demand))
         self.line_s: NDArray[np.float64] = off_diagonal(demand) * 8 / self.rate_bps
         """The demand in seconds at a NIC's rate."""
 
@@ -121,6 +121,11 @@ class OcsPlan:
         return self._scheduler(self.line_s, len(self.ocses), self.delay_s)
 
     @property
+    def busiest_s(self) -> float:
+        """How long the busiest server would send or receive over one NIC alone [s]."""
+        return float(max(self.line_s.sum(axis=0).max(), self.line_s.sum(axis=1).max()))
+
+    @property
     def lower_bound_s(self) -> float:
         """What no schedule beats, with the OCSes' mean delay."""
         return self.lower_bound_with(self.delay_s)
@@ -128,9 +133,8 @@ class OcsPlan:
     def lower_bound_with(self, delay_s: float) -> float:
         """Return what no schedule beats on OCSes of a delay; with packets beside circuits, no server [s]."""
         if self.has_rest:
-            busiest_s = float(max(self.line_s.sum(axis=0).max(), self.line_s.sum(axis=1).max()))
             rates = [self.fabric.nic_rate_bps(nic) for nic in self.fabric.nics if nic.server == 0]
-            return busiest_s * self.rate_bps / sum(rates)
+            return self.busiest_s * self.rate_bps / sum(rates)
         return makespan_lower_bound(self.line_s, len(self.ocses), delay_s)
 
     def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
@@ -146,7 +150,7 @@ class OcsPlan:
         cleanup = partial(self.cleanup, delay_s=self.delay_s)
         return Planned(self.ocses, self.schedule, cleanup, partial=self.setup.partial, rest=self.has_rest)
 
-    def _check(self, servers: int, dilation: Dilation) -> None:
+    def _check(self, servers: int) -> None:
         if self.fabric.impaired:
             raise ScenarioError(
                 "the fabric's links have delay or loss, which schedules over OCSes do not reckon with",
@@ -157,14 +161,6 @@ class OcsPlan:
                 f"a demand between {servers} over {len(self.fabric.servers)} servers and "
                 f"{len(self.ocses)} OCSes",
                 "give a row and a column per server, and at least one OCS",
-            )
-        delay_s = self.emulated_delay.mean_s
-        if delay_s < LEAST_DELAY_S:
-            volume = LEAST_DELAY_S * dilation.rate / self.delay_s if self.delay_s else float("inf")
-            raise ScenarioError(
-                f"a delay of {self.delay_s:g} s would be {delay_s:.2g} s in the emulation, "
-                f"which honours {LEAST_DELAY_S:g} s and more",
-                f"a volume dilation of V = {volume * 1.01:.3g} at this rate would do",
             )
 
 

@@ -26,10 +26,11 @@ LONGEST_S = 120.0
 def load_bps(experiment: Experiment, predicted: Run) -> float:
     """Return what switches forward at real rates, payload times hops [bit/s].
 
-    That is the mean while collectives follow each other; where they overlap, all NICs may send at once.
+    That is the mean while collectives follow each other; where they overlap, or circuits are lit in slots,
+    all NICs may send at once.
     """
     tables = predicted.tables
-    if experiment.job.is_chain:
+    if experiment.job.is_chain and not experiment.has_slots:
         return hop_load_bps(tables, communication_s(tables))
     fabric = experiment.fabric
     return sum(fabric.nic_rate_bps(nic) for nic in fabric.nics) * _mean_hops(tables)

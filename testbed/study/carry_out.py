@@ -24,9 +24,10 @@ from testbed.study.glances import glances
 from testbed.study.machine import machine_by, machine_for
 from testbed.study.output import print_results, print_tables, progress_bar, say, sheet_table
 from testbed.study.prediction import predicted
-from testbed.study.scaling import prepared, scaled, waits_for_light
+from testbed.study.scaling import check_slots, prepared, scaled, waits_for_light
 from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
+from topologies.errors import ScenarioError
 from traffic.spraying.registry import policy_named
 
 LOOK_S = 0.3
@@ -36,13 +37,18 @@ LOOK_S = 0.3
 def carry_out(study: Study, options: Options) -> ResultsDirectory | None:
     """Carry a study out; print and return what came of it: None if it was asked what it would be.
 
-    An unknown scheme, and two experiments that tables would take for one, are refused before.
+    An unknown scheme, two experiments that tables would take for one, and what could not be emulated are
+    refused before.
     """
     asked = dict.fromkeys((each.spraying, each.transport.sprays) for each in study.experiments)
     for scheme, entropies in asked:
         if scheme:
             policy_named(scheme, entropies)
     check_named_apart(study.experiments)
+    if not options.sandbox and any(each.has_slots for each in study.experiments):
+        raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
+    if not options.model_only:
+        check_slots(study, options)
     if options.dry_run:
         _foresee(study, options)
         return None
@@ -71,7 +77,7 @@ def _printed(results: Directory) -> ResultsDirectory | None:
 
 def _foresee(study: Study, options: Options) -> None:
     """Print what a run would be; what a moment does not suffice to predict is taken to be alike."""
-    machine = machine_for(options, relights=waits_for_light(study, options)).told()
+    machine = machine_for(options, relights=waits_for_light(study)).told()
     with progress_bar() as progress:
         looked = glances(study.experiments, study.failures, progress, LOOK_S)
     experiments = scaled(study, looked, options, machine)
@@ -89,7 +95,7 @@ def _explore(study: Study, options: Options) -> None:
     """Open Mininet's CLI on the first network of a study."""
     with EmulationWorker(sandbox=options.sandbox) as worker:
         check_machine(study, options, worker)
-        machine = machine_by(worker, options, relights=waits_for_light(study, options)).told()
+        machine = machine_by(worker, options, relights=waits_for_light(study)).told()
     with progress_bar() as progress:
         shown = _shown(prepared(study, options, machine, progress))
     with EmulationWorker(sandbox=options.sandbox, terminal=True) as worker:

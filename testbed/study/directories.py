@@ -51,7 +51,9 @@ def directory_of(
     alike
         By transport, those that are predicted as it is and left out.
     """
-    run = new_run(study.name, study.title, options.datapath, study.report)
+    # Only an emulation knows what circuits did: schedules that are predicted get the report of schemes.
+    report = "schemes" if options.model_only and study.report == "circuits" else study.report
+    run = new_run(study.name, study.title, options.datapath, report)
     own = own_sources(name for each in planned for name in each.own)
     run = replace(run, own_modules=own, alike=alike or {}, real_link_delay_s=options.real_link_delay_s)
     if study.baseline:

@@ -37,13 +37,13 @@ def emulated_study(study: Study, options: Options) -> Directory:
             return _on_cluster(study, options, cluster)
     with EmulationWorker(sandbox=options.sandbox) as worker:
         check_machine(study, options, worker)
-        machine = machine_by(worker, options, relights=waits_for_light(study, options)).told()
+        machine = machine_by(worker, options, relights=waits_for_light(study)).told()
         try:
             return _emulated(study, options, machine, partial(_by_worker, worker, machine.calibration))
         except ContradictedError as error:
             say(f"{error}: it is calibrated anew")
         anew = replace(options, calibrate=True)
-        machine = machine_by(worker, anew, relights=waits_for_light(study, options)).told()
+        machine = machine_by(worker, anew, relights=waits_for_light(study)).told()
         return _emulated(study, options, machine, partial(_by_worker, worker, None))
 
 
@@ -59,7 +59,7 @@ def checked_machine(study: Study, options: Options) -> Machine:
     """Return what this machine carries; MachineError if it lacks what a study needs."""
     with EmulationWorker(sandbox=options.sandbox) as worker:
         check_machine(study, options, worker)
-        return machine_by(worker, options, relights=waits_for_light(study, options))
+        return machine_by(worker, options, relights=waits_for_light(study))
 
 
 def events_of(asked: Sequence[Asked], options: Options) -> list[Event]:

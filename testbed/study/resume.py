@@ -81,4 +81,4 @@ def _would_fail(study: Study) -> set[str]:
 
 def real_keys(experiments: Sequence[Experiment]) -> list[str]:
     """Return the keys of points whatever their scale, in order."""
-    return sorted({replace(each, dilation=UNSCALED, faults=()).key for each in experiments})
+    return sorted({replace(each.unscaled, faults=()).key for each in experiments})

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 from rich.progress import Progress
 
+from controller.schedulers.bounds import makespan_lower_bound
 from testbed.network.netem import check_delays
 from testbed.run.calibrate import rate_factor
 from testbed.run.dark_excess import DarkExcess
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
+from testbed.run.ocs_plan import OcsPlan, dilation_for, plan_of
 from testbed.run.outcome import bound_s
 from testbed.run.scale import job_volume, plain
+from testbed.study.devices import check_delay
 from testbed.study.glances import Glance, glances
 from testbed.study.machine import Machine
 from testbed.study.study import Options, Study
@@ -32,11 +35,13 @@ def scaled(
     study: Study, looked: Sequence[tuple[Experiment, Glance]], options: Options, machine: Machine
 ) -> list[Experiment]:
     """Return the experiments at the scale that this machine carries, or their own."""
-    experiments, seen = [each for each, _ in looked], [glance for _, glance in looked]
+    experiments = [each for each, _ in looked]
     if UNSCALED in {each.dilation for each in experiments}:
         rate = min(_rate(fabric, looked, study, options, machine) for fabric in study.fabrics)
-        times_s = [glance.level_s for glance in seen]
-        experiments = _dilated(experiments, rate, times_s, options.volume, study.rings_s, machine.excess)
+        volumes = _volumes(looked, rate, study, options, machine.excess)
+        experiments = [
+            _dilated(each, Dilation(rate, volumes[each.job.name]), machine.excess) for each in experiments
+        ]
     for experiment in experiments:
         check_delays(experiment.fabric, experiment.dilation.time)
     return experiments
@@ -58,39 +63,80 @@ def _rate(
     return min(rate, study.most_nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
 
 
-def waits_for_light(study: Study, options: Options) -> bool:
+def waits_for_light(study: Study) -> bool:
     """Return whether its scale follows from how long OCSes are dark."""
-    unscaled = UNSCALED in {each.dilation for each in study.experiments}
-    return unscaled and study.relights and options.volume is None
+    return study.relights and UNSCALED in {each.dilation for each in study.experiments}
 
 
-def _dilated(
-    experiments: Sequence[Experiment],
+def check_slots(study: Study, options: Options) -> None:
+    """Refuse schedules whose delay is too short to be emulated, with what would do for all (`check_delay`).
+
+    Not at a volume of the user's own: that is refused itself where it is too small.
+    """
+    if options.volume is not None or not waits_for_light(study):
+        return
+    found = [
+        (plan.setup.delay, makespan_lower_bound(plan.line_s, len(plan.ocses), plan.delay_s), plan.busiest_s)
+        for plan in (plan_of(each.rule) for each in study.experiments if each.has_slots)
+        if plan.delay_s
+    ]
+    if found:
+        check_delay(*max(found, key=lambda each: each[1] / each[0].mean_s))
+
+
+def _volumes(
+    looked: Sequence[tuple[Experiment, Glance]],
     rate: float,
-    times_s: Sequence[float],
-    volume: float | None,
-    rings_s: float,
+    study: Study,
+    options: Options,
     excess: DarkExcess | None,
-) -> list[Experiment]:
-    """Return experiments at a rate, each workload at its own volume, or all at the one asked for."""
-    if volume is not None:
-        return [replace(each, dilation=Dilation(rate, volume)) for each in experiments]
-    bounds_s, longest_s = defaultdict[str, list[float]](list), defaultdict[str, float](float)
-    least = defaultdict[str, float](float)
-    for experiment, time_s in zip(experiments, times_s, strict=True):
-        job = experiment.job
-        bounds_s[job.name].append(bound_s(experiment))
-        longest_s[job.name] = max(longest_s[job.name], time_s)
-        if excess and experiment.circuits and not experiment.has_slots:
-            delays = experiment.ocs_delays
-            least_s = excess.least_delay_s(len(delays))
-            timed = [delay.volume_for(rate, least_s) for delay in dict.fromkeys(delays.values())]
-            least[job.name] = max(least[job.name], *timed)
-    volumes = {
-        name: max(
-            job_volume(each.job, each.fabric, rate, bounds_s[name], longest_s[name], each.mtu, rings_s),
-            least[name],
-        )
-        for name, each in {experiment.job.name: experiment for experiment in experiments}.items()
-    }
-    return [replace(each, dilation=Dilation(rate, volumes[each.job.name])) for each in experiments]
+) -> dict[str, float]:
+    """Return emulated over real bytes at a rate, by workload: the one asked for, or for each its own."""
+    points = defaultdict[str, list[tuple[Experiment, Glance]]](list)
+    for each, glance in looked:
+        points[each.job.name].append((each, glance))
+    if options.volume is not None:
+        return dict.fromkeys(points, options.volume)
+    return {name: _volume(mine, rate, study, excess) for name, mine in points.items()}
+
+
+def _volume(
+    points: Sequence[tuple[Experiment, Glance]], rate: float, study: Study, excess: DarkExcess | None
+) -> float:
+    """Return emulated over real bytes of a workload: for as long as its slots, or bytes and delays, need."""
+    experiments = [each for each, _ in points]
+    if excess and (slots := [each for each in experiments if each.has_slots]):
+        return max(_slots_volume(plan_of(each.rule), rate, study.slot_s, excess) for each in slots)
+    least = [_delays_volume(each, rate, excess) for each in experiments if excess and each.circuits]
+    bounds_s, longest_s = [bound_s(each) for each in experiments], max(glance.level_s for _, glance in points)
+    last = experiments[-1]
+    by_bytes = job_volume(last.job, last.fabric, rate, bounds_s, longest_s, last.mtu, study.rings_s)
+    return max([by_bytes, *least])
+
+
+def _slots_volume(plan: OcsPlan, rate: float, slot_s: float | None, excess: DarkExcess) -> float:
+    """Return the volume at which a schedule's shortest slot and its delay are long enough."""
+    ocses = len(plan.ocses)
+    return dilation_for(
+        plan.line_s,
+        ocses,
+        plan.delay_s,
+        rate=rate,
+        slot_s=excess.least_slot_s(ocses) if slot_s is None else slot_s,
+        least_delay_s=excess.least_delay_s(ocses),
+    ).volume
+
+
+def _delays_volume(experiment: Experiment, rate: float, excess: DarkExcess) -> float:
+    """Return the volume at which the delays of circuits are long beside what this machine adds to them."""
+    delays = experiment.ocs_delays
+    least_s = excess.least_delay_s(len(delays))
+    return max(delay.volume_for(rate, least_s) for delay in dict.fromkeys(delays.values()))
+
+
+def _dilated(experiment: Experiment, dilation: Dilation, excess: DarkExcess | None) -> Experiment:
+    """Return a point at a scale; its slots are longer for what this machine's OCSes are late."""
+    if not (excess and experiment.has_slots):
+        return replace(experiment, dilation=dilation)
+    margins = excess.margins(len(experiment.ocs_delays))
+    return replace(experiment, dilation=dilation, scheme=replace(experiment.sending, margins=margins))

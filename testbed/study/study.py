@@ -131,6 +131,9 @@ class Study:
     most_nic_bps: float = math.inf
     """What NICs are shaped to at most, if the user does not say to what [bit/s]: for fabrics of so many ports
     that a packet costs the switch more than it does where the machine was calibrated."""
+    slot_s: float | None = None
+    """How long the shortest slot of a schedule is to be lit at emulated scale [s]; None for as long as the
+    machine's OCSes need."""
     failures: Failures | None = None
     """What fails: each point runs without, and then with it."""
     usual: Options = Options()
@@ -214,7 +217,7 @@ class Study:
         """Return what the study varies in a point, at any scale and whatever fails in it."""
         if not self.parameters:
             return {}
-        return self.parameters.get(replace(experiment, dilation=UNSCALED, faults=()).key, {})
+        return self.parameters.get(replace(experiment.unscaled, faults=()).key, {})
 
     def _with(self, made_of: Callable[[Experiment], Sequence[Experiment]]) -> "Study":
         """Return the study with what becomes of each point, which keeps its parameters."""

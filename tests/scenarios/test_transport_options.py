@@ -73,7 +73,8 @@ def test_the_default_is_two_transports_that_exist() -> None:
 def test_nothing_is_clairvoyant_unless_that_is_asked_for() -> None:
     job = single(uniform(4))
     assert Experiment(rail_fabric(2, 2), job, "rails").transport == TransportSetup("credit")
-    for entry in (ocs_spectra, FabricCLI, LiveBackend):
+    assert ocs_spectra().transports == "credit"
+    for entry in (FabricCLI, LiveBackend):
         assert "credit" in str(signature(entry).parameters["transport"].default)
 
 
