@@ -29,8 +29,7 @@ from controller.circuits.status import LogEntry
 from testbed.machine.datapath import Datapath
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.processes import beside
-from testbed.network.circuit_tap import lit_by
-from testbed.network.light_tap import PROBE, PROBE_PORT, LightTap, Seen
+from testbed.network.circuit_tap import CircuitTap, Crossings, lit_by
 from testbed.network.network import Network
 from topologies.addresses import nic_ip
 from topologies.fabric import Nic
@@ -43,6 +42,9 @@ RATE_FACTOR = 4e-4
 PROBED = 2
 """Ports with 2,000 probes a second; the others have 500 together."""
 PROBE_S = 0.0005
+PROBE, PROBE_PORT = bytes(48), 9999
+PROBE_BYTES = 28 + len(PROBE)
+"""Of a probe from its IP header on: by them it is told from traffic."""
 TRAFFIC_BYTES = 8900
 TRAFFIC_PORT = 9
 SEND_BUFFER_BYTES = 40_000
@@ -91,7 +93,6 @@ def ocs_figures(
     delay_s: float = 0.005,
     rounds: int = 100,
     traffic: int = TRAFFIC_NICS,
-    seed: int = 0,
     datapath: Datapath = "netdev",
 ) -> Figures:
     """Return how well one OCS keeps its word; to be called in a sandbox.
@@ -108,19 +109,17 @@ def ocs_figures(
         How many random permutations, one after the other.
     traffic
         How many NICs send at full rate meanwhile.
-    seed
-        Of the permutations.
     datapath
         Which of Open vSwitch's forwards.
     """
     fabric = parallel_ocs_fabric(ports, ocses)
     names = [switch.name for switch in fabric.switches]
-    with Network(fabric, RATE_FACTOR, datapath) as network, LightTap(fabric, OCS) as tap:
+    with Network(fabric, RATE_FACTOR, datapath) as network, CircuitTap(fabric) as tap:
         client = network.northbound
         for name in names:
             client.set_delay(name, ReconfigurationDelay("bench", delay_s))
         with _sending(network, traffic):
-            program = _program(ports, rounds, np.random.default_rng(seed))
+            program = _program(ports, rounds, np.random.default_rng(0))
             begins_at = time.monotonic() + LEAD_S
             for name in names:
                 client.show(name, program, begins_at)
@@ -128,7 +127,7 @@ def ocs_figures(
             _sleep(LEAD_S + sum(day.duration_s + delay_s + MARGIN_S for day in program.days), network)
             client.wait_idle(OCS, IDLE_S)
         log = [entry for entry in client.ocs_log(OCS) if entry.lit_s is not None]
-    return _figures(tap.seen, log, delay_s, range(0, ports, ports // PROBED))
+    return _figures(_probes(tap.crossings[OCS]), log, delay_s, range(0, ports, ports // PROBED))
 
 
 def _sleep(seconds: float, network: Network) -> None:
@@ -186,7 +185,7 @@ def _probe(network: Network, senders: Sequence[socket.socket]) -> None:
     due, turn = time.monotonic(), 0
     while True:
         for port in often if turn % 4 else (*often, seldom[turn // 4 % len(seldom)]):
-            senders[port].sendto(PROBE.pack(port) + bytes(44), addresses[port])
+            senders[port].sendto(PROBE, addresses[port])
         turn, due = turn + 1, max(due + PROBE_S, time.monotonic() - 5 * PROBE_S)
         time.sleep(max(due - time.monotonic(), 0))
 
@@ -209,10 +208,17 @@ def _blast(network: Network, senders: Sequence[socket.socket]) -> None:
                 sender.sendto(payload, address)
 
 
-def _figures(seen: Seen, log: Sequence[LogEntry], delay_s: float, probed: Sequence[int]) -> Figures:
+def _probes(crossed: Crossings) -> Crossings:
+    """Return the probes among packets, in the order of time."""
+    own = np.argsort(crossed.at_s, kind="stable")
+    own = own[crossed.bytes[own] == PROBE_BYTES]
+    return Crossings(crossed.at_s[own], crossed.source[own], crossed.out[own], crossed.bytes[own])
+
+
+def _figures(seen: Crossings, log: Sequence[LogEntry], delay_s: float, probed: Sequence[int]) -> Figures:
     dark_s, overhead_s, numbers = [], [], []
     for port in probed:
-        at_s = seen.of(port).at_s
+        at_s = seen.at_s[seen.source == port]
         for number, (before, entry) in enumerate(pairwise(log)):
             if any(port == a and (a, b) in before.circuits for a, b in entry.circuits):
                 continue  # kept
@@ -228,7 +234,7 @@ def _figures(seen: Seen, log: Sequence[LogEntry], delay_s: float, probed: Sequen
         darks,
         np.array(overhead_s),
         np.array(numbers),
-        len(seen),
+        len(seen.at_s),
         int((lit_by(seen.at_s, seen.source, seen.out, log) < 0).sum()),
         float((darks - delay_s).min()),
     )

@@ -13,7 +13,7 @@ import pytest
 
 from testbed.machine.kernel import inside_namespace
 from testbed.network import netem as netem_module
-from testbed.network.light_tap import SO_RCVBUFFORCE
+from testbed.network.tap import SO_RCVBUFFORCE
 from testbed.network.wiring import SERVER_QUEUE_BYTES, burst_bytes
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
