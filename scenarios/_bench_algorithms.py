@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from scenarios._figure import median_s
+from scenarios._figure import figure, median_s
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
@@ -16,12 +16,14 @@ from traffic.workloads.synthetic import uniform
 CHUNKS, RAILS, REPEATS = 100_000, 8, 5
 
 
+@figure("s", "< 0.3", sandbox=False)
 def lpt_s() -> tuple[float, str]:
     """RailS' placing of 100,000 chunks of different sizes on 8 rails."""
     sizes = np.random.default_rng(0).integers(1, 1 << 40, CHUNKS)
     return median_s([partial(lpt, sizes, RAILS)] * REPEATS)
 
 
+@figure("s", "< 1", sandbox=False)
 def prediction_s() -> tuple[float, str]:
     """The fluid model of a uniform all-to-all between 8 servers of 4 rails under RailS."""
     experiment = Experiment(rail_fabric(8, 4), single(uniform(32)), "rails", Dilation(1.0, 1.0))

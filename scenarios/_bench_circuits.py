@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from scenarios._figure import figure
 from testbed.network.ocs_bench import TRAFFIC_NICS, Figures, ocs_figures
 
 ROUNDS = 300
 
 
+@figure("s", "<= 0.003")
 def ocs_dark_excess_p99_s() -> tuple[float, str]:
     """How much longer than its device an OCS of 64 ports is dark on the wire: p99; and under traffic."""
     idle, busy = ocs_figures(rounds=ROUNDS, traffic=0), ocs_figures(rounds=ROUNDS)
@@ -15,12 +17,14 @@ def ocs_dark_excess_p99_s() -> tuple[float, str]:
     )
 
 
+@figure("s", "<= 0.008")
 def ocs_overhead_p99_s() -> tuple[float, str]:
     """From the command to light on the wire, less the device's delay, with 64 ports under traffic: p99."""
     figures = ocs_figures(rounds=ROUNDS)
     return figures.overhead_p99_s, _seen(figures)
 
 
+@figure("probes", "0")
 def ocs_strays() -> tuple[float, str]:
     """Probes that left an OCS of 64 ports by a port to which no circuit led."""
     figures = ocs_figures(rounds=ROUNDS)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from controller.circuits.devices import ReconfigurationDelay
+from scenarios._figure import figure
 from testbed.network.network import Network
 from testbed.run.calibrate import volume_factor
 from testbed.run.dilation import UNSCALED, Dilation
@@ -39,6 +40,7 @@ DETECT = 0.02
 SERVERS, LINE_BYTES, DELAY_S, SLOT_S = 6, 1e9, 1e-3, 0.1
 
 
+@figure("ratio", "0.85 .. 1.20")
 def fault_added() -> tuple[float, str]:
     """Time that a fault adds, emulated over predicted: medians of 3, the one furthest from 1."""
     added = {}

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from scenarios._figure import figure
 from testbed.machine.commands import output_of
 from testbed.machine.residue import until
 from testbed.network.link_sample import worst_link_error
@@ -87,6 +88,7 @@ class Case:
         )
 
 
+@figure("share of right verdicts", "1")
 def honesty() -> tuple[float, str]:
     """Return the share of runs with the right verdict, and the verdicts of each case."""
     said, right = [], 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from controller.circuits.devices import ReconfigurationDelay
+from scenarios._figure import figure
 from testbed.machine.commands import output_of
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
@@ -49,6 +50,7 @@ TURNS, TURN_S, DARK_S, CIRCUIT_SCALE = 12, 0.05, 0.2, Dilation(rate=2e-4, volume
 GPUS, COLLECTIVES = 64, 100
 
 
+@figure("ratio", ">= 0.95; over prediction 0.97 .. 1.05")
 def ring_busbw() -> tuple[float, str]:
     """Ring AllReduce over 8 servers x 4 GPUs, 4 rings, steps of 20 packets: busbw over rings x link rate."""
     size = int(RING_PACKETS * PACKET_BYTES / RING_SCALE.volume) * RAILS * len(RINGS[0])
@@ -87,6 +89,7 @@ class _OwnRails:
         return Placement(tuple(numbers), qp, np.arange(len(messages)), messages.bytes)
 
 
+@figure("ratio", "0.99 .. 1.01", sandbox=False)
 def coupled_over_stepwise() -> tuple[float, str]:
     """The rings of `ring_busbw` as coupled flows over them chunk by chunk, both by the model."""
     fabric = rail_fabric(SERVERS, RAILS, 0, rate_bps=RATE_BPS)
@@ -101,6 +104,7 @@ def coupled_over_stepwise() -> tuple[float, str]:
     return times_s[0] / times_s[1], f"solved in {took_s[0]:.3f} s instead of {took_s[1]:.2f} s"
 
 
+@figure("ratio", "0.97 .. 1.05")
 def chain_over_predicted() -> tuple[float, str]:
     """128 all-to-alls with 20 ms of compute between, which elapses: iteration time over prediction."""
     steps = [Step(sparse(8, 0.2, gating="gpu", tokens=4096, seed=seed), COMPUTE_S) for seed in range(STEPS)]
@@ -114,6 +118,7 @@ def chain_over_predicted() -> tuple[float, str]:
     return measured_s / predicted_s, f"{scale.emulated_s(measured_s):.0f} s at emulated scale"
 
 
+@figure("s", "<= 0.005 and a packet's 0.004")
 def resume_p99_s() -> tuple[float, str]:
     """TCP over duplex circuits that change ten times: from light to a queue pair's first packet, p99."""
     fabric = parallel_ocs_fabric(4, 1)
@@ -166,6 +171,7 @@ def _waits_s(run: Run) -> list[float]:
     return waits_s
 
 
+@figure("s", "< 5", sandbox=False)
 def fluid_released_s() -> tuple[float, str]:
     """64 x 64 all-to-all released as 100 collectives at random, half the links dark twice: the model."""
     times_s = []
@@ -196,6 +202,7 @@ def _released() -> int:
     return arrived
 
 
+@figure("s", "< 25", sandbox=False)
 def rails_model_s() -> tuple[float, str]:
     """``rails_all.py --model-only``: 90 points with plots and report, sparse ones per GPU alone."""
     with tempfile.TemporaryDirectory() as folder:

@@ -13,6 +13,7 @@ from mininet.net import Mininet
 from mininet.node import OVSSwitch
 from mininet.topo import Topo
 
+from scenarios._figure import figure
 from testbed.machine.sandbox import RUN_DIRECTORY
 from testbed.network.network import Network
 from testbed.network.openvswitch import PrivateOpenVSwitch
@@ -26,6 +27,7 @@ QUANTUM_WARNING = re.compile(
 """The kernel's remark on each class; `tc` prints it, and Mininet logs all that `tc` prints as an error."""
 
 
+@figure("ratio", ">= 6, aim 12")
 def boot_stop_speedup_vs_mininet(servers: int = SERVERS, rails: int = RAILS) -> tuple[float, str]:
     """Boot and stop of 32 servers x 8 rails, no spines: stock Mininet's time over ours, in one sandbox."""
     fabric = rail_fabric(servers, rails, 0)

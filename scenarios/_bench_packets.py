@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from scenarios._bench_transports import FABRIC, Ratios, listed_ratios, ratios_of
-from scenarios._figure import Figure
+from scenarios._figure import figure
 from scenarios.spray_permutation import PatternName, made_up
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
@@ -49,26 +49,31 @@ def _in_tree(
     return statistics.median(found), f"seeds 0 to {RUNS - 1}: {listed_ratios(found)}"
 
 
+@figure("ratio", "<= 1.30")
 def spray_permutation() -> tuple[float, str]:
     """Permutations of 16 servers over a fat-tree, sprayed: CCT over bound, median of 5."""
     return _in_tree("spray", "permutation", FLOW_PACKETS, lambda each: each.over_bound)
 
 
+@figure("ratio", "<= 1.30")
 def reps_permutation() -> tuple[float, str]:
     """The same under REPS: CCT over bound, median of 5."""
     return _in_tree("reps", "permutation", FLOW_PACKETS, lambda each: each.over_bound)
 
 
+@figure("ratio", "0.95 .. 1.08")
 def ecmp_permutation() -> tuple[float, str]:
     """The same under ECMP: CCT over prediction, median of 5."""
     return _in_tree("ecmp", "permutation", FLOW_PACKETS, lambda each: each.over_predicted)
 
 
+@figure("ratio", "<= 1.02")
 def credit_incast() -> tuple[float, str]:
     """Fifteen servers send to one: CCT over bound, median of 5."""
     return _in_tree("spray", "incast", INCAST_PACKETS, lambda each: each.over_bound)
 
 
+@figure("ratio", "0.97 .. 1.03")
 def credit_scales() -> tuple[float, str]:
     """A uniform all-to-all at 24 and at 8 Mbit/s a NIC: its CCT over bound at one over the other."""
     job = single(uniform(FABRIC.gpus))
@@ -81,6 +86,7 @@ def credit_scales() -> tuple[float, str]:
     return fast / slow, f"{fast:.3f} at {FAST_BPS / 1e6:g}, {slow:.3f} at {SLOW_BPS / 1e6:g} Mbit/s"
 
 
+@figure("ratio", ">= 1")
 def packets_of_cpu() -> tuple[float, str]:
     """Packets that the engine sends and receives in a second of CPU, datagrams over TCP's; median of 5."""
     job = single(uniform(FABRIC.gpus))
@@ -99,13 +105,3 @@ def _packets_s(experiments: Sequence[Experiment], transport: str) -> float:
             packets = health.payload_bytes / packet_bytes(DEFAULT_MTU)
             found.append(packets / (time.process_time() - before_s))
     return statistics.median(found)
-
-
-PACKET_FIGURES = {
-    "spray_permutation": Figure(spray_permutation, "ratio", "<= 1.30"),
-    "reps_permutation": Figure(reps_permutation, "ratio", "<= 1.30"),
-    "ecmp_permutation": Figure(ecmp_permutation, "ratio", "0.95 .. 1.08"),
-    "credit_incast": Figure(credit_incast, "ratio", "<= 1.02"),
-    "credit_scales": Figure(credit_scales, "ratio", "0.97 .. 1.03"),
-    "packets_of_cpu": Figure(packets_of_cpu, "ratio", ">= 1"),
-}

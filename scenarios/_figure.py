@@ -1,4 +1,4 @@
-"""A figure of what lightrail promises, and the median time of calls."""
+"""The figures of what lightrail promises, and the median time of calls."""
 
 import statistics
 import time
@@ -19,9 +19,25 @@ class Figure:
     """Whether it is measured inside a sandbox."""
 
 
+Measure = Callable[..., tuple[float, str]]
+FIGURES: dict[str, Figure] = {}
+"""All figures of the modules that are imported, by the names of what measures them."""
+
+
+def figure(unit: str, bar: str, *, sandbox: bool = True) -> Callable[[Measure], Measure]:
+    """Enter what measures a figure among `FIGURES`."""
+
+    def entered(measure: Measure) -> Measure:
+        FIGURES[measure.__name__] = Figure(measure, unit, bar, sandbox)
+        return measure
+
+    return entered
+
+
 def measured(name: str) -> Iterator[tuple[float, str]]:
     """Yield a figure of the bench, measured here: what a worker is called with."""
-    yield import_module("scenarios.bench").FIGURES[name].measure()
+    import_module("scenarios.bench")
+    yield FIGURES[name].measure()
 
 
 def median_s(calls: Sequence[Callable[[], object]]) -> tuple[float, str]:

@@ -20,33 +20,8 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from scenarios._bench_algorithms import lpt_s, prediction_s
-from scenarios._bench_circuits import (
-    ocs_dark_excess_p99_s,
-    ocs_overhead_p99_s,
-    ocs_strays,
-)
-from scenarios._bench_faults import fault_added
-from scenarios._bench_honesty import honesty
-from scenarios._bench_jobs import (
-    chain_over_predicted,
-    coupled_over_stepwise,
-    fluid_released_s,
-    rails_model_s,
-    resume_p99_s,
-    ring_busbw,
-)
-from scenarios._bench_mininet import SHAPED_BPS, boot_stop_speedup_vs_mininet
-from scenarios._bench_packets import PACKET_FIGURES
-from scenarios._bench_transports import (
-    credit_random,
-    credit_sparse,
-    credit_uniform,
-    known_answer,
-    tcp_sparse,
-    tcp_uniform,
-)
-from scenarios._figure import Figure, measured
+from scenarios._bench_mininet import SHAPED_BPS
+from scenarios._figure import FIGURES, Figure, figure, measured
 from testbed.machine.commands import output_of
 from testbed.machine.datapath import default_datapath
 from testbed.machine.residue import MARKER, Host, left_behind
@@ -121,6 +96,7 @@ def _print(name: str, figure: Figure, value: float, detail: str) -> None:
         print(json.dumps({**line, "detail": f"{detail}; {user}"}), flush=True)
 
 
+@figure("ratio", "<= 1.06 at 1 Gbit/s aggregate or more")
 def uniform_cct_over_bound() -> tuple[float, str]:
     """Uniform all-to-all, 8 x 4, RailS, at the rate chosen automatically: CCT over bound, median of 5."""
     experiment = _scaled(rail_fabric(8, 4), single(uniform(32)), "rails")
@@ -134,6 +110,7 @@ def uniform_cct_over_bound() -> tuple[float, str]:
     ), f"{aggregate / 1e9:.2f} Gbit/s aggregate, {min(ratios):.3f} to {max(ratios):.3f}"
 
 
+@figure("ratio", "0.90 .. 1.15", sandbox=False)
 def emulated_over_predicted_worst() -> tuple[float, str]:
     """All default points of rails_sparse: the emulated CCT over the predicted that is farthest from 1."""
     with tempfile.TemporaryDirectory() as folder:
@@ -146,6 +123,7 @@ def emulated_over_predicted_worst() -> tuple[float, str]:
     return worst, f"{len(ratio)} points, {ratio.min():.3f} to {ratio.max():.3f}, {words}"
 
 
+@figure("s", "< 2")
 def boot_s() -> tuple[float, str]:
     """Boot of 32 servers x 8 rails until the controller says ready, median of 3."""
     fabric = rail_fabric(32, 8, 0)
@@ -160,6 +138,7 @@ def _boot_s(fabric: Fabric) -> float:
         return time.monotonic() - started
 
 
+@figure("bytes", f"< {3 * MIB << 9}")
 def peak_memory_bytes() -> tuple[float, str]:
     """The most that all processes of a 32 x 8 run hold together, pages shared between them counted once."""
     experiment = _scaled(rail_fabric(32, 8), single(sparse(256, 0.4, gating="gpu")), "rails")
@@ -191,6 +170,7 @@ def _memory_bytes() -> int:
     return total
 
 
+@figure("things", "0", sandbox=False)
 def kill_residue() -> tuple[float, str]:
     """A scenario's launcher killed by SIGKILL at 20 random moments: interfaces, mounts, processes left."""
     before, draw, left = Host.now(), random.Random(0), []
@@ -213,6 +193,7 @@ def kill_residue() -> tuple[float, str]:
     ), f"{KILLS} kills, 0.1 to 6 s after the start; {', '.join(left[:5]) or 'nothing left'}"
 
 
+@figure("verdict", "1: faithful; 0.5 is strained, 0 is void, -1 unsound")
 def servers128_verdict(transport: str = "ideal") -> tuple[float, str]:
     """128 servers x 8 rails boot, answer ready and move one sparse all-to-all: its verdict."""
     started = time.monotonic()
@@ -240,6 +221,7 @@ def servers128_verdict(transport: str = "ideal") -> tuple[float, str]:
     )
 
 
+@figure("verdict", "1: faithful; 0.5 is strained, 0 is void, -1 unsound")
 def servers128_credit_verdict() -> tuple[float, str]:
     """The same over datagrams that receivers grant: its verdict."""
     return servers128_verdict("credit")
@@ -266,53 +248,8 @@ def _scaled(fabric: Fabric, job: Job, scheme: str, emulated_cct_s: float | None 
     return replace(full, dilation=Dilation(rate, volume))
 
 
-def paper_figures() -> dict[str, Figure]:
-    """Return the figures of each paper, from the ``bench.py`` beside its scenarios."""
-    found: dict[str, Figure] = {}
-    for file in sorted(SCENARIOS.glob("_*/bench.py")):
-        found |= import_module(f"scenarios.{file.parent.name}.bench").FIGURES
-    return found
-
-
-FIGURES = {
-    "uniform_cct_over_bound": Figure(
-        uniform_cct_over_bound, "ratio", "<= 1.06 at 1 Gbit/s aggregate or more"
-    ),
-    "credit_uniform": Figure(credit_uniform, "ratio", "<= 1.05 at 1 Gbit/s aggregate or more"),
-    "credit_sparse": Figure(credit_sparse, "ratio", "<= 1.05"),
-    "credit_random": Figure(credit_random, "ratio", "<= 1.05, the worst <= 1.15"),
-    **PACKET_FIGURES,
-    "tcp_uniform": Figure(tcp_uniform, "ratio", "<= 1.15, less than 1 % sent again"),
-    "tcp_sparse": Figure(tcp_sparse, "ratio", "<= 1.06"),
-    "fault_added": Figure(fault_added, "ratio", "0.85 .. 1.20"),
-    "known_answer": Figure(known_answer, "share", "<= 0.03"),
-    "emulated_over_predicted_worst": Figure(
-        emulated_over_predicted_worst, "ratio", "0.90 .. 1.15", sandbox=False
-    ),
-    "boot_stop_speedup_vs_mininet": Figure(boot_stop_speedup_vs_mininet, "ratio", ">= 6, aim 12"),
-    "boot_s": Figure(boot_s, "s", "< 2"),
-    "peak_memory_bytes": Figure(peak_memory_bytes, "bytes", f"< {3 * MIB << 9}"),
-    "kill_residue": Figure(kill_residue, "things", "0", sandbox=False),
-    "servers128_verdict": Figure(
-        servers128_verdict, "verdict", "1: faithful; 0.5 is strained, 0 is void, -1 unsound"
-    ),
-    "servers128_credit_verdict": Figure(
-        servers128_credit_verdict, "verdict", "1: faithful; 0.5 is strained, 0 is void, -1 unsound"
-    ),
-    "honesty": Figure(honesty, "share of right verdicts", "1"),
-    "ocs_dark_excess_p99_s": Figure(ocs_dark_excess_p99_s, "s", "<= 0.003"),
-    "ocs_overhead_p99_s": Figure(ocs_overhead_p99_s, "s", "<= 0.008"),
-    "ocs_strays": Figure(ocs_strays, "probes", "0"),
-    "ring_busbw": Figure(ring_busbw, "ratio", ">= 0.95; over prediction 0.97 .. 1.05"),
-    "coupled_over_stepwise": Figure(coupled_over_stepwise, "ratio", "0.99 .. 1.01", sandbox=False),
-    "chain_over_predicted": Figure(chain_over_predicted, "ratio", "0.97 .. 1.05"),
-    "resume_p99_s": Figure(resume_p99_s, "s", "<= 0.005 and a packet's 0.004"),
-    "fluid_released_s": Figure(fluid_released_s, "s", "< 5", sandbox=False),
-    "rails_model_s": Figure(rails_model_s, "s", "< 25", sandbox=False),
-    "lpt_s": Figure(lpt_s, "s", "< 0.3", sandbox=False),
-    "prediction_s": Figure(prediction_s, "s", "< 1", sandbox=False),
-    **paper_figures(),
-}
+for file in (*sorted(SCENARIOS.glob("_bench_*.py")), *sorted(SCENARIOS.glob("_*/bench.py"))):
+    import_module(".".join(file.relative_to(SCENARIOS.parent).with_suffix("").parts))
 
 if __name__ == "__main__":
     main(bench)

@@ -13,16 +13,18 @@ from controller.schedulers.infinitehbd import (
     orchestrate,
     whole_tp_groups,
 )
-from scenarios._figure import Figure, median_s
+from scenarios._figure import figure, median_s
 
 SEEDS = 30
 
 
+@figure("s", "< 0.010", sandbox=False)
 def orchestration_s() -> tuple[float, str]:
     """InfiniteHBD's orchestration of a job on 90 % of 8,192 GPUs, 5 % of the nodes faulty: median."""
     return _orchestration_s(1024)
 
 
+@figure("s", "< 0.050", sandbox=False)
 def orchestration_large_s() -> tuple[float, str]:
     """The same on 32,768 GPUs."""
     return _orchestration_s(4096)
@@ -40,9 +42,3 @@ def _orchestration_s(nodes: int) -> tuple[float, str]:
 
     value, said = median_s([partial(call, seed) for seed in range(SEEDS)])
     return value, f"{said}, TP-32"
-
-
-FIGURES = {
-    "orchestration_s": Figure(orchestration_s, "s", "< 0.010", sandbox=False),
-    "orchestration_large_s": Figure(orchestration_large_s, "s", "< 0.050", sandbox=False),
-}

@@ -8,7 +8,7 @@ import numpy as np
 
 from controller.schedulers.copilot import transition
 from controller.schedulers.mfabric import reconfigure_ocs
-from scenarios._figure import Figure, median_s
+from scenarios._figure import figure, median_s
 from scenarios._mfabric.fabrics import GPUS, MFABRIC
 from scenarios._mfabric.steps import Setting, StepPoint, step_experiment
 from testbed.run.predict import predict
@@ -20,11 +20,13 @@ GIB = 1 << 30
 RATE_BPS = 400e9
 
 
+@figure("s", "< 30", sandbox=False)
 def step_1024_s() -> tuple[float, str]:
     """A step of Mixtral 8x22B on 1,024 GPUs over mFabric, every gate its own: job and prediction."""
     return _predicted("mixtral-8x22b", 128)
 
 
+@figure("s", "< 300, in 8 GiB", sandbox=False)
 def step_32768_s() -> tuple[float, str]:
     """The same of Mixtral 8x7B on 32,768 GPUs, 256 replicas."""
     return _predicted("mixtral-8x7b", 4096)
@@ -43,23 +45,17 @@ def _predicted(model: str, servers: int) -> tuple[float, str]:
     return took_s, detail
 
 
+@figure("s", "< 0.005", sandbox=False)
 def copilot_s() -> tuple[float, str]:
     """Copilot's fit of the transitions between two layers: 8 experts, a window of 16 iterations."""
     loads = gate_loads(["early"] * 16, 2)
     return median_s([partial(transition, loads[:, 0], loads[:, 1])] * REPEATS)
 
 
+@figure("s", "< 0.050", sandbox=False)
 def region_circuits_s() -> tuple[float, str]:
     """The circuits of a region of 64 servers after Algorithm 1, from the GPUs' demand to the NICs."""
     fabric = mfabric_fabric(64)
     (region,) = regions(fabric)
     gpu_demand = np.random.default_rng(1).random((512, 512))
     return median_s([partial(reconfigure_ocs, fabric, region, gpu_demand)] * REPEATS)
-
-
-FIGURES = {
-    "step_1024_s": Figure(step_1024_s, "s", "< 30", sandbox=False),
-    "step_32768_s": Figure(step_32768_s, "s", "< 300, in 8 GiB", sandbox=False),
-    "copilot_s": Figure(copilot_s, "s", "< 0.005", sandbox=False),
-    "region_circuits_s": Figure(region_circuits_s, "s", "< 0.050", sandbox=False),
-}

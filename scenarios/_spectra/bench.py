@@ -3,7 +3,7 @@
 from functools import partial
 
 from controller.schedulers.spectra import spectra
-from scenarios._figure import Figure, median_s
+from scenarios._figure import figure, median_s
 from scenarios.ocs_spectra import ocs_spectra
 from testbed.machine.datapath import default_datapath
 from testbed.run.calibrate import calibration
@@ -21,16 +21,19 @@ SWITCHES, DELAY, SEEDS = 4, 0.01, 30
 SLOT_MS = 100.0
 
 
+@figure("s", "<= 0.008", sandbox=False)
 def planning_sparse_s() -> tuple[float, str]:
     """Spectra's planning for the benchmark, 100 ports and 16 flows each, on 4 switches: median."""
     return _planning_s([benchmark(seed) for seed in range(SEEDS)])
 
 
+@figure("s", "<= 0.020", sandbox=False)
 def planning_dense_s() -> tuple[float, str]:
     """Spectra's planning for the MoE's dense 64 x 64 on 4 switches: median."""
     return _planning_s([moe(seed) for seed in range(SEEDS)])
 
 
+@figure("ratio", "<= 1.15")
 def executed_over_planned() -> tuple[float, str]:
     """Spectra's schedules for the small benchmark on 2 and 4 OCSes: measured CCT over makespan, the worse."""
     datapath = default_datapath()
@@ -51,10 +54,3 @@ def executed_over_planned() -> tuple[float, str]:
 def _planning_s(demands: list[Matrix]) -> tuple[float, str]:
     value, said = median_s([partial(spectra, demand, SWITCHES, DELAY) for demand in demands])
     return value, f"{said}, {len(demands[0])} ports, {SWITCHES} switches"
-
-
-FIGURES = {
-    "planning_sparse_s": Figure(planning_sparse_s, "s", "<= 0.008", sandbox=False),
-    "planning_dense_s": Figure(planning_dense_s, "s", "<= 0.020", sandbox=False),
-    "executed_over_planned": Figure(executed_over_planned, "ratio", "<= 1.15"),
-}
