@@ -15,8 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from traffic.clock import SECOND
-
 ROUNDING = 1e-6
 """How much more may be done in time, as a part of a job and beside a byte: for times and sums are rounded."""
 
@@ -30,46 +28,24 @@ class Missed(NamedTuple):
     """What was left of it at its deadline."""
 
 
-def carried_by(
-    times_ps: NDArray[np.int64], at_ps: NDArray[np.int64], rate_bps: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return how many bytes a link could have carried by some times, since time 0.
-
-    Parameters
-    ----------
-    times_ps
-        Any times, shape (times,).
-    at_ps, rate_bps
-        From when on it had which rate, in order of time and the first at 0; shape (rates,).
-    """
-    full = np.concatenate([[0.0], np.cumsum(np.diff(at_ps) * (rate_bps[:-1] / (8 * SECOND)))])
-    which = np.searchsorted(at_ps, times_ps, side="right") - 1
-    return np.asarray(full[which] + (times_ps - at_ps[which]) * (rate_bps[which] / (8 * SECOND)))
-
-
 def first_missed(
-    released: NDArray[np.float64],
-    due: NDArray[np.float64],
-    sizes: NDArray[np.float64],
-    lent_bytes: float = 0.0,
+    released: NDArray[np.float64], due: NDArray[np.float64], sizes: NDArray[np.float64]
 ) -> Missed | None:
     """Return the first job that no order of work can have done in time; None if there is none.
 
     Parameters
     ----------
     released, due
-        When each job may begin, and when it was done, as `carried_by` counts; shape (jobs,).
+        What the link could have carried when each job may begin, and when it was done; shape (jobs,).
     sizes
         The bytes of each.
-    lent_bytes
-        What a full token bucket lets through beyond the link's rate.
 
     Notes
     -----
     O(k log k) for k jobs.
     """
     order = np.argsort(released, kind="stable").tolist()
-    deadline = (due + lent_bytes + ROUNDING * sizes + 1).tolist()
+    deadline = (due + ROUNDING * sizes + 1).tolist()
     begins, left = released.tolist(), sizes.tolist()
     waiting: list[tuple[float, int]] = []
     now = 0.0

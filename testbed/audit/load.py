@@ -154,7 +154,7 @@ def _over_links(course: Course) -> tuple[Jobs, _Machines]:
 def _carried_by_each(
     which: Integers, times_ps: Integers, over_time: Sequence[tuple[Integers, Floats]]
 ) -> Floats:
-    """Return what machines could have carried by some times, as `carried_by`: of all at once.
+    """Return what machines could have carried by some times, since time 0 [bytes]: of all at once.
 
     Parameters
     ----------

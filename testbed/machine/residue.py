@@ -45,7 +45,7 @@ class Host:
         )
 
 
-def left_behind(before: Host, mark: str, within_s: float = END_S) -> list[str]:
+def left_behind(before: Host, mark: str) -> list[str]:
     """Return what a run that has ended left behind; the kernel has some seconds to finish.
 
     Parameters
@@ -54,8 +54,6 @@ def left_behind(before: Host, mark: str, within_s: float = END_S) -> list[str]:
         What there was before the run.
     mark
         What its processes have in `MARKER`.
-    within_s
-        How long to wait until nothing is left [s].
     """
     left: list[str] = []
 
@@ -63,7 +61,7 @@ def left_behind(before: Host, mark: str, within_s: float = END_S) -> list[str]:
         left[:] = sorted(Host.now().things - before.things) + [f"process {p}" for p in processes(mark)]
         return not left
 
-    until(nothing_left, within_s)
+    until(nothing_left, END_S)
     return left
 
 

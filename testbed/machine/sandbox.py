@@ -56,23 +56,6 @@ def inside_sandbox() -> bool:
     return sandbox_init.INSIDE.exists()
 
 
-def run_in_sandbox(command: Sequence[str]) -> int:
-    """Run a command in a sandbox of its own, on this process' terminal, and return its exit code.
-
-    Returns
-    -------
-    int
-        The command's exit code; 128 + n where signal n ended it.
-
-    Raises
-    ------
-    MachineError
-        If a tool or a right is missing.
-    """
-    with Sandbox(command, terminal=True) as sandbox:
-        return sandbox.wait()
-
-
 def raise_descriptor_limit() -> None:
     """Allow as many descriptors as this user may have: each queue pair takes two."""
     most = int(Path("/proc/sys/fs/nr_open").read_text())

@@ -22,6 +22,8 @@ from traffic.transports.engine import Engine
 from traffic.transports.ideal import Ideal
 
 SAMPLE_S = 0.4
+MOST_HOPS = 8
+"""A small part of what the machine carries in a run."""
 SETTLED = 0.25
 TRIES, SOUND = 3, 0.03
 """A sample off by more is taken again: a pause of the machine is no property of a link."""
@@ -79,9 +81,12 @@ def settled_rates_bps(
 
 
 def sampled_paths(
-    fabric: Fabric, rng: np.random.Generator, most_hops: int = 8, routing: CheckedRouting | None = None
+    fabric: Fabric, rng: np.random.Generator, *, routing: CheckedRouting | None = None
 ) -> dict[QueuePair, Path]:
     """Return queue pairs that can all send at full rate, and their paths: no two share a link.
+
+    Together they have at most `MOST_HOPS` switch hops, and as many as there are servers; the first may have
+    more.
 
     Parameters
     ----------
@@ -90,14 +95,11 @@ def sampled_paths(
         that is slower than the NIC that sends.
     rng
         Draws them.
-    most_hops
-        The paths have together at most so many switch hops, and as many as there are servers: a
-        small part of what the machine carries in a run. The first path may have more.
     routing
         By which ports switches send on before the shortest path; by default nothing else.
     """
     tables = FlowTables(fabric, forwarding_rules(fabric, routing=routing))
-    left = min(most_hops, len(fabric.servers))
+    left = min(MOST_HOPS, len(fabric.servers))
     paths: dict[QueuePair, Path] = {}
     used: set[Port] = set()
     for source in _shuffled(fabric, rng):

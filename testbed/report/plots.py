@@ -134,17 +134,17 @@ def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
 
 
 @styled
-def emulated_against_predicted(table: pd.DataFrame, band: tuple[float, float] = BAND) -> Figure:
+def emulated_against_predicted(table: pd.DataFrame) -> Figure:
     """Return emulated over predicted CCT of every emulated point, with the band in which they agree.
 
     Points that took no time, because nothing crossed the network, have no ratio and are left out.
     """
     emulated = table[(table["verdict"] != "model") & (table["cct_s"] > 0) & (table["predicted_s"] > 0)]
     unit, scale = time_unit(table)
-    title = f"Emulated over predicted: {band[0]:.2f} to {band[1]:.2f} agree"
+    title = f"Emulated over predicted: {BAND[0]:.2f} to {BAND[1]:.2f} agree"
     figure = canvas(6.5, 3.4, over(title, transports_of(table)))
     axes = figure.subplots()
-    axes.axhspan(*band, color="#e3eef6", zorder=0)
+    axes.axhspan(*BAND, color="#e3eef6", zorder=0)
     axes.axhline(1.0, color=INK, linewidth=0.8)
     ratio = emulated["cct_s"] / emulated["predicted_s"]
     for (scheme, void), mine in emulated.groupby(["name", emulated["verdict"].eq("void")]):

@@ -197,9 +197,8 @@ def dilation_for(
     rate: float,
     slot_s: float,
     least_delay_s: float = LEAST_DELAY_S,
-    scheduler: str = "spectra",
 ) -> Dilation:
-    """Return the dilation at which a scheduler's shortest slot lasts ``slot_s``, and a delay long enough.
+    """Return the dilation at which Spectra's shortest slot lasts ``slot_s``, and a delay long enough.
 
     It is less where the demand's lower bound would take longer than `LONGEST_S`, or `PATIENT_S` for delays.
 
@@ -215,10 +214,8 @@ def dilation_for(
         How long the shortest slot is to be lit [emulated seconds].
     least_delay_s
         How long a delay is to be at least [emulated seconds].
-    scheduler
-        Whose (`controller.schedulers.registry`).
     """
-    plan = scheduler_named(scheduler)(line_s, ocses, delay_s)
+    plan = scheduler_named("spectra")(line_s, ocses, delay_s)
     shortest = min((slot.weight for slots in plan.switches for slot in slots), default=0.0)
     if not shortest > 0:
         raise ScenarioError(f"schedules without a slot for a demand of {line_s.sum():g} s", "send something")

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.audit.capacity import Missed, carried_by, first_missed
-from traffic.clock import SECOND
+from testbed.audit.capacity import Missed, first_missed
 
 RATE_BPS = 8e3
 """A thousand bytes a second, so that the byte of tolerance decides nothing below."""
@@ -21,11 +20,10 @@ def missed(rows: list[Row], *rates: tuple[int, float], lent: float = 0.0) -> Mis
     """Return what is missed over a link that has another rate from some times on."""
     release, lasts, size = np.array(rows, dtype=np.int64).T
     at_s, bps = np.array([(0, RATE_BPS), *rates]).T
-    begins, ends = (
-        carried_by(times_s * SECOND, at_s.astype(np.int64) * SECOND, bps)
-        for times_s in (release, release + lasts)
-    )
-    return first_missed(begins, ends, size * 1e3, lent * 1e3)
+    until_s = np.append(at_s, 1e3)
+    carried = np.append(0, np.cumsum(np.diff(until_s) * bps / 8))
+    begins, ends = (np.interp(times_s, until_s, carried) for times_s in (release, release + lasts))
+    return first_missed(begins, ends + lent * 1e3, size * 1e3)
 
 
 def fits(rows: list[Row], room: Callable[[int, int], float]) -> bool:

@@ -5,9 +5,10 @@ It imports nothing that only the command needs, so that a test waits for those i
 
 import sys
 
-from testbed.machine.sandbox import run_in_sandbox
+from testbed.machine.sandbox import Sandbox
 
 LAUNCHER = [sys.executable, "-m", "tests.emulation.launcher"]
 
 if __name__ == "__main__":
-    sys.exit(run_in_sandbox(sys.argv[1:]))
+    with Sandbox(sys.argv[1:], terminal=True) as sandbox:
+        sys.exit(sandbox.wait())
