@@ -10,17 +10,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from topologies.errors import FabricError
-from topologies.fabric_json import FORMAT_VERSION, fabric_model
-from topologies.strict_json import shown
+from topologies.errors import FabricError, TraceError
+from topologies.strict_json import first_of, json_value, shown
+
+FORMAT_VERSION = 1
+"""Of a fabric's JSON."""
 
 DEFAULT_BUFFER_BYTES = 2 << 20
 NVLINK_BPS = 3.6e12
@@ -135,6 +138,9 @@ class Fabric:
         count is out of its range, a loss is no probability below 1, a NIC has no link, a permitted
         permutation is none of an OCS' ports, or there is no server.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+    """How it is read from JSON."""
 
     name: str
     """What the fabric is, in one word: ``rail``, ``fat_tree``."""
@@ -304,24 +310,26 @@ class Fabric:
     @classmethod
     def from_json(cls, text: str) -> "Fabric":
         """Return the fabric that `to_json` wrote; FabricError, with the place, for another text."""
-        model = fabric_model(text)
-        return cls(
-            name=model.name,
-            servers=tuple(
-                Server(each.name, each.nics, each.gpus, each.nvlink_bps, tuple(each.slots))
-                for each in model.servers
-            ),
-            switches=tuple(
-                Switch(each.name, each.ports, each.kind, each.tier, tuple(map(tuple, each.permitted)))
-                for each in model.switches
-            ),
-            links=tuple(
-                Link(Port(*each.a), Port(*each.b), each.rate_bps, each.delay_s, each.loss)
-                for each in model.links
-            ),
-            buffer_bytes=model.buffer_bytes,
-            servers_forward=model.servers_forward,
-        )
+        try:
+            document = json_value(text)
+            version = document.pop("format", None) if isinstance(document, dict) else document
+            if version != FORMAT_VERSION:
+                raise _refused(f"format: found {shown(version)}, expected {FORMAT_VERSION}")
+            return _reader().validate_json(json.dumps(document), strict=True)
+        except TraceError as error:
+            raise _refused(error.sentence) from error
+        except ValidationError as error:
+            raise _refused(first_of(error)) from error
+
+
+@cache
+def _reader() -> TypeAdapter[Fabric]:
+    return TypeAdapter(Fabric)
+
+
+def _refused(why: str) -> FabricError:
+    hint = "write it with Fabric.to_json of this version"
+    return FabricError(f"the text is not a valid fabric: {why}", hint)
 
 
 _OPTIONAL_OF = {"servers": ("slots",), "switches": ("permitted",), "links": ("delay_s", "loss")}
