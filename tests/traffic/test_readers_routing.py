@@ -20,10 +20,10 @@ from tests.traffic.trace_files import router_record as record
 from tests.traffic.trace_files import written
 from topologies.errors import MachineError, TraceError
 from traffic.readers.detect import read_trace
-from traffic.readers.flame import read_flame
+from traffic.readers.flame import flame_rows
 from traffic.readers.megatron import read_megatron
 from traffic.readers.routing import MAX_ALL_TO_ALLS, Hosting, dealt
-from traffic.readers.vllm import read_vllm
+from traffic.readers.vllm import vllm_rows
 from traffic.steps import demands_of
 
 HOSTING = Hosting(gpus=4, experts=8, bytes_per_token=10, tokens=3)
@@ -65,7 +65,7 @@ def test_fewer_all_to_alls_are_the_first(rows: NDArray[np.int16], all_to_alls: i
 def test_vllm_array_is_read(tmp_path_factory: pytest.TempPathFactory, rows: NDArray[np.int16]) -> None:
     path = tmp_path_factory.getbasetemp() / "routed.npy"
     np.save(path, rows)
-    collective = read_vllm(path, HOSTING)
+    collective = dealt(path, vllm_rows(path), HOSTING, note="trace")
     assert [step.matrix.tolist() for step in demands_of(collective)] == by_hand(rows, HOSTING)
     told = read_trace(path, gpus=4, experts=8, bytes_per_token=10)
     assert sum(step.total_bytes for step in demands_of(told)) == rows.size * 10
@@ -86,7 +86,7 @@ def test_malformed_array_is_told(tmp_path: Path, array: NDArray[Any], complaint:
     path = tmp_path / "routed.npy"
     np.save(path, array)
     with pytest.raises(TraceError) as error:
-        read_vllm(path, HOSTING)
+        dealt(path, vllm_rows(path), HOSTING, note="trace")
     assert complaint in str(error.value)
 
 
@@ -183,7 +183,7 @@ def test_damaged_parquet_is_told(parquet: Any) -> None:  # noqa: ANN401
     for keep in (5, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:keep])
         with pytest.raises(TraceError, match="is not a valid parquet file"):
-            read_flame(path, HOSTING)
+            dealt(path, flame_rows(path), HOSTING, note="trace")
 
 
 def test_parquet_without_pyarrow_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_parquet_without_pyarrow_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 def test_flame_parquet_is_read(parquet: Any) -> None:  # noqa: ANN401
     rows = np.random.default_rng(0).integers(0, 8, (100, 6), dtype=np.int16)
     path = parquet(scores=[[0.1] * 6] * 100, indices=rows.tolist())
-    collective = read_flame(path, HOSTING)
+    collective = dealt(path, flame_rows(path), HOSTING, note="trace")
     assert [step.matrix.tolist() for step in demands_of(collective)] == by_hand(rows[:, None], HOSTING)
     (one,) = demands_of(read_trace(path, gpus=4, bytes_per_token=4))
     assert one.total_bytes == rows.size * 4
@@ -217,5 +217,5 @@ def test_flame_parquet_is_read(parquet: Any) -> None:  # noqa: ANN401
 def test_malformed_parquet_is_told(parquet: Any, columns: dict[str, object], complaint: str) -> None:  # noqa: ANN401
     path = parquet(**columns)
     with pytest.raises(TraceError) as error:
-        read_flame(path, HOSTING)
+        dealt(path, flame_rows(path), HOSTING, note="trace")
     assert complaint in str(error.value)

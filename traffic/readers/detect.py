@@ -6,15 +6,13 @@ from topologies.errors import TraceError
 from traffic.job import Job
 from traffic.readers import flame, vllm
 from traffic.readers.aicb import aicb_phases, is_aicb, read_aicb
-from traffic.readers.flame import read_flame
 from traffic.readers.htsim import HEADERS, read_htsim
 from traffic.readers.megatron import read_megatron
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
-from traffic.readers.routing import Hosting
+from traffic.readers.routing import Hosting, dealt
 from traffic.readers.simai import is_simai, simai_phases
 from traffic.readers.text import bad_line, files_of, first_bytes, text_of
-from traffic.readers.vllm import read_vllm
 from traffic.steps import single
 from traffic.training import Phases, job_of_phases
 from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
@@ -76,11 +74,12 @@ def read_trace(
         )
     if start.startswith((flame.MAGIC, vllm.MAGIC, b"{")):
         hosting = _hosting(path, start, gpus, experts, bytes_per_token)
-        if start.startswith(flame.MAGIC):
-            return read_flame(path, hosting, all_to_alls=all_to_alls)
-        if start.startswith(vllm.MAGIC):
-            return read_vllm(path, hosting, all_to_alls=all_to_alls)
-        return read_megatron(path, hosting, all_to_alls=all_to_alls)
+        if start.startswith(b"{"):
+            return read_megatron(path, hosting, all_to_alls=all_to_alls)
+        is_flame = start.startswith(flame.MAGIC)
+        rows = flame.flame_rows(path) if is_flame else vllm.vllm_rows(path)
+        note = f"{'FLAME-MoE' if is_flame else 'vLLM'} routing trace {path.name}"
+        return dealt(path, rows, hosting, note=note, all_to_alls=all_to_alls)
     return _read_text(path, gpus, bytes_per_token, all_to_alls)
 
 

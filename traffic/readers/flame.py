@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import MachineError, TraceError
-from traffic.job import Job
-from traffic.readers.routing import Hosting, dealt
 from traffic.readers.text import require_file
 
 EXPERTS = 64
@@ -27,31 +25,6 @@ EXPERTS = 64
 MAGIC = b"PAR1"
 """The first bytes of a parquet file."""
 BATCH_ROWS = 1 << 16
-
-
-def read_flame(path: Path, hosting: Hosting, *, all_to_alls: int | None = None) -> Job:
-    """Return the all-to-alls of a parquet file's tokens.
-
-    Parameters
-    ----------
-    path
-        The file.
-    hosting
-        The GPUs, experts and tokens.
-    all_to_alls
-        At most so many; by default all.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be read, has no column ``indices`` of equally long lists of whole
-        numbers, or names an expert that does not exist.
-    MachineError
-        If pyarrow is not installed.
-    """
-    require_file(path)
-    note = f"FLAME-MoE routing trace {path.name}"
-    return dealt(path, _blocks(path, _pyarrow()), hosting, note=note, all_to_alls=all_to_alls)
 
 
 def _pyarrow() -> ModuleType:
@@ -62,7 +35,18 @@ def _pyarrow() -> ModuleType:
         raise MachineError(f"read parquet: {error}", "install it: .venv/bin/pip install pyarrow") from error
 
 
-def _blocks(path: Path, pyarrow: ModuleType) -> Iterator[NDArray[np.integer]]:
+def flame_rows(path: Path) -> Iterator[NDArray[np.integer]]:
+    """Yield the experts of a parquet file's tokens, some at a time, shape (rows, 1, top k).
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be read, or has no column ``indices`` of equally long lists of whole numbers.
+    MachineError
+        If pyarrow is not installed.
+    """
+    require_file(path)
+    pyarrow = _pyarrow()
     try:
         # Without pre_buffer=False the column's bytes of the whole file stay in memory.
         file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)

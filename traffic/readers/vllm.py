@@ -17,8 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import TraceError
-from traffic.job import Job
-from traffic.readers.routing import Hosting, dealt
 from traffic.readers.text import require_file
 
 MAGIC = b"\x93NUMPY"
@@ -26,30 +24,15 @@ MAGIC = b"\x93NUMPY"
 BLOCK_CELLS = 1 << 20
 
 
-def read_vllm(path: Path, hosting: Hosting, *, all_to_alls: int | None = None) -> Job:
-    """Return the all-to-alls of an array of routed experts.
-
-    Parameters
-    ----------
-    path
-        The file.
-    hosting
-        The GPUs, experts and tokens.
-    all_to_alls
-        At most so many; by default all.
+def vllm_rows(path: Path) -> Iterator[NDArray[np.integer]]:
+    """Yield the experts of a file's tokens, some at a time, shape (rows, layers, top k).
 
     Raises
     ------
     TraceError
-        If the file cannot be read, is no array of whole numbers in three dimensions, or names
-        an expert that does not exist.
+        If the file cannot be read, or is no array of whole numbers in three dimensions.
     """
     require_file(path)
-    note = f"vLLM routing trace {path.name}"
-    return dealt(path, _blocks(path), hosting, note=note, all_to_alls=all_to_alls)
-
-
-def _blocks(path: Path) -> Iterator[NDArray[np.integer]]:
     expected = "an int16 array of shape (tokens, layers, top k)"
     try:
         with warnings.catch_warnings():

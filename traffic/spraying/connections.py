@@ -39,59 +39,25 @@ class OnConnections(ABC):
     ) -> Assignment:
         """Return every chunk on a queue pair of its message's connection.
 
+        A connection whose NICs one switch joins has one queue pair, and none has more than chunks.
+
         Raises
         ------
         ScenarioError
             If more queue pairs run between two NICs than there are entropies.
         """
         ends, of_message = self.connections(fabric, messages)
-        return _on_connections(fabric, ends, of_message, chunks, self._entropies, rng, self.qps)
-
-
-def _on_connections(
-    fabric: Fabric,
-    ends: Sequence[tuple[Nic, Nic]],
-    of_message: NDArray[np.int64],
-    chunks: Chunks,
-    entropies: KeptEntropies,
-    rng: np.random.Generator,
-    qps: int,
-) -> Assignment:
-    """Return every chunk on a queue pair of its message's connection.
-
-    Parameters
-    ----------
-    fabric
-        The network.
-    ends
-        Source and destination NIC of each connection; each connection carries a message or more.
-    of_message
-        The connection of each message, shape (messages,).
-    chunks
-        The work.
-    entropies
-        Those that connections have.
-    rng
-        Where new ones are drawn from.
-    qps
-        Queue pairs of a connection; one where a single switch joins its NICs, and no more than it has chunks.
-
-    Raises
-    ------
-    ScenarioError
-        If more queue pairs run between two NICs than there are entropies.
-    """
-    order, connection = taking_turns(chunks), of_message[chunks.message]
-    count = np.ones(len(ends), dtype=np.int64)
-    if qps > 1:
-        count = np.minimum(ways(fabric, ends, qps), np.bincount(connection, minlength=len(ends)))
-    each = [end for end, own in zip(ends, count.tolist(), strict=True) for _ in range(own)]
-    values = entropies.one_each(each, rng)
-    queue_pairs = tuple(QueuePair(*end, value) for end, value in zip(each, values, strict=True))
-    chunk_qp = connection
-    if qps > 1:
-        chunk_qp = (np.cumsum(count) - count)[connection] + turns(connection, order) % count[connection]
-    return Assignment(queue_pairs, chunk_qp, order)
+        order, connection = taking_turns(chunks), of_message[chunks.message]
+        count = np.ones(len(ends), dtype=np.int64)
+        if self.qps > 1:
+            count = np.minimum(ways(fabric, ends, self.qps), np.bincount(connection, minlength=len(ends)))
+        each = [end for end, own in zip(ends, count.tolist(), strict=True) for _ in range(own)]
+        values = self._entropies.one_each(each, rng)
+        queue_pairs = tuple(QueuePair(*end, value) for end, value in zip(each, values, strict=True))
+        chunk_qp = connection
+        if self.qps > 1:
+            chunk_qp = (np.cumsum(count) - count)[connection] + turns(connection, order) % count[connection]
+        return Assignment(queue_pairs, chunk_qp, order)
 
 
 def ways(fabric: Fabric, ends: Sequence[tuple[Nic, Nic]], most: int) -> NDArray[np.int64]:
