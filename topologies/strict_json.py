@@ -57,7 +57,6 @@ EXPECTED = {
     "too_short": "a list of {min_length} or more",
     "too_long": "a list of {max_length} or fewer",
     "model_type": "an object",
-    "dataclass_type": "an object",
     "model_attributes_type": "an object",
     "dataclass_type": "an object",
     "greater_than_equal": "{ge} or more",
