@@ -11,10 +11,10 @@ groups of the old size. Both are plain values: what changes on the OCSes is `cha
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import pairwise
 
 from controller.circuits.circuits import Circuits, Pair
+from controller.circuits.foreseen import OcsCircuits
 from topologies.errors import DemandError
 from topologies.khop_ring import COPPER, LOOPBACK, PATHS, Bundle, KHopRing
 
@@ -24,18 +24,7 @@ Paths = Mapping[Bundle, int]
 """The path that each optical bundle lights: 1, 2, or `LOOPBACK`; a faulty node's bundles are missing."""
 
 
-@dataclass(frozen=True)
-class RingPlacement:
-    """TP groups on a K-hop ring."""
-
-    groups: tuple[Group, ...]
-    idle: tuple[int, ...]
-    """Healthy nodes in no group, in wiring order."""
-    cuts: tuple[int, ...] = ()
-    """Nodes where a group could not go on because one bundle would light two paths (odd K only)."""
-
-
-def place(ring: KHopRing, faulty: AbstractSet[int], group_nodes: int) -> RingPlacement:
+def place(ring: KHopRing, faulty: AbstractSet[int], group_nodes: int) -> tuple[Group, ...]:
     """Return as many groups as the components of the healthy nodes have room for, cut from their fronts.
 
     Parameters
@@ -67,21 +56,16 @@ def place(ring: KHopRing, faulty: AbstractSet[int], group_nodes: int) -> RingPla
     if group_nodes < 1:
         raise DemandError(f"groups of {group_nodes} nodes", "ask for at least one")
     groups: list[Group] = []
-    idle: list[int] = []
-    cuts: list[int] = []
     for component in ring.components(faulty):
         group: list[int] = []
         for node in component:
             if len(group) > 1 and _clash(ring, group[-2], group[-1], node):
-                cuts.append(group[-1])
-                idle += group[:-1]
                 group = group[-1:]
             group.append(node)
             if len(group) == group_nodes:
                 groups.append(tuple(group))
                 group = []
-        idle += group
-    return RingPlacement(tuple(groups), tuple(sorted(idle)), tuple(cuts))
+    return tuple(groups)
 
 
 def shrunk(ring: KHopRing, groups: Iterable[Group], faulty: AbstractSet[int]) -> tuple[Group, ...]:
@@ -95,7 +79,7 @@ def shrunk(ring: KHopRing, groups: Iterable[Group], faulty: AbstractSet[int]) ->
     left = [tuple(node for node in group if node not in faulty) for group in groups]
     kept = tuple(group for group in left if group)
     for group in kept:
-        _check_group(ring, group)
+        link_paths(ring, pairwise(group))
     return kept
 
 
@@ -123,11 +107,33 @@ def ring_paths(
                 reason = "in two groups" if node in seen else "faulty or does not exist"
                 raise DemandError(f"node {node} of the group {group} is {reason}")
             seen.add(node)
-        _check_group(ring, group)
-        for a, b in pairwise(group):
-            for node, distance in zip((a, b), _link(ring, a, b), strict=True):
-                out = ring.exits[distance]
-                paths[Bundle(node, out.bundle)] = out.path
+        paths |= link_paths(ring, pairwise(group))
+    return paths
+
+
+def link_paths(ring: KHopRing, pairs: Iterable[tuple[int, int]]) -> dict[Bundle, int]:
+    """Return the paths by which pairs of nodes are joined, all at once.
+
+    Raises
+    ------
+    DemandError
+        If no link joins a pair, or a bundle would light both paths.
+    """
+    paths: dict[Bundle, int] = {}
+    for a, b in pairs:
+        ends = ring.ends(a, b)
+        if ends is None:
+            raise DemandError(
+                f"no link joins the nodes {a} and {b}", "place groups anew, or wire distances that double"
+            )
+        for node, distance in zip((a, b), ends, strict=True):
+            bundle = Bundle(node, ring.exits[distance].bundle)
+            path = ring.exits[distance].path
+            if paths.setdefault(bundle, path) != path:
+                raise DemandError(
+                    f"bundle {bundle} would light both paths, one of them from {a} to {b}",
+                    "place groups anew, or wire bundles by direction",
+                )
     return paths
 
 
@@ -150,30 +156,17 @@ def changed_bundles(before: Paths, after: Paths) -> tuple[Bundle, ...]:
     return tuple(sorted(bundle for bundle, path in after.items() if before.get(bundle) != path))
 
 
+def bundle_circuits(ring: KHopRing, paths: Paths, bundles: Iterable[Bundle]) -> tuple[OcsCircuits, ...]:
+    """Return what the OCSes of some bundles show."""
+    circuits = ring_circuits(ring, paths)
+    return tuple((str(bundle), circuits[str(bundle)].pairs) for bundle in bundles)
+
+
 def _lit_pairs(shown: Sequence[int]) -> tuple[Pair, ...]:
     return tuple((a, b) for a, b in enumerate(shown) if b >= 0)
 
 
-def _link(ring: KHopRing, a: int, b: int) -> tuple[int, int]:
-    """Return the signed distances of the link between two nodes; DemandError if there is none."""
-    ends = ring.ends(a, b)
-    if ends is None:
-        raise DemandError(f"no link joins the nodes {a} and {b}", "place the groups anew")
-    return ends
-
-
 def _clash(ring: KHopRing, before: int, node: int, after: int) -> bool:
     """Return whether a node would light both paths of one bundle between two others."""
-    inward, outward = _link(ring, before, node)[1], _link(ring, node, after)[0]
-    return ring.exits[inward].bundle == ring.exits[outward].bundle
-
-
-def _check_group(ring: KHopRing, group: Group) -> None:
-    for a, b in pairwise(group):
-        _link(ring, a, b)
-    for before, node, after in zip(group, group[1:], group[2:], strict=False):
-        if _clash(ring, before, node, after):
-            raise DemandError(
-                f"one bundle of node {node} would light both paths, to {before} and {after}",
-                "place the groups anew",
-            )
+    links = [ring.ends(node, other) for other in (before, after)]
+    return len({ring.exits[ends[0]].bundle for ends in links if ends}) == 1

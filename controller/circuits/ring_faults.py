@@ -4,13 +4,20 @@ A group *shrinks*: its ring closes without the node, and only the two neighbours
 node is *replaced*: groups are placed anew with as many nodes as before, and a spare node takes part.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.foreseen import Change, Foreseen, OcsCircuits
-from controller.circuits.ring_circuits import Group, changed_bundles, place, ring_circuits, ring_paths, shrunk
+from controller.circuits.foreseen import Change, Foreseen
+from controller.circuits.ring_circuits import (
+    Group,
+    bundle_circuits,
+    changed_bundles,
+    place,
+    ring_paths,
+    shrunk,
+)
 from topologies.errors import DemandError
 from topologies.khop_ring import Bundle, KHopRing
 
@@ -61,7 +68,7 @@ def surviving_groups(ring: KHopRing, group: Group, dying: Sequence[int], mode: M
         elif mode == "shrink":
             groups += shrunk(ring, [before], faulty)
         else:
-            groups += _nearest(place(ring, faulty, len(group)).groups, before)
+            groups += _nearest(place(ring, faulty, len(group)), before)
         if len(groups) == count:
             raise DemandError(
                 f"no group of {len(group)} nodes is left without the nodes {sorted(faulty)}",
@@ -86,21 +93,15 @@ def foreseen_rings(
     changes = tuple(
         Change(
             tuple(map(node_fault, dying[:count])),
-            _shown(ring, after, changed_bundles(before, after)),
+            bundle_circuits(ring, after, changed_bundles(before, after)),
         )
         for count, (before, after) in enumerate(pairwise(paths), start=1)
     )
     every = [Bundle(node, number) for node in range(ring.nodes) for number in range(ring.gpus_per_node)]
-    return Foreseen(_shown(ring, paths[0], every), changes, delay)
+    return Foreseen(bundle_circuits(ring, paths[0], every), changes, delay)
 
 
 def _nearest(groups: Sequence[Group], before: Group) -> list[Group]:
     """Return the first of the groups that share most nodes with one from before; none if there are none."""
     shared = [len({*group} & {*before}) for group in groups]
     return [groups[shared.index(max(shared))]] if groups else []
-
-
-def _shown(ring: KHopRing, paths: dict[Bundle, int], bundles: Iterable[Bundle]) -> tuple[OcsCircuits, ...]:
-    """Return what the OCSes of some bundles show."""
-    circuits = ring_circuits(ring, paths)
-    return tuple((str(bundle), circuits[str(bundle)].pairs) for bundle in bundles)

@@ -6,12 +6,12 @@ another path; the circuits of the first are lit before bytes are sent. Bundles t
 NVLink between the bundles of a node, take no part.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.foreseen import Foreseen, OcsCircuits
-from controller.circuits.ring_circuits import Paths, ring_circuits
+from controller.circuits.foreseen import Foreseen
+from controller.circuits.ring_circuits import Paths, bundle_circuits, link_paths
 from topologies.errors import DemandError
 from topologies.khop_ring import Bundle, KHopRing
 
@@ -48,28 +48,6 @@ def node_ring_paths(ring: KHopRing) -> dict[Bundle, int]:
     return link_paths(ring, ((node, (node + 1) % ring.nodes) for node in range(ring.nodes)))
 
 
-def link_paths(ring: KHopRing, pairs: Iterable[tuple[int, int]]) -> dict[Bundle, int]:
-    """Return the paths by which pairs of nodes are joined, all at once.
-
-    Raises
-    ------
-    DemandError
-        If no link joins a pair, or a bundle would light both paths.
-    """
-    paths: dict[Bundle, int] = {}
-    for a, b in pairs:
-        ends = ring.ends(a, b)
-        if ends is None:
-            raise DemandError(f"no link joins the nodes {a} and {b}", "wire distances that double")
-        for node, distance in zip((a, b), ends, strict=True):
-            out = ring.exits[distance]
-            if paths.setdefault(Bundle(node, out.bundle), out.path) != out.path:
-                raise DemandError(
-                    f"bundle {Bundle(node, out.bundle)} would light both paths", "wire bundles by direction"
-                )
-    return paths
-
-
 def foreseen_rounds(
     ring: KHopRing, rounds: Sequence[tuple[str, Paths]], delay: ReconfigurationDelay
 ) -> Foreseen:
@@ -89,10 +67,11 @@ def foreseen_rounds(
     for needed in needs:
         first |= {bundle: path for bundle, path in needed.items() if bundle not in first}
     after = tuple(
-        (name, _shown(ring, _next_paths(needed, needs[number + 1 :])))
+        (name, bundle_circuits(ring, later, sorted(later)))
         for number, (name, needed) in enumerate(rounds)
+        if (later := _next_paths(needed, needs[number + 1 :]))
     )
-    return Foreseen(_shown(ring, first), (), delay, tuple(each for each in after if each[1]))
+    return Foreseen(bundle_circuits(ring, first, sorted(first)), (), delay, after)
 
 
 def rounds_that_wait(rounds: Sequence[Paths]) -> list[int]:
@@ -114,9 +93,3 @@ def _next_paths(used: Paths, later: Sequence[Paths]) -> dict[Bundle, int]:
         for bundle, path in used.items()
     }
     return {bundle: path for bundle, path in following.items() if path != used[bundle]}
-
-
-def _shown(ring: KHopRing, paths: Mapping[Bundle, int]) -> tuple[OcsCircuits, ...]:
-    """Return the circuits of the OCSes of bundles that light paths."""
-    circuits = ring_circuits(ring, paths)
-    return tuple((str(bundle), circuits[str(bundle)].pairs) for bundle in sorted(paths))

@@ -80,20 +80,10 @@ class FatTree:
         return self.sublines + self.domains
 
 
-@dataclass(frozen=True)
-class Placement:
-    """TP groups that fit between the faults."""
-
-    groups: tuple[Group, ...]
-    """The groups, which share no node."""
-    constraints: int
-    """c, how many constraints they keep."""
-
-
 def orchestrate(
     tree: FatTree, faulty: AbstractSet[int], *, hops: int, gpus_per_node: int, tp_gpus: int, job_gpus: int
-) -> Placement | None:
-    """Return the placement with the most constraints that has room for a job, None if none has.
+) -> tuple[Group, ...] | None:
+    """Return the groups that keep the most constraints of those that have room for a job, None if none have.
 
     Parameters
     ----------
@@ -128,8 +118,8 @@ def orchestrate(
     --------
     >>> tree = FatTree(nodes=16, tor_nodes=4, domain_nodes=8)
     >>> found = orchestrate(tree, {5}, hops=2, gpus_per_node=4, tp_gpus=8, job_gpus=32)
-    >>> found.constraints, found.groups
-    (10, ((8, 12), (9, 13), (10, 14), (11, 15)))
+    >>> found
+    ((8, 12), (9, 13), (10, 14), (11, 15))
     """
     if gpus_per_node < 1 or tp_gpus % gpus_per_node:
         raise DemandError(
@@ -145,14 +135,14 @@ def orchestrate(
         c = (low + high) // 2
         groups = fat_tree_groups(tree, faulty, hops, group_nodes, c)
         if len(groups) * tp_gpus >= job_gpus:
-            kept = Placement(tuple(groups), c)
+            kept = tuple(groups)
             low = c + 1
         else:
             high = c - 1
     return kept
 
 
-def unconstrained(tree: FatTree, faulty: AbstractSet[int], hops: int, group_nodes: int) -> Placement:
+def unconstrained(tree: FatTree, faulty: AbstractSet[int], hops: int, group_nodes: int) -> tuple[Group, ...]:
     """Return the baseline: the groups that the line has room for, wherever ToRs and domains end.
 
     Notes
@@ -165,7 +155,7 @@ def unconstrained(tree: FatTree, faulty: AbstractSet[int], hops: int, group_node
     InfiniteHBD, section 6.4.
     """
     _check(tree, faulty, hops, group_nodes)
-    return Placement(tuple(fat_tree_groups(tree, faulty, hops, group_nodes, 0)), 0)
+    return tuple(fat_tree_groups(tree, faulty, hops, group_nodes, 0))
 
 
 def fat_tree_groups(
@@ -269,7 +259,7 @@ def whole_tp_groups(tree: FatTree, gpus: int, tp_gpus: int) -> int:
     return gpus // tp_gpus // tree.tor_nodes * tree.tor_nodes
 
 
-def cp_groups(tree: FatTree, placement: Placement, tp_groups: int) -> list[CpGroup]:
+def cp_groups(tree: FatTree, placement: Sequence[Group], tp_groups: int) -> list[CpGroup]:
     """Return a job on a placement in CP groups, those that fill their ToRs first.
 
     Parameters
@@ -277,7 +267,7 @@ def cp_groups(tree: FatTree, placement: Placement, tp_groups: int) -> list[CpGro
     tree
         What the placement was made for.
     placement
-        Where TP groups can be.
+        Where TP groups can be: groups that share no node.
     tp_groups
         G, how many of them the job takes.
 
@@ -296,7 +286,7 @@ def cp_groups(tree: FatTree, placement: Placement, tp_groups: int) -> list[CpGro
     _check_size(placement, tp_groups)
     rows: dict[tuple[int, int], list[Group]] = {}
     seen: dict[tuple[int, int], count[int]] = {}
-    for group in placement.groups:
+    for group in placement:
         domain, subline = group[0] // tree.domain_nodes, group[0] % tree.tor_nodes
         rank = next(seen.setdefault((domain, subline), count()))
         rows.setdefault((domain, rank), []).append(group)
@@ -309,7 +299,7 @@ def cp_groups(tree: FatTree, placement: Placement, tp_groups: int) -> list[CpGro
 
 
 def shuffled_cp_groups(
-    tree: FatTree, placement: Placement, tp_groups: int, rng: np.random.Generator
+    tree: FatTree, placement: Sequence[Group], tp_groups: int, rng: np.random.Generator
 ) -> list[CpGroup]:
     """Return a job of groups in random order, paired as they come: what no selection gives.
 
@@ -321,8 +311,8 @@ def shuffled_cp_groups(
         Draws the order.
     """
     _check_size(placement, tp_groups)
-    drawn = rng.permutation(len(placement.groups))[:tp_groups]
-    return _paired([placement.groups[index] for index in drawn.tolist()], tree.tor_nodes)
+    drawn = rng.permutation(len(placement))[:tp_groups]
+    return _paired([placement[index] for index in drawn.tolist()], tree.tor_nodes)
 
 
 def best_cp_groups(tree: FatTree, job: Sequence[CpGroup]) -> list[CpGroup]:
@@ -481,9 +471,9 @@ def _check(tree: FatTree, faulty: AbstractSet[int], hops: int, group_nodes: int)
             raise DemandError(f"faulty node {node} of nodes 0 to {tree.nodes - 1}")
 
 
-def _check_size(placement: Placement, tp_groups: int) -> None:
-    if not 1 <= tp_groups <= len(placement.groups):
+def _check_size(placement: Sequence[Group], tp_groups: int) -> None:
+    if not 1 <= tp_groups <= len(placement):
         raise DemandError(
-            f"a job of {tp_groups} TP groups on a placement of {len(placement.groups)}",
+            f"a job of {tp_groups} TP groups on a placement of {len(placement)}",
             "ask for at least one and for no more than there are",
         )

@@ -9,7 +9,7 @@ from controller.schedulers.infinitehbd import (
     GPUS_PER_NODE,
     TOR_NODES,
     FatTree,
-    Placement,
+    Group,
     orchestrate,
     whole_tp_groups,
 )
@@ -33,7 +33,7 @@ def orchestration_large_s() -> tuple[float, str]:
 def _orchestration_s(nodes: int) -> tuple[float, str]:
     tree = FatTree(nodes, TOR_NODES, DOMAIN_NODES)
 
-    def call(seed: int) -> Placement | None:
+    def call(seed: int) -> tuple[Group, ...] | None:
         faulty = np.random.default_rng(seed).choice(nodes, round(0.05 * nodes), replace=False).tolist()
         job_gpus = 32 * whole_tp_groups(tree, int(0.9 * GPUS_PER_NODE * nodes), 32)
         return orchestrate(

@@ -104,7 +104,7 @@ def dying_ring(ring: KHopRing, tp_gpus: int, size_bytes: int, dying: Dying, *, g
         raise ScenarioError(
             f"a TP group of {tp_gpus} GPUs on nodes of {ring.gpus_per_node}", "take a multiple of a node's"
         )
-    placed = place(ring, frozenset(), tp_gpus // ring.gpus_per_node).groups
+    placed = place(ring, frozenset(), tp_gpus // ring.gpus_per_node)
     if not placed:
         raise ScenarioError(f"a TP group of {tp_gpus} GPUs on {ring.nodes} nodes", "take more nodes")
     groups = surviving_groups(ring, placed[0], dying.nodes, dying.mode)

@@ -3,11 +3,10 @@
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.ring_circuits import ring_circuits
+from controller.circuits.ring_circuits import link_paths, ring_circuits
 from controller.circuits.round_circuits import (
     exchange_paths,
     foreseen_rounds,
-    link_paths,
     node_ring_paths,
     rounds_that_wait,
 )
