@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
+import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -62,11 +63,6 @@ class Changes:
     def mean_hops(self) -> float:
         """The mean hops between two servers, over all pairs."""
         return float((self.relays[1:] + 1).mean())
-
-    @property
-    def most_hops(self) -> int:
-        """The hops between the two servers that are farthest apart."""
-        return int(self.relays.max()) + 1
 
 
 @lru_cache(maxsize=64)
@@ -165,12 +161,9 @@ class Joins:
         return found
 
     @cached_property
-    def beside(self) -> dict[int, list[int]]:
+    def beside(self) -> "nx.DiGraph[int]":
         """The servers that each server has light to, in order."""
-        found: dict[int, list[int]] = defaultdict(list)
-        for near, far in sorted(self.between):
-            found[near].append(far)
-        return found
+        return nx.DiGraph(sorted(self.between))
 
     def lanes(self, path: Sequence[int]) -> list[list[Nic]]:
         """Return the NICs by which a path leaves its servers, once for each of its parallel circuits."""
@@ -250,7 +243,8 @@ class KShortest:
         """Return the next hops between all servers, or between some pairs, both ways."""
         table = Change()
         for near in sorted(joins.beside):
-            before = _before(joins.beside, near)
+            # The servers before each other one on shortest paths; the library's types allow for other calls.
+            before: dict[int, list[int]] = nx.predecessor(joins.beside, near)  # type: ignore[assignment]
             for far in sorted(before):
                 if far > near and (only is None or not {(near, far), (far, near)}.isdisjoint(only)):
                     for lane in self._lanes(joins, before, near, far):
@@ -295,22 +289,6 @@ def _paths(before: Mapping[int, list[int]], near: int, far: int, rng: np.random.
             continue
         unfinished += [[int(server), *path] for server in rng.permutation(before[path[0]])]
     return found
-
-
-def _before(beside: Mapping[int, list[int]], near: int) -> dict[int, list[int]]:
-    """Return the servers before each other one on shortest paths from a server."""
-    hops, before, due = {near: 0}, dict[int, list[int]](), [near]
-    while due:
-        reached = list[int]()
-        for server in due:
-            for then in beside.get(server, ()):
-                if then not in hops:
-                    hops[then] = hops[server] + 1
-                    reached.append(then)
-                if hops[then] == hops[server] + 1:
-                    before.setdefault(then, []).append(server)
-        due = reached
-    return before
 
 
 def _path(changes: Changes, near: int, offset: int) -> list[int]:
