@@ -4,9 +4,8 @@ What does not depend on a parameter is computed once: Spectra's, Spectra+'s and 
 are shared by all delays, Eclipse's by all numbers of switches.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,7 @@ from controller.schedulers.schedule import Schedule, Slot, frozen_schedule
 from controller.schedulers.spectra import decompose, equalize, schedule
 from controller.schedulers.spectra_plus import lighter, spread
 from testbed.machine.processes import in_processes
-from traffic.workloads.ocs_workloads import benchmark, gpt, moe
+from traffic.workloads.ocs_workloads import NOISE, benchmark, gpt, moe
 
 Matrix = NDArray[np.float64]
 SWITCHES = (1, 2, 4, 8)
@@ -44,32 +43,33 @@ class Case:
     workload: str
     noise: float
     """Of the nonzeros [line rate]."""
-    flows: int | None
-    """Flows per port, of the benchmark."""
-    demand: Callable[[int], Matrix]
-    """Its matrix by seed."""
+    flows: int | None = None
+    """Flows per port, of the benchmark; a quarter of them are large."""
     delays: Sequence[float] = DELAYS
     switches: Sequence[int] = SWITCHES
     plus: Sequence[int] = (PLUS_SWITCHES,)
     """Numbers of switches at which spectra+ is run too."""
 
+    def demand(self, seed: int) -> Matrix:
+        """Return its matrix."""
+        if self.flows is None:
+            return (gpt if self.workload == "gpt" else moe)(seed, noise=self.noise)
+        large = self.flows // 4
+        return benchmark(seed, large_flows=large, small_flows=self.flows - large, noise=self.noise)
+
 
 def cases() -> list[Case]:
     """Return all that the figures need."""
     few = (PLUS_SWITCHES,)
-    found = [
-        Case("gpt", 0.003, None, partial(gpt)),
-        Case("gpt", LARGE_NOISE, None, partial(gpt, noise=LARGE_NOISE), switches=few, plus=()),
-        Case("moe", 0.0, None, partial(moe)),
-        Case("moe", 0.003, None, partial(moe, noise=0.003), switches=few, plus=()),
-        Case("moe", LARGE_NOISE, None, partial(moe, noise=LARGE_NOISE), switches=few, plus=()),
-        Case("benchmark", 0.003, 16, partial(benchmark), switches=EVERY_NUMBER, plus=(PLUS_SWITCHES, 8)),
+    return [
+        Case("gpt", NOISE),
+        Case("gpt", LARGE_NOISE, switches=few, plus=()),
+        Case("moe", 0.0),
+        Case("moe", NOISE, switches=few, plus=()),
+        Case("moe", LARGE_NOISE, switches=few, plus=()),
+        Case("benchmark", NOISE, 16, switches=EVERY_NUMBER, plus=(PLUS_SWITCHES, 8)),
+        *(Case("benchmark", NOISE, flows, (FLOWS_DELAY,), few, ()) for flows in FLOWS if flows != 16),
     ]
-    for flows in FLOWS:
-        if flows != 16:
-            demand = partial(benchmark, large_flows=flows // 4, small_flows=flows - flows // 4)
-            found.append(Case("benchmark", 0.003, flows, demand, (FLOWS_DELAY,), few, plus=()))
-    return found
 
 
 def sweep(seeds: int) -> pd.DataFrame:

@@ -27,7 +27,6 @@ from testbed.study.prediction import predicted
 from testbed.study.scaling import check_slots, prepared, scaled, waits_for_light
 from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
-from topologies.errors import ScenarioError
 from traffic.spraying.registry import policy_named
 
 LOOK_S = 0.3
@@ -45,8 +44,6 @@ def carry_out(study: Study, options: Options) -> ResultsDirectory | None:
         if scheme:
             policy_named(scheme, entropies)
     check_named_apart(study.experiments)
-    if not options.sandbox and any(each.has_slots for each in study.experiments):
-        raise ScenarioError("schedules over OCSes run in a sandbox only", "leave out --no-sandbox")
     if not options.model_only:
         check_slots(study, options)
     if options.dry_run:

@@ -72,7 +72,6 @@ def explored(options: str) -> "CompletedProcess[str]":
         (["--workload", "x" * 300], "unknown workload 'xxx"),
         (["--plan-only"], "the paper's figures have a command of their own; run ocs_figures.py"),
         (["--loss", "0.01"], "links have delay or loss, which schedules over OCSes do not reckon with"),
-        (["--no-sandbox"], "schedules over OCSes run in a sandbox only; leave out --no-sandbox"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], said: str) -> None:
