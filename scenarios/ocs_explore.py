@@ -2,18 +2,11 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import math
 from typing import Annotated
 
 import typer
 
-from controller.circuits.devices import (
-    LEAST_DELAY_S,
-    ReconfigurationDelay,
-    delay_of,
-    device_named,
-    real_delay,
-)
+from controller.circuits.devices import ReconfigurationDelay, delay_of, device_named, real_delay
 from testbed.cli import explored
 from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.study.command import main
@@ -62,7 +55,7 @@ def ocs_explore(
     check_ports(device_named(device), servers)
     fabric = parallel_ocs_fabric(servers, ocses, packet_switch=packet_switch)
     rate = emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
-    delay, jobs = _delay(device, time, rate), _jobs(fabric)
+    delay, jobs = _delay(device, time), _jobs(fabric)
     schedule = Scheduled("spectra", real_delay(device_named(device)))
     with EmulationWorker(terminal=True) as worker:
         list(worker.call(explored, fabric, rate, datapath, jobs, delay, schedule, time))
@@ -76,21 +69,13 @@ def _jobs(fabric: Fabric) -> dict[str, Job]:
     return {name: over_ocses(demand, ocses) for name, demand in demands.items()}
 
 
-def _delay(device: str, time: float, rate: float) -> ReconfigurationDelay:
+def _delay(device: str, time: float) -> ReconfigurationDelay:
     """Return how long the OCSes are dark in emulated time; ScenarioError if no --time or too little."""
     if not 0 < time <= MOST_TIMES:
         raise ScenarioError(
             f"emulated time cannot be {time:g} times real time", f"give --time above 0, up to {MOST_TIMES:g}"
         )
-    delay_s = device_named(device).delay_s
-    if delay_s * time < LEAST_DELAY_S:
-        # Said here: delay_of would advise a volume dilation, which is no option of this scenario.
-        raise ScenarioError(
-            f"with --time {time:g} the delay of {device} would be {delay_s * time:.2g} s, "
-            f"and the emulation honours {LEAST_DELAY_S:g} s and more",
-            f"give --time {math.ceil(LEAST_DELAY_S / delay_s)} or more",
-        )
-    return delay_of(device_named(device), time, rate)
+    return delay_of(device_named(device), time)
 
 
 if __name__ == "__main__":

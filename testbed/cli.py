@@ -217,11 +217,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
         self._say(f"mended: {mended or 'nothing had failed'}")
 
     def _set_device(self, name: str, device: str) -> object:
-        delay = (
-            ReconfigurationDelay()
-            if device == IDEAL
-            else delay_of(device_named(device), self._time, self._network.rate_factor)
-        )
+        delay = ReconfigurationDelay() if device == IDEAL else delay_of(device_named(device), self._time)
         return self._network.northbound.set_delay(name, delay)
 
     def _ocses(self) -> list[str]:

@@ -159,30 +159,20 @@ def real_delay(device: Device, *, varying: bool = False) -> ReconfigurationDelay
     return ReconfigurationDelay(device.name, device.delay_s, late[0], device.nic_s, late[1])
 
 
-def delay_of(device: Device, time: float, rate: float) -> ReconfigurationDelay:
-    """Return how long a device is dark at emulated scale, each time its mean.
-
-    Parameters
-    ----------
-    device
-        What is emulated.
-    time
-        Emulated time over real time.
-    rate
-        Emulated rate over real rate, for the advice where the delay is too short.
+def delay_of(device: Device, time: float) -> ReconfigurationDelay:
+    """Return how long a device is dark where all takes so many times as long, each time its mean.
 
     Raises
     ------
     ScenarioError
-        If the delay would be shorter than the emulation can honour; it says which volume would do.
+        If the delay would be shorter than the emulation can honour; it says which time would do.
     """
     delay_s = device.delay_s * time
     if delay_s < LEAST_DELAY_S:
-        volume = LEAST_DELAY_S * rate / device.delay_s
         raise ScenarioError(
-            f"the delay of {device.what}, {device.delay_s:g} s, would be {delay_s:.2g} s in the emulation, "
-            f"which honours {LEAST_DELAY_S:g} s and more",
-            f"a volume dilation of V = {_rounded_up(volume):.3g} at this rate would do",
+            f"with --time {time:g} the delay of {device.name} would be {delay_s:.2g} s, and the emulation "
+            f"honours {LEAST_DELAY_S:g} s and more",
+            f"give --time {math.ceil(LEAST_DELAY_S / device.delay_s)} or more",
         )
     return real_delay(device).scaled(time)
 
@@ -204,9 +194,3 @@ def _drawn(mean: float, p99: float | None, rng: np.random.Generator) -> float:
         return mean
     sigma = Z - math.sqrt(max(Z * Z - 2 * math.log(p99 / mean), 0.0))  # rounding, at `MOST_P99`
     return float(rng.lognormal(math.log(mean) - sigma * sigma / 2, sigma))
-
-
-def _rounded_up(number: float) -> float:
-    """Return a number of three digits that is not smaller."""
-    unit = 10.0 ** (math.floor(math.log10(number)) - 2)
-    return math.ceil(number / unit) * unit
