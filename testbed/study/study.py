@@ -217,7 +217,8 @@ class Study:
         """Return what the study varies in a point, at any scale and whatever fails in it."""
         if not self.parameters:
             return {}
-        return self.parameters.get(replace(experiment.unscaled, faults=()).key, {})
+        faults = () if self.failures else experiment.faults
+        return self.parameters.get(replace(experiment.unscaled, faults=faults).key, {})
 
     def _with(self, made_of: Callable[[Experiment], Sequence[Experiment]]) -> "Study":
         """Return the study with what becomes of each point, which keeps its parameters."""

@@ -1,5 +1,6 @@
 """A study from a TOML file: the cross product of its lists is its points (docs/study.md)."""
 
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +16,15 @@ from pydantic import Field
 
 from controller.circuits.rule import Rule
 from testbed.report.claims import Claim
+from testbed.report.page import Findings
 from testbed.report.run_json import Kind
 from testbed.run.circuits_registry import CircuitsRule, OwnCircuits
 from testbed.run.circuits_rule import bound, scheme_alone
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import MOST_SEED, Experiment
 from testbed.run.ocs_plan import plan_of
+from testbed.run.outcome import Outcome
+from testbed.run.scale import RINGS_S
 from testbed.study.glances import Failures
 from testbed.study.options import (
     buffer_bytes,
@@ -31,17 +35,19 @@ from testbed.study.options import (
     seed_range,
     transport_named,
 )
-from testbed.study.study import Options, Study, no_claims
+from testbed.study.study import Options, Study, no_claims, no_findings
 from testbed.study.study_tables import (
     FORMS,
     PAGE,
     Name,
     Row,
     circuits_of,
+    experiment_of,
     fabric_of,
     is_drawn,
     job_of,
     keys_of,
+    points_of,
     rows,
     too_many,
     unknown,
@@ -71,6 +77,7 @@ from traffic.scheme_setup import WHILE_LIT, SchemeSetup, WhileLitSetup
 from traffic.spraying.registry import policy_named
 
 ONE = "leave out the one or the other"
+USUAL_SCHEME = "ecmp"
 TABLES = [*FORMS, "grid", "options"]
 
 
@@ -80,7 +87,7 @@ class Whole(Strict):
     title: Name = Field("", description="What the report is called.")
     about: str = Field("", description="What --help says of it.")
     scheme: list[Name] = Field(
-        [],
+        [USUAL_SCHEME],
         description="Spraying schemes: ecmp, plb, minrtt, reps, spray, pxn, rails, optimal; ecmp:4, reps:8,"
         " pxn:4 have so many entropies; or your own as module:function (docs/own_scheme.md).",
     )
@@ -91,7 +98,11 @@ class Whole(Strict):
         None, description="How many seeds; each draws the workload, and what the switches hash, anew."
     )
     transport: list[Name] = Field([], description="What moves bytes between NICs, as of --transport.")
-    routing: list[Name] = Field([], description="A routing of your own, as module:Class.")
+    routing: list[Name] = Field(
+        [],
+        description="By which NIC servers send on that forward between circuits: a routing of your own as"
+        " module:Class (docs/own_routing.md); by default by the shortest path.",
+    )
     mtu: list[int] = Field([DEFAULT_MTU], description="MTU of the emulation's links [bytes].")
     buffer: list[int] = Field([], description="What a switch port holds before it drops [full packets].")
     volume: float | None = Field(None, description="Emulated over real bytes.")
@@ -100,8 +111,13 @@ class Whole(Strict):
     detect_us: float = Field(DETECT_S * 1e6, description="How long until faults are known [us].")
     claims: Name | None = Field(None, description="What the summary is held against, as module:function.")
     claims_over: str = Field("", description="The fabric that the claims are about.")
+    findings: Name | None = Field(None, description="What else is said of outcomes, as module:function.")
     report: Kind = Field("schemes", description="What the report is about.")
     baseline: str = Field("", description="The scheme that busbw is relative to.")
+    rings_s: float = Field(RINGS_S, description="How long a point with rings may take at emulated scale [s].")
+    most_nic_mbps: float | None = Field(
+        None, description="What a NIC is shaped to at most, by default [Mbit/s]."
+    )
 
 
 CHECKS: Mapping[str, Callable[[Any], object]] = {
@@ -149,16 +165,21 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
         raise document.mistake(("workload", 0), "no workload is left", PAGE)
     if len(points) > len({point.experiment.key for point in points}):
         raise document.mistake(("workload", 0), "some points are there twice", "leave out equal tables")
-    experiments = [each.experiment for each in points]
+    experiments, made = [each.experiment for each in points], [each.made for each in points]
     _check_about(document, whole, experiments)
     names, rate_mbps = dict.fromkeys(each.fabric.name for each in experiments), whole.emulated_rate_mbps
+    workloads = ", ".join(dict.fromkeys(each.job.name for each in experiments))
+    title = (whole.title or file.stem).replace("{fabric}", " and ".join(names))
     return Study(
         name=file.stem,
-        title=(whole.title or file.stem).replace("{fabric}", " and ".join(names)),
+        title=title.replace("{workload}", workloads),
         experiments=experiments,
-        claims=_claims(document, whole) if whole.claims_over in ("", *names) else no_claims,
+        claims=_claims(document, whole, made) if whole.claims_over in ("", *names) else no_claims,
         report=whole.report,
+        findings=_findings(document, whole, made),
         baseline=whole.baseline,
+        rings_s=whole.rings_s,
+        most_nic_bps=math.inf if whole.most_nic_mbps is None else whole.most_nic_mbps * 1e6,
         failures=_failures(document, whole, experiments),
         usual=Options(rate_mbps and emulated_bps(rate_mbps), volume=whole.volume),
         transports=",".join(whole.transport),
@@ -211,20 +232,38 @@ def _failures(document: Document, whole: Whole, experiments: Sequence[Experiment
     return Failures(written, known_after_s(whole.detect_us))
 
 
-def _claims(document: Document, whole: Whole) -> Callable[[pd.DataFrame], list[Claim]]:
+def _claims(
+    document: Document, whole: Whole, points: Sequence[object]
+) -> Callable[[pd.DataFrame], list[Claim]]:
     if whole.claims is None:
         return no_claims
-    with document.at(("claims",)):
-        found = own_object("claims", whole.claims)
-    if not callable(found):
-        raise document.mistake(("claims",), f"{whole.claims} is not a function", PAGE)
-    try:
-        signature(found).bind(pd.DataFrame())
-    except TypeError as error:
-        raise document.mistake(
-            ("claims",), f"{whole.claims} does not take a summary: {error}", PAGE
-        ) from error
+    found = _function(document, "claims", whole.claims, points, "a summary")
     return partial(_judged, whole.claims, cast(Callable[[pd.DataFrame], list[Claim]], found))
+
+
+def _findings(
+    document: Document, whole: Whole, points: Sequence[object]
+) -> Callable[[Sequence[Outcome]], Findings]:
+    if whole.findings is None:
+        return no_findings
+    found = _function(document, "findings", whole.findings, points, "outcomes")
+    return partial(_told, whole.findings, cast(Callable[[Sequence[Outcome]], Findings], found))
+
+
+def _function(
+    document: Document, key: str, name: str, points: Sequence[object], what: str
+) -> Callable[..., object]:
+    """Return the function that a key names; one that has a parameter ``points`` gets these."""
+    with document.at((key,)):
+        found = own_object(key, name)
+    if not callable(found):
+        raise document.mistake((key,), f"{name} is not a function", PAGE)
+    made = partial(found, points=points) if "points" in signature(found).parameters else found
+    try:
+        signature(made).bind(what)
+    except TypeError as error:
+        raise document.mistake((key,), f"{name} does not take {what}: {error}", PAGE) from error
+    return made
 
 
 def _judged(name: str, judge: Callable[[pd.DataFrame], list[Claim]], table: pd.DataFrame) -> list[Claim]:
@@ -234,6 +273,15 @@ def _judged(name: str, judge: Callable[[pd.DataFrame], list[Claim]], table: pd.D
     if strange := [each for each in claims if not isinstance(each, Claim)]:
         raise ScenarioError(f"the claims {name!r} hold {strange[0]!r}", "return a list of Claim")
     return claims
+
+
+def _told(name: str, tell: Callable[[Sequence[Outcome]], Findings], outcomes: Sequence[Outcome]) -> Findings:
+    """Return what a function says of outcomes; ScenarioError if it says nothing that a report has."""
+    with own_code("findings", name):
+        found = tell(outcomes)
+    if not isinstance(found, Findings):
+        raise ScenarioError(f"the findings {name!r} are {found!r}", "return Findings")
+    return found
 
 
 # Points
@@ -260,9 +308,40 @@ class _Point:
     experiment: Experiment
     words: Mapping[str, object]
     """By dotted key."""
+    made: object
+    """The experiment, or what a function of the file returned that holds it."""
 
 
 def _points(document: Document, whole: Whole) -> Iterator[_Point]:
+    """Yield the points of functions, then the cross product of fabrics, workloads, seeds and schemes."""
+    functions = rows(document, "points")
+    if not functions or document.tables("workload"):
+        yield from _product(document, whole)
+    else:
+        _check_decided(document, functions)
+    if (count := len(functions) * len(whole.seed)) > MOST_POINTS:
+        raise too_many(document, (), count)
+    calls = [(row, seed) for row in functions for seed in (whole.seed if is_drawn(row) else [0])]
+    words = [{**row.words, "points.seed": seed} for row, seed in calls]
+    if whole.findings and (varied := [*_short(words)[0]] if words else []):
+        at = ("seed",) if varied[0] == "seed" else (*calls[0][0].keys, varied[0])
+        hint = "give one value; a list where the function of [points] takes lists"
+        raise document.mistake(at, "the findings are about one value of it", hint)
+    for (row, seed), said_of_it in zip(calls, words, strict=True):
+        for made in points_of(document, row, seed):
+            yield _Point(experiment_of(made), said_of_it, made)
+
+
+def _check_decided(document: Document, functions: Sequence[Row]) -> None:
+    """Refuse what the functions of ``[points]`` decide."""
+    decided = ["fabric", "circuits", "scheme", "routing", "mtu", "buffer"]
+    decided += [] if any(map(is_drawn, functions)) else ["seed", "seeds"]
+    for key in decided:
+        if key in document.values:
+            raise document.mistake((key,), "the function of [points] decides it", "leave it out")
+
+
+def _product(document: Document, whole: Whole) -> Iterator[_Point]:
     """Yield the cross product: fabrics change slowest, then workloads, seeds, and schemes fastest."""
     workloads = rows(document, "workload")
     beside = len(whole.mtu) * len(whole.buffer or [None])
@@ -273,17 +352,17 @@ def _points(document: Document, whole: Whole) -> Iterator[_Point]:
         raise document.mistake((), f"no {'fabric' if workloads else 'workload'} is given", PAGE)
     for row in workloads:
         with document.at((*row.keys, "scheme")):
-            policy_named(cast(str, row.values.get("scheme", "ecmp")))
-    sizes = [len(_seeds(whole, row)) * max(len(_schemes(whole, row)), 1) for row in workloads]
+            policy_named(cast(str, row.values.get("scheme", USUAL_SCHEME)))
+    sizes = [len(_seeds(whole, row)) * len(_schemes(whole, row)) for row in workloads]
     if (count := len(settings) * sum(sizes)) > MOST_POINTS:
         raise too_many(document, (), count)
     for setting, row in product(settings, workloads):
         for seed, job in _jobs(document, row, setting.fabric, _seeds(whole, row)):
-            for scheme in _schemes(whole, row) or [""]:
+            for scheme in _schemes(whole, row):
                 with document.at(row.keys):
                     experiment = _experiment(document, setting, row, job, scheme, seed)
                 words = {**setting.words, **row.words, "seed": seed, "scheme": scheme}
-                yield _Point(experiment, words)
+                yield _Point(experiment, words, experiment)
 
 
 def _settings(document: Document, whole: Whole) -> Iterator[_Setting]:
@@ -327,14 +406,14 @@ def _experiment(
     document: Document, setting: _Setting, row: Row, job: Job, scheme: str, seed: int
 ) -> Experiment:
     fabric, circuits = setting.fabric, setting.circuits
-    sent: str | SchemeSetup = scheme or "ecmp"
+    sent: str | SchemeSetup = scheme
     if circuits is not None:
         with document.at(setting.circuits_at):
             rule = bound(circuits, fabric, job, UNSCALED, seed, {})
         alone = scheme_alone(rule, fabric)
         if alone == WHILE_LIT and rule.leaves:
-            alone = WhileLitSetup(rest=scheme or "ecmp")
-        elif alone and scheme:
+            alone = WhileLitSetup(rest=scheme)
+        elif alone and scheme != USUAL_SCHEME:
             said = f"the circuits carry all, and leave nothing to {scheme}"
             at = (*row.keys, "scheme") if "scheme" in row.values else ("scheme",)
             raise document.mistake(at, said, "leave out scheme")
@@ -368,9 +447,8 @@ def _by_key(points: Sequence[_Point]) -> dict[str, dict[str, object]]:
 
 def _settings_of(point: _Point) -> dict[str, object]:
     """Return what the file says of a point but for seed and scheme, which tables have."""
-    return {
-        key: value for key, value in point.words.items() if key.rpartition(".")[2] not in ("seed", "scheme")
-    }
+    in_tables = ("seed", "scheme", "workload.seed", "workload.scheme")
+    return {key: value for key, value in point.words.items() if key not in in_tables}
 
 
 def _renamed(point: _Point, said: str, renamed: dict[tuple[int, str], Job]) -> _Point:
@@ -379,7 +457,10 @@ def _renamed(point: _Point, said: str, renamed: dict[tuple[int, str], Job]) -> _
         return point
     job = point.experiment.job
     named = renamed.setdefault((id(job), said), replace(job, name=f"{job.name}{said}"))
-    return replace(point, experiment=replace(point.experiment, job=named))
+    experiment = replace(point.experiment, job=named)
+    is_all = point.made is point.experiment
+    made = experiment if is_all else replace(cast(Any, point.made), experiment=experiment)
+    return replace(point, experiment=experiment, made=made)
 
 
 def _short(points: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:

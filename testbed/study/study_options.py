@@ -18,6 +18,8 @@ from testbed.study.toml_document import Assignment, Document, read_document, val
 OWN_TABLE = {
     "fabric": "A fabric of your own, as module:function or a JSON file (docs/own_fabric.md), in place of the"
     " fabric that the options above describe.",
+    "circuits": "Which circuits of the fabric's OCSes are lit when: a rule of your own as module:Class"
+    " (docs/own_circuits.md).",
 }
 """What is said of an option that is a whole table."""
 
@@ -41,7 +43,7 @@ def described(file: Path) -> Callable[..., Study]:
     parameters = [_parameter(document, name, key) for name, key in keys.items()]
     usual = {each.name: each.default for each in parameters}
 
-    def describe(**given: str | None) -> Study:
+    def describe(**given: str | bool | None) -> Study:
         return study_of_file(
             file,
             [
@@ -61,13 +63,18 @@ def _option(name: str) -> str:
 
 
 def _parameter(document: Document, name: str, key: str) -> Parameter:
-    """Return a parameter that takes a text, with what the file has by default."""
-    told, default = OWN_TABLE.get(key), None
+    """Return a parameter that takes a text, or is a flag, with what the file has by default."""
+    told, default, words = OWN_TABLE.get(key), None, _option(name)
     if told is None:
         field = _field(document, key)
         told, default = field.description, _default(document, key, field)
-    option = Annotated[str | None, typer.Option(_option(name), help=told)]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=option)
+        if field.annotation is bool:
+            words = f"{words}/{_option(f'no-{name}')}" if default == "True" else words
+            flag = Annotated[bool, typer.Option(words, help=told)]
+            return Parameter(name, Parameter.KEYWORD_ONLY, default=default == "True", annotation=flag)
+    option = Annotated[str | None, typer.Option(words, help=told)]
+    usual = Parameter.empty if default == "" else default  # it has to be given
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=usual, annotation=option)
 
 
 def _field(document: Document, key: str) -> FieldInfo:
@@ -80,16 +87,18 @@ def _field(document: Document, key: str) -> FieldInfo:
 
 
 def _default(document: Document, key: str, field: FieldInfo) -> str | None:
-    """Return what a key has without its option."""
+    """Return what a key has without its option: an empty text where the file leaves it to the option."""
     given = [value_at(document.values, home) for home in homes(document, key, ("options",))]
-    found = next((value for value in given if value is not None), field.default)
+    found = next((value for value in given if value is not None), field.default or None)
     if found is None or found is PydanticUndefined:
         return None
     return ",".join(map(str, found)) if isinstance(found, list) else str(found)
 
 
-def _value(document: Document, key: str, text: str) -> object:
-    """Return what the text of an option says: words of its own by commas where its key takes a text."""
+def _value(document: Document, key: str, text: str | bool) -> object:
+    """Return what an option says: of its text words by commas where its key takes a text."""
+    if isinstance(text, bool):
+        return text
     takes = str if key in FORMS else _field(document, key).annotation
     if takes is not str and "str" not in str(takes) and "Literal" not in str(takes):
         return value_of(text)

@@ -14,13 +14,14 @@ from inspect import Parameter, cleandoc, signature
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
 from testbed.run.circuits_registry import RULES, circuits_of_document
+from testbed.run.experiment import Experiment
 from testbed.study.output import say
 from testbed.study.toml_document import MOST_POINTS, Document, Keys, Table, alternatives
 from topologies.big_switch import big_switch_fabric
@@ -97,6 +98,7 @@ FORMS: Mapping[str, Mapping[str, Mapping[str, Makes] | Makes]] = {
         "job": job_of_file,
     },
     "circuits": {"rule": dict.fromkeys(RULES, circuits_rule)},
+    "points": {"function": {}},
 }
 """By table and key, the functions that have names, or the one that reads a file."""
 MADE_BY = {
@@ -106,6 +108,7 @@ MADE_BY = {
     "trace": "A trace to replay; Megatron's file per rank as their directory.",
     "job": "The job, a JSON file as docs/jobs.md describes.",
     "rule": "Which circuits are lit when; your own as module:Class (docs/own_circuits.md).",
+    "function": "What makes the points, as module:function.",
 }
 """What the key means that says what makes a table."""
 OTHERS: Mapping[str, Mapping[str, Any]] = {
@@ -119,6 +122,7 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
         "if_found": (bool, Field(False, description="Whether the study goes on where its file is not.")),
     },
     "circuits": {},
+    "points": {},
 }
 """The keys of a table whatever it is made by."""
 
@@ -160,10 +164,18 @@ def rows(document: Document, table: str) -> list[Row]:
 
 
 def _product(document: Document, keys: Keys, table: Table) -> Iterator[Table]:
-    each = [alternatives(document, (*keys, key), value) for key, value in table.items()]
+    takes = keys_of(document, keys, table)
+    each = [_values(document, (*keys, key), value, takes.get(key)) for key, value in table.items()]
     if (count := prod(map(len, each))) > MOST_POINTS:
         raise too_many(document, keys, count)
     return (dict(zip(table, values, strict=True)) for values in product(*each))
+
+
+def _values(document: Document, keys: Keys, value: object, field: FieldInfo | None) -> list[object]:
+    """Return the values that a key takes one after the other; a list is one where the key takes lists."""
+    found = alternatives(document, keys, value)
+    is_one = field is not None and get_origin(field.annotation) is list and not isinstance(found[0], list)
+    return [found] if is_one else found
 
 
 def too_many(document: Document, keys: Keys, count: int) -> ScenarioError:
@@ -193,14 +205,15 @@ def _maker(document: Document, keys: Keys, values: Mapping[str, object]) -> tupl
         raise document.mistake(keys, said, f"give one of {', '.join(forms)}")
     (form,), at = found, (*keys, found[0])
     named, name = forms[form], values[form]
-    if not isinstance(name, str) or not name:
-        raise document.mistake(at, f"found {shown(name)}, expected a text", PAGE)
     if not isinstance(named, Mapping):
         return form, named
+    if not isinstance(name, str) or not name:
+        raise document.mistake(at, f"found {shown(name)}, expected a text", PAGE)
     if ":" not in name:
         if name not in named:
             near = "".join(f", did you mean {each}?" for each in get_close_matches(name, named, 1))
-            hint = f"choose among {', '.join(named)}, or name your own as module:function"
+            choices = f"choose among {', '.join(named)}, or " if named else ""
+            hint = f"{choices}name your own as module:function"
             raise document.mistake(at, f"unknown {form} {shown(name)}{near}", hint)
         return form, named[name]
     with document.at(at):
@@ -325,8 +338,9 @@ def job_of(document: Document, row: Row, fabric: Fabric, seed: int) -> Job | Non
     with document.at(row.keys):
         try:
             made = _made(document, row, {"fabric": fabric, "gpus": fabric.gpus, "seed": seed})
-            if isinstance(made, Demand | Job):
-                return placed(made if isinstance(made, Job) else single(made), fabric)
+            made = single(made) if isinstance(made, Demand) else made
+            if isinstance(made, Job):
+                return made if row.form == "job" else placed(made, fabric)
         except TraceError as error:
             if not row.values.get("if_found") or document.is_given((*row.keys, row.form)):
                 raise
@@ -334,6 +348,22 @@ def job_of(document: Document, row: Row, fabric: Fabric, seed: int) -> Job | Non
             return None
         said = f"{row.name} returns {_a(made)}, and neither a Job nor a Demand"
         raise document.mistake((*row.keys, row.form), said, PAGE)
+
+
+def points_of(document: Document, row: Row, seed: int) -> list[object]:
+    """Return what the function of a row returns: experiments, or values that hold one each."""
+    with document.at(row.keys):
+        made = _made(document, row, {"seed": seed})
+        points = [*made] if isinstance(made, Sequence) else [made]
+        if strange := [each for each in points if not isinstance(experiment_of(each), Experiment)]:
+            said = f"{row.name} returns {_a(strange[0])}, and not an Experiment"
+            raise document.mistake((*row.keys, row.form), said, PAGE)
+    return points
+
+
+def experiment_of(point: object) -> Experiment:
+    """Return the experiment of a point, which may hold more than that."""
+    return cast(Experiment, point if isinstance(point, Experiment) else getattr(point, "experiment", None))
 
 
 def circuits_of(document: Document, row: Row) -> object:
@@ -355,7 +385,7 @@ def keys_of(document: Document, keys: Keys, table: Table) -> Mapping[str, FieldI
 
 
 def is_drawn(row: Row) -> bool:
-    """Return whether a row's job depends on the seed."""
+    """Return whether what a row makes depends on the seed."""
     return any(each.name == "seed" for each in _parameters(row.makes))
 
 

@@ -229,6 +229,59 @@ def test_circuits_carry_all_or_leave_a_rest_to_the_scheme(tmp_path: Path) -> Non
         study(tmp_path, "scheme = 'reps'\n" + text.replace("REST", "false"))
 
 
+def test_a_function_makes_points(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(STEPS)
+    text = """
+        claims = "steps:claims"
+        findings = "steps:findings"
+        rings_s = 7
+        most_nic_mbps = 20
+        [points]
+        function = "steps:points"
+        servers = [2, 3]
+        rate_gbps = 50
+        """
+    found = study(tmp_path, text, "seed=4", "rings=one")
+    assert [(each.fabric, each.seed) for each in found.experiments] == [
+        (rail_fabric(servers, 1, rate_bps=50e9), 4) for servers in (2, 3)
+    ]
+    assert (found.rings_s, found.most_nic_bps) == (7, 20e6)
+    assert [claim.text for claim in found.claims(pd.DataFrame())] == ["one of 2", "one of 3"]
+    assert found.findings([]).leads
+    with pytest.raises(ScenarioError, match="--set rings: the findings are about one value of it; give one"):
+        study(tmp_path, text, "rings=one,two")
+    of_two = study(tmp_path, text.replace("findings", "#"), "rings=one,two", "seed=0..1")
+    named = [f"uniform, rings {rings}, seed {seed}" for rings in ("one", "two") for seed in (0, 1)]
+    assert [each.job.name for each in of_two.experiments[::2]] == named
+    assert [claim.text for claim in of_two.claims(pd.DataFrame())][-1] == "two of 3"
+
+
+STEPS = """
+from dataclasses import dataclass
+from testbed.report.claims import Claim
+from testbed.report.page import Findings
+from testbed.run.experiment import Experiment
+from topologies.rail import rail_fabric
+from traffic.steps import single
+from traffic.workloads.synthetic import uniform
+
+@dataclass(frozen=True)
+class Step:
+    experiment: Experiment
+    rings: str
+
+def points(servers: list[int], rate_bps: float, seed: int, rings: str = "one"):
+    fabrics = [rail_fabric(each, 1, rate_bps=rate_bps) for each in servers]
+    return [Step(Experiment(each, single(uniform(each.gpus)), "ecmp", seed=seed), rings) for each in fabrics]
+
+def claims(table, points):
+    return [Claim(f"{each.rings} of {len(each.experiment.fabric.servers)}", "", (0, 1)) for each in points]
+
+def findings(outcomes):
+    return Findings(leads=True)
+"""
+
+
 words = st.text("abcdefgh _-.:=[]#'\"\\{}", max_size=12)
 scalars = st.one_of(
     st.booleans(), st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False), words
@@ -448,6 +501,20 @@ def test_each_key_is_found_in_its_line(parts: list[tuple[str, str]]) -> None:
         (RAIL + "[[workload]]\njob = 'gone'\n", "line 5, workload: "),
         (RAIL + "[[workload]]\ngenerator = 'sparse'\nsparsity = 2\n", "line 5, workload: a sparsity of 2; "),
         (RAIL, "study.toml: no workload is given; "),
+        (
+            "[points]\nfunction = 'os:getcwd'\n",
+            "line 2, points.function: os:getcwd returns a value of type str,",
+        ),
+        ("[points]\nfunction = 'made'\n", "unknown function 'made'; name your own as module:function"),
+        (
+            "mtu = 1500\n[points]\nfunction = 'os:getcwd'\n",
+            "study.toml, line 1, mtu: the function of [points] decides it; leave it out",
+        ),
+        (
+            "seed = 1\n[points]\nfunction = 'os:getcwd'\n",
+            "study.toml, line 1, seed: the function of [points] decides it; leave it out",
+        ),
+        ("findings = 'os:getcwd'\n" + SMALL, "line 1, findings: os:getcwd does not take outcomes: "),
         (UNIFORM, "study.toml: no fabric is given; "),
         (
             SMALL + "[circuits]\nrule = 'schedule'\n",
