@@ -12,6 +12,8 @@ from controller.circuits.round_circuits import (
     rounds_that_wait,
 )
 from testbed.run.experiment import Experiment
+from testbed.study.options import size_bytes
+from topologies.errors import ScenarioError
 from topologies.khop_ring import GPU_BPS, KHopRing, khop_ring_fabric
 from traffic.collectives.node_all_to_all import (
     binary_exchange_s,
@@ -22,6 +24,8 @@ from traffic.job import Job
 from traffic.scheme_setup import ONCE_LIT
 from traffic.workloads.khop_all_to_all import exchange_job, ring_job
 
+MOST_BUNDLES = 8
+"""K of nodes of 8 GPUs: a binary exchange between 256 nodes."""
 DELAY = real_delay(device_named("ocstrx"))
 EXCHANGE, ONE_WAY, TWO_WAY = "binary exchange", "ring, one way", "ring, both ways"
 BY_DISTANCE = "exchange, by distance"
@@ -49,28 +53,49 @@ class Point:
         return self.experiment.label
 
 
-def all_to_alls(bundles: int, node_bytes: int, gpus_per_node: int, *, by_distance: bool) -> list[Point]:
+def all_to_alls(
+    bundles: list[int], node_gpus: int, mb: list[float], *, by_distance: bool = False
+) -> list[Point]:
     """Return the all-to-alls between as many nodes as distances that double reach: 2^K.
 
     Parameters
     ----------
     bundles
-        K, bundles that leave a node.
-    node_bytes
-        From every node to every node [bytes].
-    gpus_per_node
-        R.
+        K: bundles that leave a node, and 2^K nodes; at most as many as GPUs.
+    node_gpus
+        R, GPUs of a node; it has as many bundles.
+    mb
+        Sizes from every node to every node, multiples of 4 bytes [MB].
     by_distance
-        Whether to add the exchange on nodes that have a bundle per distance.
+        Add nodes with a bundle per distance: all rounds are lit at once, and no ring of nodes can be.
+
+    Raises
+    ------
+    ScenarioError
+        If there are no such bundles, or no such size.
     """
-    ring = KHopRing(1 << bundles, gpus_per_node, bundles, doubling=True)
+    most, sizes = min(node_gpus, MOST_BUNDLES), [*map(size_bytes, mb)]
+    if strange := [count for count in bundles if not 2 <= count <= most]:
+        raise ScenarioError(f"{strange[0]} bundles of nodes of {node_gpus} GPUs", f"give 2 to {most}")
+    if strange := [size for size in sizes if not size or size % 4]:
+        raise ScenarioError(f"{strange[0]} bytes to each node", "give multiples of 4 bytes")
+    return [
+        point
+        for count in bundles
+        for size in sizes
+        for point in _between_nodes(count, node_gpus, size, by_distance=by_distance)
+    ]
+
+
+def _between_nodes(bundles: int, node_gpus: int, node_bytes: int, *, by_distance: bool) -> list[Point]:
+    ring = KHopRing(1 << bundles, node_gpus, bundles, doubling=True)
     points = [
         _exchange(EXCHANGE, ring, node_bytes),
         _ring(ONE_WAY, ring, node_bytes, both_ways=False),
         _ring(TWO_WAY, ring, node_bytes, both_ways=True),
     ]
     if by_distance:
-        paired = KHopRing(1 << bundles, gpus_per_node, bundles, doubling=True, by_distance=True)
+        paired = KHopRing(1 << bundles, node_gpus, bundles, doubling=True, by_distance=True)
         points.append(_exchange(BY_DISTANCE, paired, node_bytes))
     return points
 

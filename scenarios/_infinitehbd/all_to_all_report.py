@@ -1,7 +1,7 @@
 """What `infinitehbd_alltoall` says of its outcomes: each beside its closed form, and the paper's claims."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from controller.circuits.round_circuits import exchange_paths
@@ -29,19 +29,15 @@ Cases = Mapping[Case, Mapping[str, tuple[Point, Outcome]]]
 """By the case and how bytes go."""
 
 
-def all_to_all_findings(points: Sequence[Point]) -> Callable[[Sequence[Outcome]], Findings]:
-    """Return what makes a table and claims of the outcomes of points."""
+def all_to_all_findings(outcomes: Sequence[Outcome], points: Sequence[Point]) -> Findings:
+    """Return tables, a plot and claims of the outcomes of points."""
     of_experiment = {(point.scheme, point.experiment.job.name): point for point in points}
-
-    def found(outcomes: Sequence[Outcome]) -> Findings:
-        cases: dict[Case, dict[str, tuple[Point, Outcome]]] = {}
-        for outcome in outcomes:
-            point = of_experiment[outcome.experiment.label, outcome.experiment.job.name]
-            cases.setdefault((point.nodes, point.node_bytes), {})[point.scheme] = point, outcome
-        sound = _sound(cases)
-        return Findings([_sheet(cases), crossover_sheet()], [_plot(sound)], _claims(sound))
-
-    return found
+    cases: dict[Case, dict[str, tuple[Point, Outcome]]] = {}
+    for outcome in outcomes:
+        point = of_experiment[outcome.experiment.label, outcome.experiment.job.name]
+        cases.setdefault((point.nodes, point.node_bytes), {})[point.scheme] = point, outcome
+    sound = _sound(cases)
+    return Findings([_sheet(cases), crossover_sheet()], [_plot(sound)], _claims(sound))
 
 
 def _sound(cases: Cases) -> Cases:

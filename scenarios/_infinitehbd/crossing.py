@@ -15,9 +15,10 @@ from controller.schedulers.infinitehbd import (
     rank_crossing_share,
     rank_pairs,
 )
-from scenarios._infinitehbd.setting import BEST, SHUFFLED, Setting, numbered, placed
+from scenarios._infinitehbd.setting import BEST, SHUFFLED, Setting, drawn_faults, numbered, placed
 from testbed.run.experiment import Experiment
 from testbed.run.run import Run
+from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from traffic.collectives.point_to_point import PointToPoint
@@ -36,6 +37,8 @@ class Crossing:
 
     experiment: Experiment
     setting: Setting
+    oversubscription: float
+    """Of the ToRs."""
     numbering: str
     """``BEST`` or ``RANKED``: how the job's ranks are numbered."""
     placement: str
@@ -47,6 +50,54 @@ class Crossing:
     """Bytes over the rate of the busiest NIC [s]: what the job takes if nothing crosses."""
     busiest_s: float
     """The same of the busiest link, those between ToRs and spine included [s]."""
+
+
+def crossings_around_faults(
+    nodes: int,
+    tor_nodes: int,
+    domain_nodes: int,
+    node_gpus: int,
+    tp: int,
+    hops: int,
+    faulty: int,
+    job_percent: list[float],
+    oversubscription: float,
+    seed: int,
+) -> list[Crossing]:
+    """Return the `crossings` of jobs of several sizes around nodes that are faulty.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of the cluster.
+    tor_nodes
+        Nodes under a ToR; 2 is fitted to the paper.
+    domain_nodes
+        Nodes of a domain of the aggregation layer.
+    node_gpus
+        R, GPUs of a node.
+    tp
+        GPUs of a TP group, whole nodes.
+    hops
+        K, how far a bundle reaches along the line of nodes.
+    faulty
+        Faulty nodes, drawn uniformly.
+    job_percent
+        Sizes of the job [% of all GPUs, faulty ones too].
+    oversubscription
+        What the NICs under a ToR can send, over what its uplinks carry; with 1 crossing costs nothing.
+    seed
+        Draws the faulty nodes, and shuffles.
+    """
+    if not 0 <= faulty < nodes:
+        raise ScenarioError(f"{faulty} faulty nodes of {nodes}", "leave some that work")
+    if oversubscription < 1:
+        raise ScenarioError(f"an oversubscription of {oversubscription:g}", "give 1 or more")
+    if strange := [percent for percent in job_percent if not 0 < percent <= 100]:
+        raise ScenarioError(f"a job of {strange[0]:g} % of the GPUs", "give shares above 0, and at most 100")
+    tree, gone = FatTree(nodes, tor_nodes, domain_nodes), drawn_faults(nodes, faulty, seed)
+    settings = [Setting(tree, gone, hops, node_gpus, tp, percent) for percent in job_percent]
+    return [each for setting in settings for each in crossings(setting, oversubscription, seed)]
 
 
 def crossings(setting: Setting, oversubscription: float, seed: int) -> list[Crossing]:
@@ -114,6 +165,7 @@ def _crossing(
     return Crossing(
         _sending(fabric, setting, names, job, seed),
         setting,
+        oversubscription,
         numbering,
         placement,
         least_crossing_share(tree, job),

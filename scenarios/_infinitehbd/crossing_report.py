@@ -1,7 +1,7 @@
 """What `infinitehbd_dcn` says of its outcomes: bytes over ToR uplinks beside what is counted, and time."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -64,28 +64,21 @@ class Sent:
         return self.outcome.experiment.transport_name
 
 
-def crossing_findings(
-    points: Sequence[Crossing], oversubscription: float
-) -> Callable[[Sequence[Outcome]], Findings]:
-    """Return what makes a table, a plot and claims of the outcomes of points."""
+def crossing_findings(outcomes: Sequence[Outcome], points: Sequence[Crossing]) -> Findings:
+    """Return a table, a plot and claims of the outcomes of points."""
     of_experiment = {(point.experiment.job.name, point.placement): point for point in points}
-
-    def found(outcomes: Sequence[Outcome]) -> Findings:
-        sent = [
-            Sent(of_experiment[each.experiment.job.name, each.experiment.label], each) for each in outcomes
-        ]
-        plot = Plot("crossing", partial(drawn_crossings, sent), f"{_about(sent)} {PLOT}")
-        return Findings([crossing_sheet(sent, oversubscription)], [plot], crossing_claims(sent), leads=True)
-
-    return found
+    sent = [Sent(of_experiment[each.experiment.job.name, each.experiment.label], each) for each in outcomes]
+    plot = Plot("crossing", partial(drawn_crossings, sent), f"{_about(sent)} {PLOT}")
+    return Findings([crossing_sheet(sent)], [plot], crossing_claims(sent), leads=True)
 
 
-def crossing_sheet(sent: Sequence[Sent], oversubscription: float) -> Sheet:
+def crossing_sheet(sent: Sequence[Sent]) -> Sheet:
     """Return the shares of all points, and how long their jobs took, a block per numbering and job."""
     blocks: dict[str, list[Line]] = {}
     for each in sent:
         line = Line(_cells(each), each.outcome.verdict.word)
         blocks.setdefault(each.outcome.experiment.job.name, []).append(line)
+    first = sent[0].point
     return Sheet(
         ("crosses ToRs [%]", "transport", "verdict"),
         ("least", "counted", "wire", "CCT [ms]", "mean", "/ link"),
@@ -93,7 +86,7 @@ def crossing_sheet(sent: Sequence[Sent], oversubscription: float) -> Sheet:
         f"Shares of CP bytes that leave their ToR. {_about(sent)} Counted: by ranks. Wire: bytes over "
         "uplinks of ToRs over those of NICs, by the ports' counters. CCT: of the job's last message, and the "
         "mean of all, emulated or, where nothing was, predicted; the last over the time of the busiest "
-        f"link's bytes. ToRs are oversubscribed {oversubscription:g}:1. {_cut_text(sent[0].point.setting)}",
+        f"link's bytes. ToRs are oversubscribed {first.oversubscription:g}:1. {_cut_text(first.setting)}",
     )
 
 

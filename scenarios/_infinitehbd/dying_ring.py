@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count, takewhile
+from itertools import count, product, takewhile
 
 from controller.circuits.devices import device_named, real_delay
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_circuits import Group, place
 from controller.circuits.ring_faults import Mode, foreseen_rings, node_fault, surviving_groups
 from testbed.run.experiment import Experiment
+from testbed.study.options import known_after_s, share_at, size_bytes
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.khop_ring import Bundle, KHopRing, khop_ring_fabric
@@ -20,6 +21,9 @@ from traffic.rings_over import closed_form_s
 from traffic.scheme_setup import ONCE_LIT
 
 DEVICE = "ocstrx"
+STEADIES = 3
+"""AllReduces that nothing disturbs before and after a fault, of which the median counts: of one, a machine
+that was busy for a second showed 0.926 of the ring before. Each takes 9 s at emulated scale."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,65 @@ def hit(number: int) -> str:
 def again(number: int) -> str:
     """Return the name of the AllReduce that is begun again after that fault."""
     return f"again {number}"
+
+
+def dying_rings(
+    nodes: int,
+    node_gpus: int,
+    hops: list[int],
+    tp: list[int],
+    after: list[Mode],
+    mb: list[float],
+    dying: list[str],
+    at: float,
+    known_us: float,
+    rate_bps: float,
+) -> list[Experiment]:
+    """Return each `dying_ring` of some lists.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of the K-hop ring.
+    node_gpus
+        R, GPUs of a node; it has as many bundles.
+    hops
+        K: bundles that leave a node, and how far its links reach.
+    tp
+        GPUs of the TP group whose ring is used; the other nodes are spare.
+    after
+        What becomes of the TP group: shrink (its ring closes without the node) or replace (a spare node
+        takes part).
+    mb
+        Size of each AllReduce [MB].
+    dying
+        Nodes that die, one after the other, each in an AllReduce of its own: 2+0 is node 2, then node 0.
+    at
+        When a node dies, as a share of an undisturbed AllReduce [%].
+    known_us
+        How long after a node dies everybody knows, at real scale [us].
+    rate_bps
+        A GPU's rate, over its two half-bundles [bit/s].
+    """
+    dies_at, known_s = share_at(at), known_after_s(known_us, "--known-us")
+    return [
+        dying_ring(
+            KHopRing(nodes, node_gpus, bundles),
+            gpus,
+            size_bytes(size_mb, most_mb=1e9),
+            Dying(case, mode, dies_at, known_s, STEADIES),
+            gpu_bps=rate_bps,
+        )
+        for bundles, gpus, mode, size_mb, case in product(hops, tp, after, mb, map(_case, dying))
+    ]
+
+
+def _case(text: str) -> tuple[int, ...]:
+    """Return the nodes that die."""
+    try:
+        return tuple(map(int, text.split("+")))
+    except ValueError as error:
+        raise ScenarioError(f"{text} names no nodes that die", "write it like 2+0") from error
 
 
 def dying_ring(ring: KHopRing, tp_gpus: int, size_bytes: int, dying: Dying, *, gpu_bps: float) -> Experiment:

@@ -333,12 +333,11 @@ def whole_numbers(text: str, option: str, least: int = 1, most: int = MOST_NUMBE
     return list(dict.fromkeys(map(int, words)))
 
 
-def sizes_bytes(text_mb: str, most_mb: float = 1e6) -> list[int]:
-    """Return the sizes of a list by commas in MB, each once [bytes]; ScenarioError for what is none."""
-    sizes_mb = shares(text_mb)
-    if not all(0 < size_mb < most_mb for size_mb in sizes_mb):
-        raise ScenarioError(f"sizes of {text_mb} MB", f"give sizes above 0, and below {most_mb:g}")
-    return list(dict.fromkeys(round(size_mb * 1e6) for size_mb in sizes_mb))
+def size_bytes(size_mb: float, most_mb: float = 1e6) -> int:
+    """Return a size [bytes]; ScenarioError for none, or for too large a one."""
+    if not 0 < size_mb < most_mb:
+        raise ScenarioError(f"a size of {size_mb:g} MB", f"give one above 0, and below {most_mb:g}")
+    return round(size_mb * 1e6)
 
 
 def nic_bps(rate_gbps: float, option: str = "--rate") -> float:

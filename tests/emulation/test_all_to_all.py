@@ -21,7 +21,7 @@ DILATION = Dilation(rate=1e-5, volume=0.03)
 def test_rounds_wait_for_their_circuits_and_take_their_closed_form(
     sandbox: Box | None, machine: Machine
 ) -> None:
-    points = {point.scheme: point for point in all_to_alls(2, 32_000_000, 4, by_distance=False)}
+    points = {point.scheme: point for point in all_to_alls([2], 4, [32])}
     first = replace(points[EXCHANGE].experiment, dilation=DILATION)
     seen = []
     with Network(first.fabric, DILATION.rate, host=first.host) as network:

@@ -19,12 +19,10 @@ from tests.scenarios.command import ran
 from tests.testbed.runs import changed
 from traffic.metrics import communication_s
 
-NODE_BYTES = 32_000_000
-
 
 @pytest.mark.parametrize("bundles", [2, 3, 4])
 def test_predictions_are_the_closed_forms_and_a_delay_for_each_round_that_waits(bundles: int) -> None:
-    points = {point.scheme: point for point in all_to_alls(bundles, NODE_BYTES, 4, by_distance=True)}
+    points = {point.scheme: point for point in all_to_alls([bundles], 4, [32], by_distance=True)}
     assert list(points) == [EXCHANGE, ONE_WAY, TWO_WAY, BY_DISTANCE]
     for point in points.values():
         run = predict(point.experiment)
@@ -37,19 +35,19 @@ def test_predictions_are_the_closed_forms_and_a_delay_for_each_round_that_waits(
 
 
 def test_experiments_are_read_back_as_they_were_written() -> None:
-    for point in all_to_alls(2, 400, 4, by_distance=True):
+    for point in all_to_alls([2], 4, [4e-4], by_distance=True):
         assert Experiment.from_json(point.experiment.to_json()) == point.experiment
 
 
 def findings_of(word: Word, slower: dict[str, float] | None = None) -> Findings:
     """Return what is said of all-to-alls between 4 nodes that took the time of their models, or longer."""
-    points = all_to_alls(2, 40_000_000, 4, by_distance=False)
+    points = all_to_alls([2], 4, [40])
     outcomes = []
     for point in points:
         run, factor = predict(point.experiment), (slower or {}).get(point.scheme, 1.0)
         seen = changed(run, messages=run.messages.assign(end_s=run.messages["end_s"] * factor))
         outcomes.append(Outcome(point.experiment, run, None if word == "model" else seen, Verdict(word)))
-    return all_to_all_findings(points)(outcomes)
+    return all_to_all_findings(outcomes, points)
 
 
 ROUNDS, ONE = "binary exchange takes log2 p rounds of p m / 2 bytes", "faster than a ring one way"
@@ -137,10 +135,10 @@ def test_a_table_has_each_beside_its_closed_form_and_claims_say_which_ring_is_sl
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--bundles", "1"], "'1' of --bundles; give whole numbers from 2 to 4"),
-        (["--bundles", "5"], "'5' of --bundles"),
-        (["--bundles", "two"], "'two' of --bundles"),
-        (["--mb", "0"], "sizes of 0 MB"),
+        (["--bundles", "1"], "1 bundles of nodes of 4 GPUs; give 2 to 4"),
+        (["--bundles", "5"], "5 bundles of nodes of 4 GPUs"),
+        (["--bundles", "two"], "--bundles: found 'two', expected a whole number"),
+        (["--mb", "0"], "a size of 0 MB"),
         (["--mb", "0.000001"], "give multiples of 4 bytes"),
         (["--fail", "nic:0:0@40%"], "leave out --fail"),
     ],

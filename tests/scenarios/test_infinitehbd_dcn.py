@@ -80,9 +80,8 @@ def test_of_four_nodes_to_a_tor_only_the_ranks_as_they_are_are_sent() -> None:
     for each in found:
         assert shares(each)[0] == pytest.approx(each.share)
         assert each.share >= each.least
-    (sheet,) = crossing_findings(found, 4)(
-        [Outcome(each.experiment, predict(each.experiment)) for each in found]
-    ).sheets
+    outcomes = [Outcome(each.experiment, predict(each.experiment)) for each in found]
+    (sheet,) = crossing_findings(outcomes, found).sheets
     assert "X_best is known for two nodes under a ToR only" in sheet.caption
 
 
@@ -97,7 +96,7 @@ def emulated(point: Crossing, word: Word = "faithful") -> Outcome:
 
 def test_what_is_on_the_wire_rules_the_claims() -> None:
     points = [point for percent in (75, 90) for point in crossings(setting(TREE, 3, 0, percent), 4, 0)]
-    found = crossing_findings(points, 4)([emulated(point) for point in points])
+    found = crossing_findings([emulated(point) for point in points], points)
     (sheet,) = found.sheets
     wires = [line.cells[4:6] for block in sheet.blocks for line in block.lines]
     assert [counted for counted, _ in wires] == [wire for _, wire in wires]
@@ -116,7 +115,7 @@ def test_what_was_not_emulated_soundly_rules_nothing(word: Word) -> None:
         Outcome(point.experiment, predict(point.experiment)) if word == "model" else emulated(point, word)
         for point in points
     ]
-    found = crossing_findings(points, 4)(outcomes)
+    found = crossing_findings(outcomes, points)
     assert {claim.verdict for claim in found.claims} == {"not comparable"}
     assert {line.cells[5] for block in found.sheets[0].blocks for line in block.lines} == {"-"}
 
@@ -173,12 +172,12 @@ def test_a_run_s_first_table_is_what_crosses_tors(tmp_path: Path) -> None:
         (["--faulty", "32"], "32 faulty nodes of 32; leave some that work"),
         (["--faulty", "20"], "does not fit around 20 of 32 nodes"),
         (["--job-percent", "0"], "a job of 0 % of the GPUs"),
-        (["--seed", "-1"], "seed -1"),
+        (["--seed", "-1"], "--seed: found -1, expected 0 or more"),
         (["--hops", "1"], "K = 1 on nodes of 8 GPUs"),
         (["--tor-nodes", "3"], "under ToRs of 3"),
         (["--tp", "12"], "TP groups of 12 GPUs on nodes of 8"),
         (["--oversubscription", "0.5"], "an oversubscription of 0.5; give 1 or more"),
-        (["--oversubscription", "nan"], "an oversubscription of nan"),
+        (["--oversubscription", "nan"], "--oversubscription: found NaN, expected a finite number"),
     ],
 )
 def test_bad_input_is_one_sentence(options: list[str], said: str) -> None:

@@ -158,9 +158,7 @@ def test_who_sends_to_a_dead_node_waits_until_that_is_known_and_then_for_light()
 
 
 def test_rounds_wait_for_their_circuits() -> None:
-    (exchange,) = (
-        each for each in all_to_alls(2, 40_000_000, 4, by_distance=False) if each.scheme == EXCHANGE
-    )
+    (exchange,) = (each for each in all_to_alls([2], 4, [40]) if each.scheme == EXCHANGE)
     waits = waiting_spans(predict(exchange.experiment), exchange.experiment.fabric)
     assert set(waits["node"]) == {"round 2"}
     assert waits[["start_s", "end_s"]].drop_duplicates().to_numpy().tolist() == [[100e-6, 170e-6]]
