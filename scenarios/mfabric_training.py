@@ -5,10 +5,9 @@ import _checkout  # first: runs this file under the checkout's Python
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, get_args
+from typing import Literal, get_args
 
 import pandas as pd
-import typer
 
 from scenarios._mfabric.fabrics import (
     DELEGATED,
@@ -21,7 +20,6 @@ from scenarios._mfabric.fabrics import (
     RINGS,
     TOPOOPT,
 )
-from scenarios._mfabric.options import RUN_S, Layers, MicroBatches, Seed
 from scenarios._mfabric.panel import KEPT_BACK, panel_experiment
 from scenarios._mfabric.training_points import (
     ALL_LANES,
@@ -37,9 +35,7 @@ from scenarios._mfabric.training_report import training_findings
 from testbed.report.claims import TOLERANCE, Claim, Range, around, judged, ratio_sentence
 from testbed.run.experiment import Experiment
 from testbed.run.region_plan import First
-from testbed.study.command import run
-from testbed.study.options import DelayMs, NicRate, chosen
-from testbed.study.study import Study
+from testbed.study.study_options import run_file
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.mfabric import mfabric_fabric
@@ -60,43 +56,42 @@ FIRSTS: tuple[First, ...] = get_args(First)
 """What mFabric's dispatches do, by which --fabrics names it."""
 PANELS = {"topoopt": TOPOOPT, "topoopt-rings": RINGS}
 """Patch panels, as --fabrics names them, and what tables call them."""
-ALL = ",".join((*PACKETS, *PANELS, *FIRSTS))
+Name = Literal[
+    "fat-tree", "fat-tree-delegated", "fat-tree-3to1", "rail-optimised", "topoopt", "topoopt-rings", First
+]
 CLOSE: Range = (0.0, 1 + TOLERANCE)
 """Iteration times over those of the fat-tree that are taken for close; the figure has no numbers."""
-NIC_BPS = 8e6
-"""What a NIC is shaped to at most [bit/s]: 64 of them, and as many links above."""
 
-Fabrics = Annotated[str, typer.Option(help=f"Fabrics, comma-separated: {ALL}; the last ones are mFabric.")]
+findings = partial(training_findings, baseline=FAT_TREE)
 
 
-def mfabric_training(
-    fabrics: Fabrics = ALL,
-    layers: Layers = 2,
-    micro_batches: MicroBatches = 1,
-    delay_ms: DelayMs = 25.0,
-    rate: NicRate = 100.0,
-    seed: Seed = 0,
-) -> Study:
-    """A training step of Mixtral 8x22B on 8 servers: mFabric against packet fabrics.
+def training_points(
+    fabrics: list[Name],
+    layers: int,
+    micro_batches: int,
+    delay_ms: float,
+    rate_bps: float,
+    seed: int,
+) -> list[Experiment]:
+    """Return a training step over each fabric.
 
-    A server has 8 GPUs and 8 NICs, on mFabric 2 on packets and 6 on the OCS. The fat-trees are of two
-    tiers, a leaf for two servers, without and with oversubscription 3 to 1 at the leaf. On packet fabrics a
-    GPU sends over the NIC beside it, on the delegated fat-tree as on mFabric. One stage of a few
-    layers and micro-batches is run, as the job's name says, on all fabrics at one dilation. Dispatches wait
-    for circuits of their own (block), take those that are lit (reuse), or have those that Copilot predicts.
-    On TopoOpt's patch panel circuits are lit for the ten iterations before: by its Algorithm 1 a ring for
-    data parallelism, and six matchings, so that each two servers have a circuit. By its published program
-    (topoopt-rings) all circuits are rings: at full size 6 of 8 NICs lead to the other replica, and are dark
-    here; the other two are a ring of the 8 servers, which forward what has no circuit.
-
-    Expect rail-optimised and fat-tree alike, mFabric somewhat longer, and 3:1 longest where all-to-alls
-    weigh most. With a circuit for each pair TopoOpt is faster than mFabric, since the pipelines that it
-    relays at full size are not in this step; with a ring alone it takes longest. In the paper, at full size,
-    mFabric is close to the fat-tree, up to 1.6 times as fast as 3:1, and 1.5 times as fast as TopoOpt on
-    average.
+    Parameters
+    ----------
+    fabrics
+        Fabrics: fat-tree, fat-tree-delegated, fat-tree-3to1, rail-optimised, topoopt, topoopt-rings; block,
+        reuse and copilot are mFabric.
+    layers
+        Layers of a model that are run.
+    micro_batches
+        Micro-batches of an iteration, per replica.
+    delay_ms
+        Reconfiguration delay of the OCSes [ms].
+    rate_bps
+        Rate of a NIC, at real scale [bit/s].
+    seed
+        Of the gates, and of the circuits before the first all-to-all.
     """
-    delay = checked_delay(delay_ms, rate)
-    names = chosen(fabrics, ALL.split(","), "--fabrics")
+    delay = checked_delay(delay_ms, rate_bps)
     trained, with_own_nics = (
         training(
             replace(model_named(MODEL), pp=1),
@@ -108,7 +103,7 @@ def mfabric_training(
         for gateways in (GATEWAYS, OWN_GATEWAYS)
     )
     circuits = mfabric_fabric(
-        SERVERS, nics=NICS, packet_nics=PACKET_NICS, one_packet_switch=True, rate_bps=rate * 1e9
+        SERVERS, nics=NICS, packet_nics=PACKET_NICS, one_packet_switch=True, rate_bps=rate_bps
     )
     over: dict[str, Callable[[], Experiment]] = {
         first: partial(over_circuits, circuits, trained, first, delay, f"mFabric, {first}", seed=seed)
@@ -116,21 +111,11 @@ def mfabric_training(
     }
     for name, label in PANELS.items():
         kept_back = KEPT_BACK[label]
-        over[name] = partial(panel_experiment, trained, rate * 1e9, label, kept_back=kept_back, seed=seed)
-    experiments = [
-        over[name]() if name in over else _over_packets(name, rate * 1e9, trained, with_own_nics, seed)
-        for name in names
+        over[name] = partial(panel_experiment, trained, rate_bps, label, kept_back=kept_back, seed=seed)
+    return [
+        over[name]() if name in over else _over_packets(name, rate_bps, trained, with_own_nics, seed)
+        for name in fabrics
     ]
-    return Study(
-        "mfabric_training",
-        "mFabric: a training step on 8 servers",
-        experiments,
-        figure_12a,
-        findings=partial(training_findings, baseline=FAT_TREE),
-        baseline=FAT_TREE,
-        rings_s=RUN_S,
-        most_nic_bps=NIC_BPS,
-    )
 
 
 def figure_12a(table: pd.DataFrame) -> list[Claim]:
@@ -173,4 +158,4 @@ def _packet_fabric(name: str, rate_bps: float) -> Fabric:
 
 
 if __name__ == "__main__":
-    run(mfabric_training)
+    run_file(__file__)

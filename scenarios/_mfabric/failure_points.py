@@ -6,6 +6,7 @@ tensor-parallel rank cross servers; a server's by a spare one of the global pool
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from testbed.run.experiment import Experiment
 from topologies.errors import ScenarioError
@@ -18,7 +19,8 @@ from traffic.faults import KnownRevision, Moves, Revisions, cut, moved
 
 PACKET_NIC, PACKET_NICS, CIRCUIT_NIC = "one packet NIC", "all packet NICs", "one circuit NIC"
 GPU, SERVER = "a GPU", "a server"
-FAILURES = {
+Failing = Literal["packet-nic", "packet-nics", "circuit-nic", "gpu", "server"]
+FAILURES: dict[Failing, str] = {
     "packet-nic": PACKET_NIC,
     "packet-nics": PACKET_NICS,
     "circuit-nic": CIRCUIT_NIC,

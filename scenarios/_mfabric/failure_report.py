@@ -26,17 +26,9 @@ KNOWN: Range = (0.99, 1.1)
 """When it is known in the emulation over when it is to be."""
 
 
-def failure_findings(outcomes: Sequence[Outcome], node: str) -> Findings:
-    """Return tables, plots and claims of outcomes of `failure_points`.
-
-    Parameters
-    ----------
-    outcomes
-        Any number of them, in any order.
-    node
-        The all-to-all in which things fail.
-    """
-    table = failure_table(outcomes, node)
+def failure_findings(outcomes: Sequence[Outcome]) -> Findings:
+    """Return tables, plots and claims of outcomes of `failure_points`, in any order."""
+    table = failure_table(outcomes)
     if table.empty:
         return Findings()
     ratios = [
@@ -66,7 +58,7 @@ def failure_findings(outcomes: Sequence[Outcome], node: str) -> Findings:
     return Findings([_course_sheet(table), _cost_sheet(table)], plots, claims)
 
 
-def failure_table(outcomes: Sequence[Outcome], node: str) -> pd.DataFrame:
+def failure_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
     """Return a row per failure and transport.
 
     Returns
@@ -89,7 +81,7 @@ def failure_table(outcomes: Sequence[Outcome], node: str) -> pd.DataFrame:
         after = found.get((f"{STEADY}, {fault.name}", transport))
         at_s = outcome.run.events[outcome.run.events["which"] == fault.name].groupby("what")["at_s"].first()
         messages = outcome.run.messages
-        sent = messages[messages["node"] == node]
+        sent = messages[messages["node"] == fault.when.node]
         rows.append(
             {
                 "failure": fault.name,

@@ -137,11 +137,11 @@ def training(
     return Training(cut, replace(step, job=replace(step.job, name=name, note=note)), gate, history, before)
 
 
-def checked_delay(delay_ms: float, rate_gbps: float) -> ReconfigurationDelay:
+def checked_delay(delay_ms: float, rate_bps: float) -> ReconfigurationDelay:
     """Return an OCS that is dark for so long; ScenarioError if that, or a NIC's rate, makes no sense."""
-    if not (0 < rate_gbps <= MOST_GBPS and 0 <= delay_ms <= MOST_DELAY_MS):
+    if not (0 < rate_bps <= MOST_GBPS * 1e9 and 0 <= delay_ms <= MOST_DELAY_MS):
         raise ScenarioError(
-            f"NICs of {rate_gbps:g} Gbit/s, a delay of {delay_ms:g} ms",
+            f"NICs of {rate_bps / 1e9:g} Gbit/s, a delay of {delay_ms:g} ms",
             f"give a rate above 0 up to {MOST_GBPS:g}, and a delay from 0 to {MOST_DELAY_MS:g} ms",
         )
     return ReconfigurationDelay(f"{delay_ms:g} ms", delay_ms / 1e3)

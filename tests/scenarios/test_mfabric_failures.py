@@ -114,16 +114,18 @@ def test_a_gpu_s_backup_is_in_the_next_server_and_a_server_s_beyond_all_regions(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--failures", "fan"], "unknown word 'fan' of --failures; choose from packet-nic,"),
-        (["--failures", ""], "the list '' is empty"),
+        (["--failures", "fan"], "--failures: found 'fan', expected 'packet-nic'"),
+        (["--failures", ""], "--failures: the list is empty"),
         (["--layers", "0"], "experts in 0 layers"),
+        (["--seed", "0,1"], "--seed: the findings are about one value of it"),
+        (["--layers", "1,2"], "--layers: the findings are about one value of it; give one value"),
         (["--known-us", "-1"], "known after -1 us"),
         (
             ["--delay-ms", "1e9"],
             "a delay of 1e+09 ms; give a rate above 0 up to 1e+06, and a delay from 0 to 100000 ms",
         ),
         (["--at", "100"], "a failure at 100 %"),
-        (["--rate", "nan"], "NICs of nan Gbit/s"),
+        (["--rate", "nan"], "--rate: found NaN, expected a finite number"),
         (["--fail", "nic:0:0@40%"], "foresees what fails in it"),
     ],
 )

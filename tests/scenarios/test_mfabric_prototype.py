@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
+from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.training_circuits import changed_between, changes_claims, shown
 from scenarios._mfabric.training_points import over_circuits, over_packets, training
 from scenarios._mfabric.training_report import held_times, iteration_table, training_findings
-from scenarios.mfabric_prototype import figure_10, prototype_points
+from scenarios.mfabric_prototype import Name, figure_10, prototype_points
 from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Measures, Outcome, Verdict, Word
@@ -132,11 +132,11 @@ def test_a_prediction_alone_rules_no_claim_of_figure_10() -> None:
 
 
 @pytest.mark.parametrize("name", ["mixtral-8x7b", "qwen-moe"])
-def test_mfabric_is_comparable_to_packets_over_own_nics(name: str) -> None:
+def test_mfabric_is_comparable_to_packets_over_own_nics(name: Name) -> None:
     """Figure 10, predicted; gathered and scattered, packets are faster."""
     circuits, own, delegated = (
         predict(each, couples=True).iteration_s
-        for each in prototype_points(name, 1, 4, 0.0, real_delay(device_named("polatis-4")), spill=False)
+        for each in prototype_points([name], 1, 4, 0.0, False, 100e9, 2400e9, 0)
     )
     assert 0.95 < circuits / own < 1.10
     assert delegated < own
@@ -230,8 +230,8 @@ def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--models", "gpt"], "unknown word 'gpt' of --models; choose from mixtral-8x7b"),
-        (["--models", ""], "the list '' is empty"),
+        (["--models", "gpt"], "--models: found 'gpt', expected 'mixtral-8x7b'"),
+        (["--models", ""], "--models: the list is empty"),
         (["--layers", "0"], "experts in 0 layers"),
         (["--micro-batches", "0"], "0 micro-batches"),
         (["--sparsity", "1"], "sparsity 1"),
@@ -241,8 +241,8 @@ def test_report_of_a_run_and_its_experiments(tmp_path: Path) -> None:
         (["--micro-batches", "65"], "65 micro-batches"),
         (["--rate", "0"], "NICs of 0 Gbit/s"),
         (["--inside", "0"], "0 Gbit/s inside a server"),
-        (["--inside", "nan"], "nan Gbit/s inside a server"),
-        (["--seed", "-1"], "seed -1"),
+        (["--inside", "nan"], "--inside: found NaN, expected a finite number"),
+        (["--seed", "-1"], "--seed: found -1, expected 0 or more"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str) -> None:

@@ -44,9 +44,9 @@ def test_all_fabrics_carry_one_step(tmp_path: Path) -> None:
     [
         (
             ["--fabrics", "torus"],
-            "unknown word 'torus' of --fabrics; choose from fat-tree, fat-tree-delegated",
+            "--fabrics: found 'torus', expected 'fat-tree', 'fat-tree-delegated'",
         ),
-        (["--fabrics", ""], "the list '' is empty"),
+        (["--fabrics", ""], "--fabrics: the list is empty"),
         (["--layers", "0"], "experts in 0 layers"),
         (["--delay-ms", "-1"], "a delay of -1 ms"),
         (["--rate", "0"], "NICs of 0 Gbit/s"),
