@@ -2,28 +2,27 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-import typer
+import pandas as pd
 from numpy.typing import NDArray
 
 from scenarios._rails.claims_spray import spray_claims
-from testbed.study.command import run
-from testbed.study.options import NicRate, OwnFabric, Schemes, Seeds, listed, nic_bps, own_alone, seed_range
-from testbed.study.study import Study, no_claims
+from testbed.report.claims import Claim
+from testbed.run.experiment import Experiment
+from testbed.study.output import say
+from testbed.study.study_options import run_file
 from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
-from topologies.fat_tree import fat_tree_fabric
 from traffic.demand import Demand
 from traffic.job import Job
 from traffic.readers.htsim import read_htsim
 from traffic.readers.text import MAX_GPUS
 from traffic.steps import demands_of, single
-from traffic.transports.registry import CREDIT
 from traffic.workloads.datasets import dataset_path
 from traffic.workloads.placement import placed
 
@@ -35,68 +34,35 @@ DATA_SETS: dict[PatternName, str] = {
 """htsim's connections of each pattern."""
 DATA_SET_SERVERS = 16
 """Between how many servers they are."""
-PORTS, RATE_GBPS = 4, 100.0
-"""Of a switch, and of a NIC, by default."""
 FLOW_BYTES = 2_000_000
 """Of each flow, there and where connections are made up [bytes]."""
 
-Ports = Annotated[
-    int, typer.Option("--k", help="Ports of every switch, even; there are k³/4 servers of one NIC each.")
-]
-Pattern = Annotated[
-    PatternName,
-    typer.Option(help="permutation: every server sends to one; incast: all others send to the last."),
-]
-Trace = Annotated[
-    Path | None,
-    typer.Option(
-        help="A connection matrix of htsim (.cm) to replay instead. By default htsim's own of 16 servers, or"
-        " made up."
-    ),
-]
 
+def flows(fabric: Fabric, seed: int, *, pattern: PatternName, connections: str | None = None) -> Job:
+    """Return connections between servers of one NIC each.
 
-def spray_permutation(
-    k: Ports = PORTS,
-    pattern: Pattern = "permutation",
-    trace: Trace = None,
-    rate: NicRate = RATE_GBPS,
-    fabric: OwnFabric = None,
-    schemes: Schemes = "ecmp,plb,minrtt,reps,spray",
-    seeds: Seeds = 3,
-) -> Study:
-    """A permutation over a fat-tree: what it costs to keep a flow on one path, and what spraying saves.
-
-    Every server sends 2 MB to another one and receives as much, as in htsim's perm_16n_16c_2MB.cm, so a
-    fabric that does not block could carry all at the NICs' rate. ECMP, PLB and MinRTT have a path for each
-    flow; flows that meet on a link share it. Spraying sends each packet by another entropy, whatever
-    comes back, and REPS uses entropies again whose packets met no queue (docs/spraying.md).
-
-    Expect spraying and REPS within 1.2 of the lower bound, and the others at two or three times the bound,
-    as two or three flows meet. PLB leaves a busy path after 12 congested round trips, and a flow of 2 MB
-    has fewer. With --pattern incast one NIC receives all, and no scheme can help.
-
-    All numbers are at real scale; the machine emulates them slower and smaller (see run.json).
+    Parameters
+    ----------
+    fabric, seed
+        The servers, and what draws a permutation.
+    pattern
+        permutation: every server sends to one; incast: all others send to the last.
+    connections
+        A connection matrix of htsim (.cm) to replay instead. By default htsim's own of 16 servers, or made
+        up.
     """
-    if fabric is None:
-        wired, over = _fat_tree(k, rate), f"a fat-tree of {k}-port switches"
-    else:
-        wired = own_alone(fabric, "--k and --rate", (k, rate) != (PORTS, RATE_GBPS))
-        over = f"a {wired.name} fabric"
-    replayed = _replayed(trace, pattern, wired)
-    jobs = {seed: replayed or made_up(pattern, wired.gpus, seed) for seed in seed_range(seeds)}
-    points = [(job, scheme, seed) for seed, job in jobs.items() for scheme in listed(schemes)]
-    workload = jobs[0].name
-    title = f"Flows of {workload} over {over}"
-    is_claimed = fabric is None and is_permutation(jobs[0])
-    claims = partial(spray_claims, workload=workload) if is_claimed else no_claims
-    return replace(Study.of("spray_permutation", title, wired, points), claims=claims)
+    if connections is not None:
+        return _placed(Path(connections), fabric)
+    if fabric.gpus > MAX_GPUS:
+        raise ScenarioError(f"flows between {fabric.gpus} servers", f"give at most {MAX_GPUS}")
+    found = _data_set(pattern) if fabric.gpus == DATA_SET_SERVERS else None
+    return made_up(pattern, fabric.gpus, seed) if found is None else _placed(found, fabric)
 
 
-def _fat_tree(k: int, rate_gbps: float) -> Fabric:
-    if (servers := k**3 // 4) > MAX_GPUS:
-        raise ScenarioError(f"flows between {servers} servers", f"give a --k of at most {MAX_GPUS} servers")
-    return fat_tree_fabric(k, rate_bps=nic_bps(rate_gbps))
+def permutation_claims(table: pd.DataFrame, points: Sequence[Experiment]) -> list[Claim]:
+    """Return what a summary says of permutations; nothing of other connections."""
+    jobs = dict.fromkeys(point.job for point in points)
+    return [claim for job in jobs if is_permutation(job) for claim in spray_claims(table, job.name)]
 
 
 def made_up(pattern: PatternName, servers: int, seed: int) -> Job:
@@ -133,19 +99,20 @@ def is_permutation(job: Job) -> bool:
     return all((each <= 1).all() for each in ends)
 
 
-def _replayed(trace: Path | None, pattern: PatternName, fabric: Fabric) -> Job | None:
-    """Return the user's connections, else the data set where it is found and is for as many servers."""
-    if trace is None and fabric.gpus != DATA_SET_SERVERS:
-        return None
+@cache
+def _data_set(pattern: PatternName) -> Path | None:
+    """Return htsim's file of a pattern, where it is found."""
     try:
-        path = dataset_path(DATA_SETS[pattern], trace)
+        return dataset_path(DATA_SETS[pattern], None)
     except TraceError as error:
-        if trace is not None:
-            raise
-        typer.echo(f"{error}; going on with a synthetic {pattern}", err=True)
+        say(f"{error}; going on with a synthetic {pattern}")
         return None
+
+
+@cache
+def _placed(path: Path, fabric: Fabric) -> Job:
     return placed(read_htsim(path), fabric)
 
 
 if __name__ == "__main__":
-    run(spray_permutation, transports_by_default=CREDIT)
+    run_file(__file__)

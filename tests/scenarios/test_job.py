@@ -101,8 +101,10 @@ def test_jobs_schemes_and_seeds_are_points_of_one_report(tmp_path: Path) -> None
     expected = itertools.product(("one", "two"), ("rails", "ecmp"), (0, 1))
     assert sorted(points.itertuples(index=False, name=None)) == sorted(expected)
     (tmp_path / "again.json").write_text(files[0].read_text())
-    again = predicted("--job", f"{files[0]},{tmp_path / 'again.json'}", *SMALL)
-    assert "two jobs of --job are named 'one'; name them apart" in again.stderr
+    again = predicted("--job", f"{files[0]},{tmp_path / 'again.json'}", *SMALL, "--out", tmp_path / "both")
+    assert again.returncode == 0, again.stderr
+    named = pd.read_csv(tmp_path / "both" / "summary.csv")["workload"]
+    assert named.tolist() == [f"one, job {file}" for file in (files[0], tmp_path / "again.json")]
 
 
 @pytest.mark.drawn

@@ -16,7 +16,9 @@ from scenarios import spray_permutation as scenario
 from scenarios._rails.claims_spray import spray_claims
 from scenarios.spray_permutation import DATA_SETS, FLOW_BYTES, derangement, is_permutation, made_up
 from testbed.report.run_json import experiments_of
+from testbed.study.study_options import described
 from tests.scenarios import command
+from tests.tools import CHECKOUT
 from traffic.demand import Demand
 from traffic.job import Job
 from traffic.steps import demands_of, single
@@ -87,7 +89,8 @@ def test_where_the_data_set_is_not_there_a_drawn_permutation_stands_in_and_says_
 ) -> None:
     nowhere = partial(dataset_path, checkout=tmp_path / "checkout", environment={})
     monkeypatch.setattr(scenario, "dataset_path", nowhere)
-    points = scenario.spray_permutation(seeds=2, schemes="spray").experiments
+    file = CHECKOUT / "scenarios" / "spray_permutation.toml"
+    points = described(file)(seeds="2", schemes="spray").experiments
     assert [each.job.name for each in points] == ["synthetic permutation"] * 2
     assert all("synthetic" in each.job.note for each in points)
     first, second = (sent(each.job) for each in points)
@@ -164,10 +167,10 @@ def test_a_permutation_has_a_flow_at_most_from_and_to_each(matrix: list[list[int
     ("options", "said"),
     [
         (["--k", "3"], "a fat tree of 3-port switches; give an even number of ports"),
-        (["--k", "26"], "flows between 4394 servers; give a --k of at most 4096 servers"),
+        (["--k", "26"], "flows between 4394 servers; give at most 4096"),
         (["--k", "-4"], "a fat tree of -4-port switches"),
         (["--seeds", "0"], "0 seeds; take 1 to 10000"),
-        (["--schemes", ","], "the list ',' is empty"),
+        (["--schemes", ","], "--schemes: the list is empty"),
         (["--trace", "/nonexistent"], "/nonexistent does not exist"),
         (["--trace", "{file}", "--k", "2"], "between 16 GPUs, the fabric has 2"),
         (["--entropies", "0"], "0 entropies of a NIC; give 1 to 64"),
