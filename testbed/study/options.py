@@ -13,7 +13,6 @@ from topologies.addresses import ENTROPIES
 from topologies.errors import ScenarioError
 from topologies.fabric import MOST_BUFFER_BYTES, Fabric
 from topologies.own import own_fabric
-from topologies.rail import rail_fabric
 from traffic.fault_text import WrittenFault
 from traffic.job import LONGEST_S
 from traffic.packets import frame_bytes
@@ -34,18 +33,9 @@ MOST_JOBS = 1000
 MOST_GBPS = 1e6
 MOST_NUMBER = 1_000_000_000
 """Of a list of whole numbers that says nothing else."""
-RAIL_DEFAULTS = (8, 4, None, 100.0)
-"""Servers, rails, spines and rate of scenarios over a rail fabric, by default."""
 
 Servers = Annotated[int, typer.Option(help="Servers, each with as many GPUs and NICs as there are rails.")]
 Rails = Annotated[int, typer.Option(help="Rails; NIC n of every server is on leaf n.")]
-Spines = Annotated[
-    int | None,
-    typer.Option(
-        help="Spines, each joined to every leaf; by default as many as servers, which is non-blocking."
-    ),
-]
-Rate = Annotated[float, typer.Option(help="Rate of a NIC and of a leaf-spine link, at real scale [Gbit/s].")]
 OwnFabric = Annotated[
     str | None,
     typer.Option(
@@ -180,15 +170,8 @@ Fail = Annotated[
         " 1 % of its packets. Every point runs without and with it.",
     ),
 ]
-KnownAfter = Annotated[
-    float,
-    typer.Option(
-        "--known-us", help="How long after what the scenario has fail everybody knows, at real scale [us]."
-    ),
-]
 DelayMs = Annotated[float, typer.Option("--delay-ms", help="Reconfiguration delay of the OCSes [ms].")]
 NicRate = Annotated[float, typer.Option("--rate", help="Rate of a NIC, at real scale [Gbit/s].")]
-SizesMb = Annotated[str, typer.Option("--mb", help="Sizes of what is exchanged, comma-separated [MB].")]
 DetectAfter = Annotated[
     float,
     typer.Option(
@@ -263,14 +246,6 @@ Cluster = Annotated[
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-
-
-def fabric_of(own: str | None, servers: int, rails: int, spines: int | None, rate_gbps: float) -> Fabric:
-    """Return the user's own fabric, or else a rail fabric; ScenarioError if both were asked for."""
-    if own is None:
-        return rail_fabric(servers, rails, spines, rate_bps=rate_gbps * 1e9)
-    given = (servers, rails, spines, rate_gbps) != RAIL_DEFAULTS
-    return own_alone(own, "--servers, --rails, --spines and --rate", given)
 
 
 def own_alone(own: str, others: str, given: bool) -> Fabric:
