@@ -103,11 +103,13 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
             real_link_delay_s=real_link_delay_s(real_link_delay_us), jobs=check_jobs(jobs),
             resume=resume, part=None if part is None else part_of(part), cluster=cluster,
         )  # fmt: skip
-        setups = transports(transport or transports_by_default, initial_window, least_rto_ms, entropies)
+        detect_s = known_after_s(detect_us)
+        named = transports_by_default if transport is None else transport
+        setups = transports(named, initial_window, least_rto_ms, entropies)
         scenario = describe(**parameters)
-        if not transport and scenario.transports:
+        if transport is None and scenario.transports:
             setups = transports(scenario.transports, initial_window, least_rto_ms, entropies)
-        elif not transport and model_only:
+        elif transport is None and model_only:
             setups = setups[:1]
         scenario = scenario.under(setups)
         options = options.or_usual(scenario.usual)
@@ -121,7 +123,7 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
             held_bytes = buffer_bytes(buffer, scenario.experiments[0].mtu)
             scenario = scenario.over(lambda fabric: fabric.with_buffer(held_bytes))
         if fail is not None:
-            scenario = scenario.failing(Failures(tuple(faults(fail)), known_after_s(detect_us)))
+            scenario = scenario.failing(Failures(tuple(faults(fail)), detect_s))
         if dry_run and scenario.parameters:
             say(scenario.grid)
         carry_out(scenario, options)

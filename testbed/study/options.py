@@ -1,5 +1,6 @@
 """The options that scenarios share, each with the help that teaches it."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -393,9 +394,9 @@ def seed_range(count: int) -> range:
 
 def part_of(text: str) -> tuple[int, int]:
     """Return which part of how many a text like 3/20 names; ScenarioError if it names none."""
-    number, slash, count = text.partition("/")
-    if slash and number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count):
-        return int(number), int(count)
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
+    if found and 1 <= int(found[1]) <= int(found[2]):
+        return int(found[1]), int(found[2])
     raise ScenarioError(f"{text!r} is not a part", "give --part like 3/20, from 1/20 to 20/20")
 
 

@@ -79,7 +79,9 @@ class Options:
         return replace(self, emulated_rate_bps=rate_bps, volume=volume)
 
     def _check_directory(self) -> None:
-        """Refuse what needs a directory and names none, or two."""
+        """Refuse what needs a directory and names none, or two; and a cluster without a name."""
+        if self.cluster == "":
+            raise ScenarioError("--cluster names no cluster", "give auto, HOST:PORT or ray://HOST:PORT")
         if self.resume and self.out:
             raise ScenarioError("--resume and --out name a directory each", "leave out --out")
         if self.part and not (self.resume or self.out):

@@ -88,7 +88,10 @@ def test_parts_share_all_points_and_are_joined(whole: tuple[Path, str], tmp_path
         (("--resume", "{out}", "--volume", "0.1"), "the scale of a run that is gone on with is its own"),
         (("--part", "1/3"), "parts of a run write into one directory, and none is named"),
         (("--part", "4/3", "--out", "x"), "'4/3' is not a part"),
+        (("--part", "²/3", "--out", "x"), "'²/3' is not a part"),
+        (("--part", f"{'1' * 5000}/3", "--out", "x"), "is not a part"),
         (("--jobs", "0"), "0 processes"),
+        (("--cluster", ""), "--cluster names no cluster"),
         (("--cluster", "127.0.0.1:1"), "Ray"),
     ],
 )

@@ -34,6 +34,7 @@ def small(out: Path, *options: str) -> "CompletedProcess[str]":
         (["--transport", "udp"], "there is no transport named 'udp'; choose among credit, tcp, ideal"),
         (["--transport", "credit,tcp:nope"], "no congestion control is named 'nope'; choose among bbr, "),
         (["--transport", ","], "the list ',' is empty"),
+        (["--transport", ""], "the list '' is empty"),
         (["--transport", "nowhere:Own"], "the transport 'nowhere:Own' cannot be imported"),
         (["--transport", "os:getcwd"], "'os:getcwd' is not a transport"),
         (["--initial-window", "0"], "an initial window of 0 packets"),
