@@ -3,26 +3,22 @@
 from collections.abc import Collection, Mapping
 from typing import cast
 
-from pydantic import Field, ValidationError
-
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
 from topologies.own import own_code
-from topologies.own_value import Kind, class_name, value_named, words_of_value
+from topologies.own_value import Kind, class_name, document_of, value_named, value_of_document
 from topologies.routing import Routing, Table
-from topologies.strict_json import Strict, first_of
 
 ROUTING = Kind(
-    "routing", "docs/own_routing.md", methods=("table",), values=(), parts="table", error=ScenarioError
+    "routing",
+    "docs/own_routing.md",
+    methods=("table",),
+    values=(),
+    parts="table",
+    error=ScenarioError,
+    word="routing",
 )
-
-
-class _Written(Strict):
-    """A routing: its class, and its fields."""
-
-    routing: str
-    fields: dict[str, object] = Field(default_factory=dict)
 
 
 def routing_named(name: str, made_of: Mapping[str, object] | None = None) -> Routing:
@@ -32,17 +28,12 @@ def routing_named(name: str, made_of: Mapping[str, object] | None = None) -> Rou
 
 def routing_document(routing: Routing) -> dict[str, object]:
     """Return a routing as JSON has it; LightrailError if it cannot be written down, and read back."""
-    name, made_of = words_of_value(ROUTING, routing)
-    return {"routing": name, "fields": made_of}
+    return document_of(ROUTING, routing)
 
 
 def routing_of_document(data: object) -> Routing:
     """Return the routing that `routing_document` wrote; LightrailError if the data is something else."""
-    try:
-        written = _Written.model_validate(data)
-    except ValidationError as error:
-        raise ScenarioError(f"the routing, {first_of(error)}", f"see {ROUTING.page}") from error
-    return routing_named(written.routing, written.fields)
+    return cast(Routing, value_of_document(ROUTING, data))
 
 
 def _is_port_of(fabric: Fabric, switch: str, out: object) -> bool:

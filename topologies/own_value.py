@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import cast
 
 import numpy as np
 
 from topologies.errors import LightrailError, ScenarioError
 from topologies.own import own_code, own_object
+from topologies.strict_json import fields_document, shown, value_of_fields
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,12 @@ class Kind:
     """Both, in words."""
     error: type[LightrailError]
     """What is raised for one that cannot be written down."""
+    word: str
+    """By which key JSON has its class: ``rule``."""
+    built_in: Mapping[str, str] = field(default_factory=dict)
+    """The classes of lightrail's own by their words; imported when they are asked for."""
     arguments: Callable[[Mapping[str, object]], Mapping[str, object]] = dict
-    """Returns what the class takes, of the fields as they are read."""
+    """Returns what a user's class takes, of the fields as they are read."""
 
 
 def class_name(own: type) -> str:
@@ -80,6 +85,38 @@ def value_named(kind: Kind, name: str, made_of: Mapping[str, object] | None = No
     return own_value(kind, name, made_of or {})
 
 
+def document_of(kind: Kind, value: object) -> dict[str, object]:
+    """Return a value as JSON has it, by its word or class; LightrailError as of `words_of_value`."""
+    own = class_name(type(value))
+    for word, name in kind.built_in.items():
+        if name == own:
+            return {kind.word: word, "fields": fields_document(value)}
+    name, made_of = words_of_value(kind, value)
+    return {kind.word: name, "fields": made_of}
+
+
+def value_of_document(kind: Kind, data: object) -> object:
+    """Return the value that `document_of` wrote.
+
+    Raises
+    ------
+    LightrailError
+        If the data is something else, or what a user's own class makes of it is.
+    """
+    found = data if isinstance(data, dict) else {}
+    word, made_of = found.get(kind.word), found.get("fields", {})
+    if not isinstance(word, str) or not isinstance(made_of, dict):
+        raise ScenarioError(f"{shown(data)} is not {_a(kind.name)}", f"see {kind.page}")
+    if more := sorted(found.keys() - {kind.word, "fields"}):
+        raise ScenarioError(f"the {kind.name} {shown(word)}, {more[0]}: unknown key", f"see {kind.page}")
+    if ":" in word:
+        return own_value(kind, word, made_of)
+    if word not in kind.built_in:
+        names = ", ".join(kind.built_in) + " or " * bool(kind.built_in) + "module:Class"
+        raise ScenarioError(f"unknown {kind.name} {shown(word)}", f"name {names}")
+    return value_of_fields(kind.name, own_object(kind.name, kind.built_in[word]), made_of)
+
+
 def words_of_value(kind: Kind, value: object) -> tuple[str, dict[str, object]]:
     """Return what `own_value` makes an equal value of: its class, and its fields as JSON has them.
 
@@ -123,8 +160,8 @@ def words_of_own(value: object) -> list[str]:
     """Return how tables name a value: by its class, and those of its fields that are not as by default."""
     words = []
     if is_dataclass(value):
-        own = [(field, getattr(value, field.name)) for field in fields(value)]
-        words = [f"{field.name}={found}" for field, found in own if found != field.default]
+        own = [(each, getattr(value, each.name)) for each in fields(value)]
+        words = [f"{each.name}={found}" for each, found in own if found != each.default]
     name = type(value).__name__
     return [f"{name}({' '.join(words)})" if words else name]
 
@@ -132,7 +169,7 @@ def words_of_own(value: object) -> list[str]:
 def _fields(value: object) -> dict[str, object]:
     if not is_dataclass(value):
         return {}
-    return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    return {each.name: getattr(value, each.name) for each in fields(value) if each.init}
 
 
 def _plain(value: object) -> object:

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
-from topologies.own_value import Kind, class_name, own_value, words_of_value
-from topologies.strict_json import Strict, first_of, shown
+from topologies.own_value import Kind, class_name, document_of, value_of_document
+from topologies.strict_json import first_of, shown
 from traffic.effects import (
     BUILT_IN,
     PAGE,
@@ -38,6 +38,7 @@ EFFECT = Kind(
     values=(),
     parts="one of ports, gpus and daemon, and on",
     error=ScenarioError,
+    word="effect",
     arguments=_with_ports,
 )
 
@@ -53,18 +54,10 @@ class _BuiltIn(BaseModel):
     killed: Killed | None = None
 
 
-class _OwnEffect(Strict):
-    """A user's own effect."""
-
-    effect: str
-    fields: dict[str, object] = Field(default_factory=dict)
-
-
 def effect_document(effect: Effect) -> dict[str, object]:
     """Return an effect as JSON has it; LightrailError if it cannot be written down, and read back."""
     if is_own(effect):
-        name, fields = words_of_value(EFFECT, effect)
-        written: dict[str, object] = {"effect": name, "fields": fields}
+        written = document_of(EFFECT, effect)
         check_effect(effect_of_document(written))
         return written
     (name,) = (name for name, kind in BUILT_IN.items() if type(effect) is kind)
@@ -85,14 +78,11 @@ def effect_of_document(data: object) -> Effect:
         if name in BUILT_IN:
             fields = {key: value for key, value in data.items() if key != "effect"}
             return cast(Effect, getattr(_BuiltIn.model_validate({name: fields}), name))
-        if ":" not in name:
-            raise ScenarioError(
-                f"unknown effect {shown(name)}", f"name {', '.join(BUILT_IN)} or module:Class"
-            )
-        own = _OwnEffect.model_validate(data)
     except ValidationError as error:
         raise ScenarioError(f"the effect {shown(name)}, {first_of(error)}", f"see {PAGE}") from error
-    return cast(Effect, own_value(EFFECT, own.effect, own.fields))
+    if ":" not in name:
+        raise ScenarioError(f"unknown effect {shown(name)}", f"name {', '.join(BUILT_IN)} or module:Class")
+    return cast(Effect, value_of_document(EFFECT, data))
 
 
 def own_effects(effects: Iterable[Effect]) -> list[str]:

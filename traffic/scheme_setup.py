@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
 from topologies.errors import ScenarioError
-from topologies.own import own_object
-from topologies.own_value import Kind, class_name, own_value, words_of_value
-from topologies.strict_json import fields_document, shown, value_of_fields
+from topologies.own_value import Kind, class_name, document_of, value_of_document
 from traffic.scheme import OnceLit, OverCircuits, Routed, Scheme
 from traffic.transports.circuit_engine import LEAST_MARGINS, Margins, Meeting
 
@@ -26,8 +24,10 @@ SCHEME = Kind(
     values=("name", "words", "rest", "by_bytes"),
     parts="name, words, rest, by_bytes and scheme",
     error=ScenarioError,
+    word="scheme",
+    built_in=SETUPS,
 )
-"""One with settings of a user's own."""
+"""One with settings."""
 
 
 @runtime_checkable
@@ -129,21 +129,9 @@ def is_own_setup(setup: SchemeSetup) -> bool:
 
 def setup_document(setup: SchemeSetup) -> dict[str, object]:
     """Return a scheme with settings as JSON has it; LightrailError if a user's own cannot be written down."""
-    if is_own_setup(setup):
-        name, made_of = words_of_value(SCHEME, setup)
-        return {"scheme": name, "fields": made_of}
-    (word,) = (word for word, name in SETUPS.items() if name == class_name(type(setup)))
-    return {"scheme": word, "fields": fields_document(setup)}
+    return document_of(SCHEME, setup)
 
 
 def setup_of_document(data: object) -> SchemeSetup:
     """Return the scheme that `setup_document` wrote; LightrailError if the data is something else."""
-    found = data if isinstance(data, dict) else {}
-    word, fields = found.get("scheme"), found.get("fields", {})
-    if not isinstance(word, str) or not isinstance(fields, dict) or found.keys() - {"scheme", "fields"}:
-        raise ScenarioError(f"a scheme of {shown(data)}", "write a text, or take it from a run.json")
-    if ":" in word:
-        return cast(SchemeSetup, own_value(SCHEME, word, fields))
-    if word not in SETUPS:
-        raise ScenarioError(f"unknown scheme {shown(word)}", f"name {', '.join(SETUPS)} or module:Class")
-    return cast(SchemeSetup, value_of_fields("scheme", own_object("scheme", SETUPS[word]), fields))
+    return cast(SchemeSetup, value_of_document(SCHEME, data))

@@ -3,15 +3,19 @@
 from collections.abc import Mapping
 from typing import Protocol, cast
 
-from pydantic import Field, ValidationError
-
 from controller.circuits.rule import Rule
 from testbed.run.dilation import Dilation
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from topologies.own import own_object
-from topologies.own_value import Kind, check_hash, class_name, value_named, words_of_own, words_of_value
-from topologies.strict_json import Strict, fields_document, first_of, shown, value_of_fields
+from topologies.own_value import (
+    Kind,
+    check_hash,
+    class_name,
+    document_of,
+    value_named,
+    value_of_document,
+    words_of_own,
+)
 from traffic.faults import Moves
 from traffic.job import Job
 
@@ -28,6 +32,8 @@ CIRCUITS = Kind(
     values=(),
     parts="bind",
     error=ScenarioError,
+    word="rule",
+    built_in=RULES,
 )
 
 
@@ -61,13 +67,6 @@ class OwnCircuits(Protocol):
     def bind(self, *, fabric: Fabric, job: Job, scale: Dilation, seed: int) -> Rule:
         """Return what the runner asks."""
         ...
-
-
-class _Written(Strict):
-    """A rule: its word or class, and its fields."""
-
-    rule: str
-    fields: dict[str, object] = Field(default_factory=dict)
 
 
 def is_own(circuits: object) -> bool:
@@ -109,31 +108,9 @@ def own_names(circuits: object) -> list[str]:
 
 def circuits_document(circuits: object) -> dict[str, object]:
     """Return a rule as JSON has it; LightrailError if it cannot be written down, and read back."""
-    if is_own(circuits):
-        name, made_of = words_of_value(CIRCUITS, circuits)
-        return {"rule": name, "fields": made_of}
-    own = class_name(type(circuits))
-    (word,) = (word for word, name in RULES.items() if name == own)
-    return {"rule": word, "fields": fields_document(circuits)}
+    return document_of(CIRCUITS, circuits)
 
 
 def circuits_of_document(data: object) -> object:
-    """Return the rule that `circuits_document` wrote.
-
-    Raises
-    ------
-    LightrailError
-        If the data is something else, or what a user's own class makes of it is.
-    """
-    try:
-        written = _Written.model_validate(data)
-        if ":" in written.rule:
-            return circuits_named(written.rule, written.fields)
-        if written.rule not in RULES:
-            raise ScenarioError(
-                f"unknown rule for circuits {shown(written.rule)}", f"name {', '.join(RULES)} or module:Class"
-            )
-        own = own_object(CIRCUITS.name, RULES[written.rule])
-        return value_of_fields(CIRCUITS.name, own, written.fields)
-    except ValidationError as error:
-        raise ScenarioError(f"the rule for circuits, {first_of(error)}", f"see {CIRCUITS.page}") from error
+    """Return the rule that `circuits_document` wrote; LightrailError if the data is something else."""
+    return value_of_document(CIRCUITS, data)

@@ -202,7 +202,7 @@ def test_an_experiment_with_effects_is_read_back() -> None:
             "unknown effect 'up'; name down, slow, lossy, gone, killed or module:Class",
         ),
         ({"effect": "down"}, "down.ports: is missing"),
-        ({"effect": "down", "ports": [["h0", 1]], "rate": 1}, "down.rate: found 1"),
+        ({"effect": "down", "ports": [["h0", 1]], "rate": 1}, "down.rate: unknown key"),
         ({"effect": "down", "ports": [["h0"]]}, r"down.ports\[0\]\[1\]: is missing"),
         ({"effect": "slow", "ports": [["h0", 1]], "rate": 2}, "a link is slowed to 2 of its rate"),
         ({"effect": "killed", "daemon": "me"}, "killed.daemon: found 'me'"),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from topologies.errors import DemandError
 from topologies.own import own_code
-from topologies.own_value import Kind, class_name, own_value, words_of_value
+from topologies.own_value import Kind, class_name, document_of, own_value
 from traffic.collectives.pattern import Pattern
 from traffic.messages import Messages
 from traffic.ops import ANY, OWN, Ops, Part
@@ -23,6 +23,7 @@ PATTERN = Kind(
     values=("name", "gpus"),
     parts="name, gpus, lower and renumbered",
     error=DemandError,
+    word="pattern",
 )
 
 
@@ -147,5 +148,4 @@ def _not_valid(name: str, said: str) -> DemandError:
 
 def words_of_own(pattern: Pattern) -> dict[str, object]:
     """Return what `own_pattern` makes an equal pattern of; DemandError if that makes none."""
-    name, made_of = words_of_value(PATTERN, pattern)
-    return {"pattern": name, "fields": made_of}
+    return document_of(PATTERN, pattern)
