@@ -19,13 +19,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.rule import Rule
+from controller.circuits.rule import HasNodes, Rule
 from controller.schedulers.ocs_reconfig import (
     DISCOUNTS,
     EXPONENTIAL,
@@ -47,29 +46,6 @@ LONGEST_FIRST_S = 1e-3
 LOOK = TimerFired("look at what is owed")
 ROUNDED = 1e-6
 """The share of a period by which the clock may be late."""
-
-
-class Named(Protocol):
-    """A node of a job."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-
-class HasCollectives(Protocol):
-    """A job."""
-
-    @property
-    def nodes(self) -> Sequence[Named]:
-        """All that it does."""
-        ...
-
-    @property
-    def collectives(self) -> Sequence[Named]:
-        """The nodes that exchange bytes."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -124,7 +100,7 @@ class OcsReconfig:
         """When the first look comes after the job began [real s]."""
         return min(self.delay_s, LONGEST_FIRST_S)
 
-    def bind(self, *, fabric: Fabric, job: HasCollectives, scale: object, seed: int) -> Rule:
+    def bind(self, *, fabric: Fabric, job: HasNodes, scale: object, seed: int) -> Rule:
         """Return what the runner asks.
 
         Parameters

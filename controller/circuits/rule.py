@@ -25,6 +25,39 @@ class Decides(Protocol):
         ...
 
 
+class JobNode(Protocol):
+    """What rules read of a node of a job."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the job."""
+        ...
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        """The nodes that it waits for."""
+        ...
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """The GPUs that take part."""
+        ...
+
+
+class HasNodes(Protocol):
+    """What rules read of a job."""
+
+    @property
+    def nodes(self) -> Sequence[JobNode]:
+        """All that it does."""
+        ...
+
+    @property
+    def collectives(self) -> Sequence[JobNode]:
+        """The nodes that exchange bytes."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Rule:
     """Which circuits of a fabric are lit when, for one job."""

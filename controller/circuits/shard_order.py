@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import networkx as nx
 
 from controller.circuits.circuits import Pair
+from controller.circuits.rule import HasNodes
 from topologies.errors import ScenarioError
 
 
@@ -21,36 +22,8 @@ class Shard(NamedTuple):
     """Between ports of a panel, port s * nics + n for NIC n of server s. These are its servers."""
 
 
-class Node(Protocol):
-    """What is read of a node of a job."""
-
-    @property
-    def name(self) -> str:
-        """Unique in the job."""
-        ...
-
-    @property
-    def after(self) -> tuple[str, ...]:
-        """The nodes that it waits for."""
-        ...
-
-    @property
-    def gpus(self) -> tuple[int, ...]:
-        """The GPUs that take part."""
-        ...
-
-
-class Graph(Protocol):
-    """What is read of a job."""
-
-    @property
-    def nodes(self) -> Sequence[Node]:
-        """All of them."""
-        ...
-
-
 def followed(
-    shards: Sequence[Shard], servers: Sequence[frozenset[int]], job: Graph
+    shards: Sequence[Shard], servers: Sequence[frozenset[int]], job: HasNodes
 ) -> tuple[frozenset[int], ...]:
     """Return the shards that each follows: they share a server, and it starts after the others' ends.
 

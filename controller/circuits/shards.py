@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 
 from controller.circuits.circuits import Circuits, Pair
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.rule import Rule
-from controller.circuits.shard_order import Graph, Shard, followed, sides_of
+from controller.circuits.rule import HasNodes, Rule
+from controller.circuits.shard_order import Shard, followed, sides_of
 from topologies.errors import ScenarioError
 from topologies.events import (
     Event,
@@ -77,7 +77,7 @@ class Shards:
         if len({shard.starts for shard in made}) < len(made):
             raise ScenarioError("two shards start with the same node", "give each a first node of its own")
 
-    def bind(self, fabric: Fabric, job: Graph, scale: object, seed: int, moves: object = None) -> Rule:
+    def bind(self, fabric: Fabric, job: HasNodes, scale: object, seed: int, moves: object = None) -> Rule:
         """Return what the runner asks; the shards that follow no other are lit before the job starts.
 
         Raises
@@ -134,7 +134,7 @@ class Sharded:
         All that runs.
     """
 
-    def __init__(self, fabric: Fabric, shards: Sequence[Shard], job: Graph) -> None:
+    def __init__(self, fabric: Fabric, shards: Sequence[Shard], job: HasNodes) -> None:
         if fabric.name != SHARDED_PANEL:
             raise ScenarioError(
                 f"shards over {fabric.name!r}, which does not have two patch panels",

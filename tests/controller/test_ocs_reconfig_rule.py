@@ -29,6 +29,8 @@ class Node:
     """A node of a job."""
 
     name: str
+    after: tuple[str, ...] = ()
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
