@@ -25,7 +25,7 @@ from scenarios._infinitehbd.setting import (
 )
 from testbed.report.claims import LESS, MORE, Claim, Range, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
-from testbed.report.palette import INK, canvas, horizontal_grid, styled
+from testbed.report.palette import INK, canvas, horizontal_grid, legend_below, styled
 from testbed.report.table import number
 from testbed.run.outcome import LEFT_OUT, Outcome
 from traffic.metrics import cct
@@ -114,8 +114,7 @@ def drawn_crossings(sent: Sequence[Sent]) -> Figure:
         _draw(axes, [each for each in sent if each.point.setting.job_percent == percent])
         axes.set(title=f"job of {percent:g} % of the GPUs", ylabel="share [%]", ylim=(0, 112))
         horizontal_grid(axes)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=5)
+    legend_below(figure, 5)
     return figure
 
 

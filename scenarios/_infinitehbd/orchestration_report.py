@@ -38,7 +38,7 @@ from scenarios._infinitehbd.setting import (
 from scenarios._infinitehbd.statement import PERCENT, POINTS
 from testbed.report.claims import SHARE, Claim, Range
 from testbed.report.page import Block, Line, Page, Plot, Sheet, counted
-from testbed.report.palette import INK, canvas, horizontal_grid, styled
+from testbed.report.palette import INK, canvas, horizontal_grid, legend_below, styled
 from testbed.report.results import RunDirectory
 from topologies.errors import ScenarioError
 
@@ -176,8 +176,7 @@ def drawn_figure(study: Study, figure: str) -> Figure:
         axes.set_ylim(bottom=0)
         horizontal_grid(axes)
     canvas_.axes[0].set_ylabel("share [%]")
-    handles, labels = canvas_.axes[0].get_legend_handles_labels()
-    canvas_.legend(handles, labels, loc="outside lower left", ncols=4)
+    legend_below(canvas_, 4)
     return canvas_
 
 

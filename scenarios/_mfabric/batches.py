@@ -11,7 +11,7 @@ from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
 from scenarios._mfabric.steps import Iterations, Setting, StepPoint, as_simulated_s, with_waits
 from testbed.report.claims import MORE, Claim, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
-from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 
 SOURCE = "mFabric, D.4 (Figure 25)"
 MODELS, BATCHES = ("mixtral-8x7b", "mixtral-8x22b"), (32, 64)
@@ -121,8 +121,7 @@ def _plot(table: pd.DataFrame) -> Figure:
         axes.minorticks_off()
         axes.set_ylim(bottom=0)
         horizontal_grid(axes)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(labels))
+    legend_below(figure)
     return figure
 
 

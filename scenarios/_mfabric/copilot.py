@@ -30,7 +30,7 @@ from scenarios._mfabric.section import FIGURE_ONLY, Section
 from testbed.machine.processes import in_processes
 from testbed.report.claims import SAME, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
-from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 from traffic.models.moe import MODELS
 from traffic.workloads.gate import gate_loads, gate_tokens
 from traffic.workloads.mixtral import PHASES
@@ -122,7 +122,7 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
     claims = []
     for other in (UNIFORM, UNCHANGED):
         gains = {
-            f"K = {k}, {phase}": accuracy[COPILOT, phase] - accuracy[other, phase]
+            f"K = {k}, {phase}": float(accuracy[COPILOT, phase] - accuracy[other, phase])
             for k in TOP
             for accuracy in [_means(table, f"top_{k}")]
             for phase in PHASES
@@ -134,11 +134,9 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
     return claims
 
 
-def _means(table: pd.DataFrame, column: str) -> dict[tuple[str, str], float]:
+def _means(table: pd.DataFrame, column: str) -> pd.Series:
     """Return the mean of a column over the seeds, by guess and phase."""
-    means = table.groupby(["guess", "phase"], as_index=False)[column].mean()
-    rows = zip(means["guess"], means["phase"], means[column], strict=True)
-    return {(str(guess), str(phase)): float(mean) for guess, phase, mean in rows}
+    return table.groupby(["guess", "phase"])[column].mean()
 
 
 def _sheet(table: pd.DataFrame, seeds: int) -> Sheet:
@@ -188,8 +186,7 @@ def _accuracy_plot(table: pd.DataFrame) -> Figure:
         axes.set(title=phase, xlabel="K", xticks=TOP, ylim=(0, 1.02))
         horizontal_grid(axes)
     figure.axes[0].set(ylabel="accuracy")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(labels))
+    legend_below(figure)
     return figure
 
 
@@ -207,8 +204,7 @@ def _transfer_plot(table: pd.DataFrame) -> Figure:
         axes.set(title=f"alpha = {alpha}")
         axes.set_xticks(range(len(PHASES)), PHASES)
         horizontal_grid(axes)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(labels))
+    legend_below(figure)
     return figure
 
 

@@ -22,7 +22,6 @@ from scenarios._mfabric.fabrics import (
     RAIL,
     TOPOOPT,
     bill_of,
-    bills_with_cables,
     gbit,
     servers_of,
 )
@@ -30,7 +29,7 @@ from scenarios._mfabric.section import FIGURE_ONLY, Section, printed
 from testbed.machine.processes import in_processes
 from testbed.report.claims import LESS, MORE, Claim, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
-from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 from topologies.cost import Bill
 from topologies.fabric_bill import DAC_USD
 
@@ -102,9 +101,8 @@ def cable_table() -> pd.DataFrame:
                 "cable_usd": math.nan if usd is None else usd, **_parts(bill),
             }
             for name in COLOURS
-            for usd, bill in zip(
-                prices, bills_with_cables(name, CABLE_SERVERS, MAIN_BPS, prices), strict=True
-            )
+            for usd in prices
+            for bill in [bill_of(name, CABLE_SERVERS, MAIN_BPS, usd)]
         ]
     )  # fmt: skip
 
@@ -255,8 +253,7 @@ def _cost_plot(table: pd.DataFrame) -> Figure:
         axes.set(xlabel="GPUs", ylabel="M$", xscale="log", yscale="log", title=f"{rate:g} Gbit/s")
         _plain_numbers(axes, list(dict.fromkeys(here["gpus"])))
         horizontal_grid(axes)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(COLOURS))
+    legend_below(figure, len(COLOURS))
     return figure
 
 

@@ -19,7 +19,7 @@ from scenarios._mfabric.public_times import GPUS, NORMALISED, public_times
 from scenarios._mfabric.section import FIGURE_ONLY, Section, printed
 from testbed.report.claims import MORE, Claim, Range, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
-from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 from topologies.cost import pareto_front, performance_per_dollar
 
 SOURCE = "mFabric, 7.4 (Figure 13), public times"
@@ -199,8 +199,7 @@ def _bars(table: pd.DataFrame) -> Figure:
         axes.set_xticks(range(len(rates)), [f"{rate:g} Gbit/s" for rate in rates])
         axes.set_title(model)
         horizontal_grid(axes)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(labels))
+    legend_below(figure)
     return figure
 
 
@@ -231,8 +230,7 @@ def _fronts(table: pd.DataFrame) -> Figure:
         axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         horizontal_grid(axes)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(labels))
+    legend_below(figure)
     return figure
 
 

@@ -1,7 +1,7 @@
 """The fabrics that mFabric's paper compares: what is wired, what it costs, how it is drawn."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable
+from functools import cache, lru_cache, partial
 
 from testbed.report.palette import COLOURS as SCHEMES
 from topologies.cost import Bill
@@ -36,7 +36,7 @@ ALL_RATES = tuple(sorted(PRICES))
 
 
 @cache
-def bill_of(name: str, servers: int, rate_bps: float) -> Bill:
+def bill_of(name: str, servers: int, rate_bps: float, cable_usd: float | None = None) -> Bill:
     """Return what a fabric costs, by its name.
 
     Parameters
@@ -47,19 +47,12 @@ def bill_of(name: str, servers: int, rate_bps: float) -> Bill:
         Of 8 GPUs and 8 NICs each; whole regions.
     rate_bps
         Rate of a NIC [bit/s].
+    cable_usd
+        Of a cable between a server and a packet switch; None with fibres.
     """
-    return fabric_bill(_BUILD[name](servers, rate_bps), circuit_port=_circuit_port(name))
-
-
-def bills_with_cables(
-    name: str, servers: int, rate_bps: float, prices_usd: Sequence[float | None]
-) -> list[Bill]:
-    """Return the same with cables between servers and packet switches, at several prices; None has fibres."""
-    fabric = _BUILD[name](servers, rate_bps)
-    return [
-        fabric_bill(fabric, circuit_port=_circuit_port(name), server_cable_usd=price_usd)
-        for price_usd in prices_usd
-    ]
+    port: CircuitPort = "patch-panel port" if name == TOPOOPT else "OCS port"
+    fabric = _fabric(name, servers, rate_bps)
+    return fabric_bill(fabric, circuit_port=port, server_cable_usd=cable_usd)
 
 
 def servers_of(gpus: int) -> int:
@@ -89,40 +82,29 @@ def gbit(rate_bps: float) -> str:
     return f"{rate_bps / 1e9:g} Gbit/s"
 
 
-def _circuit_port(name: str) -> CircuitPort:
-    return "patch-panel port" if name == TOPOOPT else "OCS port"
+@lru_cache(maxsize=1)
+def _fabric(name: str, servers: int, rate_bps: float) -> Fabric:
+    return _BUILD[name](servers, rate_bps=rate_bps)
 
 
-def _fat_tree(servers: int, rate_bps: float) -> Fabric:
-    return fat_tree_fabric(least_k(servers * NICS), servers=servers, nics=NICS, rate_bps=rate_bps)
-
-
-def _rail(servers: int, rate_bps: float) -> Fabric:
+def _fat_tree(servers: int, *, rate_bps: float, rail_optimised: bool = False) -> Fabric:
     k = least_k(servers * NICS)
-    return fat_tree_fabric(k, servers=servers, nics=NICS, rate_bps=rate_bps, rail_optimised=True)
+    return fat_tree_fabric(k, servers=servers, nics=NICS, rate_bps=rate_bps, rail_optimised=rail_optimised)
 
 
-def _oversubscribed(servers: int, rate_bps: float) -> Fabric:
+def _oversubscribed(servers: int, *, rate_bps: float) -> Fabric:
     """Return a fat-tree that is oversubscribed at its edge switches; the tiers above do not block."""
     k = least_k(-(-servers * NICS // OVERSUBSCRIPTION))
     edge_nics = OVERSUBSCRIPTION * k // 2
     return fat_tree_fabric(k, servers=servers, nics=NICS, edge_nics=edge_nics, rate_bps=rate_bps)
 
 
-def _mfabric(servers: int, rate_bps: float) -> Fabric:
-    return mfabric_fabric(
-        servers, REGION_SERVERS, gpus=GPUS, nics=NICS, packet_nics=PACKET_NICS, rate_bps=rate_bps
-    )
-
-
-def _patch_panel(servers: int, rate_bps: float) -> Fabric:
-    return patch_panel_fabric(servers, nics=NICS, rate_bps=rate_bps)
-
-
-_BUILD: dict[str, Callable[[int, float], Fabric]] = {
+_BUILD: dict[str, Callable[..., Fabric]] = {
     FAT_TREE: _fat_tree,
-    RAIL: _rail,
+    RAIL: partial(_fat_tree, rail_optimised=True),
     OVERSUBSCRIBED: _oversubscribed,
-    MFABRIC: _mfabric,
-    TOPOOPT: _patch_panel,
+    MFABRIC: partial(
+        mfabric_fabric, region_servers=REGION_SERVERS, gpus=GPUS, nics=NICS, packet_nics=PACKET_NICS
+    ),
+    TOPOOPT: partial(patch_panel_fabric, nics=NICS),
 }

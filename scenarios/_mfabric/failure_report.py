@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.failure_points import STEADY, STEP
 from testbed.report.claims import Range, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
-from testbed.report.palette import BOUND, COLOURS, canvas, horizontal_grid, styled
+from testbed.report.palette import BOUND, COLOURS, canvas, horizontal_grid, legend_below, styled
 from testbed.report.table import number
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import LEFT_OUT, Outcome
@@ -230,7 +230,7 @@ def _drawn_bars(table: pd.DataFrame) -> Figure:
         axes.set_xticks(range(len(own)), list(own["failure"]))
         axes.set(ylabel="ms at real scale", title=str(transport))
         horizontal_grid(axes)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=2)
+    legend_below(figure, 2)
     return figure
 
 

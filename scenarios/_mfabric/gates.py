@@ -19,7 +19,7 @@ from testbed.machine.processes import in_processes
 from testbed.report.claims import LESS, MORE, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
-from testbed.report.palette import HEAT, OWN, canvas, horizontal_grid, styled
+from testbed.report.palette import HEAT, OWN, canvas, horizontal_grid, legend_below, styled
 from traffic.models.moe import MODELS
 from traffic.workloads.gate import ARTIFACT_TOKENS, gate_demand, gate_loads, gate_statistics, gate_tokens
 from traffic.workloads.mixtral import PHASES
@@ -167,8 +167,7 @@ def _over_training(seed: int) -> Figure:
         axes.set(xlabel="iteration drawn", title=f"layer {layer}", ylim=(0, 40))
         horizontal_grid(axes)
     figure.axes[0].set(ylabel="tokens [%]")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=SOURCES)
+    legend_below(figure, SOURCES)
     return figure
 
 

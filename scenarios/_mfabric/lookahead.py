@@ -27,7 +27,7 @@ from scenarios._mfabric.steps import DELAY_S
 from testbed.machine.processes import in_processes
 from testbed.report.claims import MORE, Claim, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
-from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
@@ -320,8 +320,7 @@ def _plot(table: pd.DataFrame) -> Figure:
         axes.set(title=gpu)
         horizontal_grid(axes)
     figure.axes[0].set(ylabel="normalised time")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(labels))
+    legend_below(figure)
     return figure
 
 

@@ -6,15 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.schedulers.copilot import WINDOW, predicted_tokens, transition
+from scenarios._mfabric.fabrics import GPUS
 from testbed.run.region_plan import Prediction
 from traffic.models.moe import MoeModel
 from traffic.models.moe_step import Gate, MoeStep
 from traffic.workloads.gate import Loads
 
 
-def copilot_predictions(
-    step: MoeStep, model: MoeModel, gate: Gate, history: Loads, *, server_gpus: int = 8
-) -> tuple[Prediction, ...]:
+def copilot_predictions(step: MoeStep, model: MoeModel, gate: Gate, history: Loads) -> tuple[Prediction, ...]:
     """Return the predictions of all dispatches but those of the first layer, which has none before it.
 
     Parameters
@@ -25,8 +24,6 @@ def copilot_predictions(
         What its gates decide.
     history
         Loads of the iterations before, the oldest first, of which the last `WINDOW` count.
-    server_gpus
-        How many GPUs a server has.
 
     References
     ----------
@@ -40,13 +37,11 @@ def copilot_predictions(
             continue
         before = gate(dispatch.replica, dispatch.micro_batch, dispatch.layer - 1)
         tokens = predicted_tokens(matrices[dispatch.layer - 1], before)
-        found.append(_between_servers(dispatch.node, model, tokens, server_gpus))
+        found.append(_between_servers(dispatch.node, model, tokens))
     return tuple(found)
 
 
-def demands_before(
-    step: MoeStep, model: MoeModel, tokens: NDArray[np.int64], *, server_gpus: int = 8
-) -> tuple[Prediction, ...]:
+def demands_before(step: MoeStep, model: MoeModel, tokens: NDArray[np.int64]) -> tuple[Prediction, ...]:
     """Return what the first dispatch of each stage carried in the iteration before.
 
     Its last all-to-all was that of the same layer, so that its circuits are lit when an iteration starts.
@@ -57,23 +52,21 @@ def demands_before(
         The training step, and of what.
     tokens
         What its gates decided then, shape (layers, ep, experts); all replicas are taken to be alike.
-    server_gpus
-        How many GPUs a server has.
     """
     starts = accumulate(model.stage_layers()[:-1], initial=0)
     firsts = {max(layer - model.dense_layers, 0) for layer in starts}
     return tuple(
-        _between_servers(dispatch.node, model, tokens[dispatch.layer], server_gpus)
+        _between_servers(dispatch.node, model, tokens[dispatch.layer])
         for dispatch in step.dispatches
         if dispatch.layer in firsts and not dispatch.micro_batch
     )
 
 
 def _between_servers(
-    node: str, model: MoeModel, tokens: NDArray[np.int64] | NDArray[np.float64], server_gpus: int
+    node: str, model: MoeModel, tokens: NDArray[np.int64] | NDArray[np.float64]
 ) -> Prediction:
     """Return what a gate's tokens, from rank to expert, are between a region's servers."""
-    ranks = max(server_gpus // model.tp, 1)
+    ranks = max(GPUS // model.tp, 1)
     servers = model.ep // ranks
     slots = np.pad(tokens, ((0, 0), (0, model.expert_slots - tokens.shape[1])))
     between = slots.reshape(servers, ranks, servers, -1).sum(axis=(1, 3))

@@ -20,7 +20,7 @@ from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
 from testbed.report.claims import Claim, Range, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
-from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
@@ -319,23 +319,14 @@ def _time_claims(table: pd.DataFrame) -> list[Claim]:
             PERCENT,
         )
     )
-    slowest_s = {
-        flops: float(
-            table.loc[
-                (table["model"] == NAMES[0])
-                & (table["gate"] == KNOWN[NAMES[0]])
-                & (table["gpu_flops"] == flops),
-                "experts_s",
-            ].max()
-        )
-        for flops in (H800_FLOPS, A100_FLOPS)
-    }
+    mixtral = table[(table["model"] == NAMES[0]) & (table["gate"] == KNOWN[NAMES[0]])]
+    slowest_s = mixtral.groupby("gpu_flops")["experts_s"].max()
     claims.append(
         predicted(
             "mixtral-8x7b, 8 sequences: experts take more than 100 ms",
             FIGURE_3,
             (EXPERTS_S * MS, math.inf),
-            slowest_s[H800_FLOPS] * MS,
+            float(slowest_s[H800_FLOPS] * MS),
             f"the busiest rank at 400 TFLOP/s; {slowest_s[A100_FLOPS] * MS:.0f} ms at 140 TFLOP/s, "
             "45 % of an A100: the paper does not say what its GPUs reach",
             "{:.0f} ms",
@@ -411,8 +402,7 @@ def _traffic_plot(table: pd.DataFrame) -> Figure:
         axes.tick_params("x", labelsize=7)
         horizontal_grid(axes)
     figure.axes[0].set(ylabel="%")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(KINDS))
+    legend_below(figure, len(KINDS))
     return figure
 
 
@@ -430,8 +420,7 @@ def _time_plot(table: pd.DataFrame) -> Figure:
         left += times_ms
     axes.set(xlabel="ms", yticks=range(len(means)), yticklabels=[", ".join(key) for key in means.index])
     axes.invert_yaxis()
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(STEPS))
+    legend_below(figure, len(STEPS))
     return figure
 
 

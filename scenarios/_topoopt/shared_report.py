@@ -25,7 +25,7 @@ from scenarios._topoopt.shared_points import (
 )
 from testbed.report.claims import Claim, around, ruling
 from testbed.report.page import Block, Line, Page, Plot, Sheet, counted
-from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 from testbed.report.results import RESULTS, RunDirectory
 from testbed.report.run_json import Run
 
@@ -312,6 +312,5 @@ def load_plot(cluster: Cluster, table: pd.DataFrame) -> Figure:
                 axes.plot(loads, MS * times_s, dashes, marker="o", color=colour, label=fabric)
         axes.set(title=label, xlabel="servers in use [%]", ylabel="iteration [ms]", ylim=(0, None))
         horizontal_grid(axes)
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=len(labels))
+    legend_below(figure)
     return figure

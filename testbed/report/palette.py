@@ -129,6 +129,12 @@ def legend(
         figure.legend(handles=across, loc="outside lower left", ncols=columns)
 
 
+def legend_below(figure: Figure, columns: int | None = None) -> None:
+    """Write below a figure what its first panel shows, by default in one row."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=columns or len(labels))
+
+
 def horizontal_grid(axes: Axes) -> None:
     """Draw lines to read heights by, behind the data."""
     axes.yaxis.grid(visible=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from controller.schedulers.copilot import WINDOW
+from scenarios._mfabric import predictions
 from scenarios._mfabric.predictions import copilot_predictions
 from testbed.run.predict import predict
 from testbed.run.region_plan import RegionalSetup
@@ -17,11 +18,12 @@ LAYERS = 3
 TOY = replace(MODEL, layers=LAYERS)
 
 
-def test_predictions_hide_delays_behind_attention_and_cost_little() -> None:
+def test_predictions_hide_delays_behind_attention_and_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predictions, "GPUS", 1)  # the toy's servers
     loads = gate_loads(["early"] * (WINDOW + 1), LAYERS, noise=0.0)
     tokens = gate_tokens(loads[-1:], 8, TOY.tokens * TOY.top_k)[0]
     step = moe_step(TOY, lambda _r, _m, layer: tokens[layer], machines=MACHINES)
-    found = copilot_predictions(step, TOY, lambda _r, _m, layer: tokens[layer], loads[:-1], server_gpus=1)
+    found = copilot_predictions(step, TOY, lambda _r, _m, layer: tokens[layer], loads[:-1])
     assert [each.node for each in found] == [each.node for each in step.dispatches[1:]]
     for layer, each in enumerate(found, start=1):
         predicted = np.array(each.demand)
