@@ -9,8 +9,9 @@ from scenarios._mfabric.fabrics import COLOURS, MFABRIC, NICS, PACKET_NICS
 from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
 from scenarios._mfabric.steps import Iterations, Setting, StepPoint
 from testbed.report.claims import LESS, SAME, Claim
-from testbed.report.page import Block, Findings, Line, Plot, Sheet
+from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.table import lines_of
 
 SOURCE = "mFabric, D.6 (Figure 27)"
 MODEL, RATE_BPS = "mixtral-8x22b", 100e9
@@ -74,16 +75,11 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
 
 def _sheet(table: pd.DataFrame) -> Sheet:
     base = table.set_index("alpha")["iteration_s"][NICS - PACKET_NICS]
-    lines = [
-        Line(
-            [
-                f"{row['alpha']:.0f}", f"{row['packet_nics']:.0f} x {row['packet_gbps']:.1f}",
-                f"{row['iteration_s']:.2f}", f"{row['iteration_s'] / base:.3f}",
-                f"{row['reconfigurations']:,.0f}",
-            ]
-        )
-        for _, row in table.iterrows()
-    ]  # fmt: skip
+    lines = lines_of(
+        table.assign(over=table["iteration_s"] / base),
+        "{alpha}", "{packet_nics} x {packet_gbps:.1f}", "{iteration_s:.2f}", "{over:.3f}",
+        "{reconfigurations:,}",
+    )  # fmt: skip
     return Sheet(
         ("alpha",),
         ("packet NICs [Gbit/s]", "iteration [s]", f"/ alpha = {NICS - PACKET_NICS}", "reconfigurations"),

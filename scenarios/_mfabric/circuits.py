@@ -26,6 +26,7 @@ from testbed.machine.processes import in_processes
 from testbed.report.claims import Claim, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.table import lines_of
 from traffic.models.moe import MODELS
 from traffic.workloads.gate import ARTIFACT_TOKENS, gate_loads, gate_tokens
 
@@ -173,16 +174,10 @@ def _sheet(table: pd.DataFrame, seeds: int) -> Sheet:
 
 
 def _worked_sheet(worked: pd.DataFrame) -> Sheet:
-    lines = [
-        Line(
-            [
-                f"alpha = {row['alpha']:.0f}, n_e = {row['packet_nics']:.0f}",
-                *(f"{MS * row[name]:.2f}" for name in ("algorithm_1_s", "best_s", "bound_s")),
-                f"{row['algorithm_1_s'] / row['best_s']:.2f}x",
-            ]
-        )
-        for _, row in worked.iterrows()
-    ]
+    times_s = ["algorithm_1_s", "best_s", "bound_s"]
+    shown = worked.assign(over=worked["algorithm_1_s"] / worked["best_s"], **(MS * worked[times_s]))
+    cells = (*(f"{{{name}:.2f}}" for name in times_s), "{over:.2f}x")
+    lines = lines_of(shown, "alpha = {alpha}, n_e = {packet_nics}", *cells)
     return Sheet(
         ("worked example [ms]",), ("Algorithm 1", "best", "bound", "/ best"), [Block(lines)],
         f"A skewed demand between 4 servers, {WORKED.sum() / 1e6:.0f} MB in all, NICs of 100 Gbit/s; n_e "
@@ -191,11 +186,10 @@ def _worked_sheet(worked: pd.DataFrame) -> Sheet:
 
 
 def _public_sheet(public: pd.DataFrame) -> Sheet:
-    lines = [
-        Line([str(row["reading"]), f"{row['circuits']}", f"{row['pairs']} of 28",
-              f"{MS * row['transfer_s']:.1f}", f"{row['over_bound']:.2f}x"])
-        for _, row in public.iterrows()
-    ]  # fmt: skip
+    lines = lines_of(
+        public.assign(transfer_ms=MS * public["transfer_s"]),
+        "{reading}", "{circuits}", "{pairs} of 28", "{transfer_ms:.1f}", "{over_bound:.2f}x",
+    )  # fmt: skip
     return Sheet(
         ("public 8 x 8 matrix",), ("circuits", "pairs", "transfer [ms]", "/ bound"), [Block(lines)],
         "The artifact's matrix of tokens between 8 servers (Mixtral 8x22B), 6 circuit and 2 packet NICs of "

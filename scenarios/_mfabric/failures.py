@@ -31,9 +31,9 @@ from scenarios._mfabric.steps import DELAY_S, SERVERS, Setting
 from scenarios._mfabric.training_points import GATEWAYS, PHASE
 from testbed.machine.processes import in_processes
 from testbed.report.claims import MORE, TOLERANCE, Claim
-from testbed.report.page import Block, Findings, Line, Plot, Sheet
+from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import COLOURS, canvas, horizontal_grid, styled
-from testbed.report.table import number
+from testbed.report.table import lines_of
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
@@ -198,17 +198,8 @@ REASONS = {
 def _sheet(table: pd.DataFrame, setting: Setting) -> Sheet:
     blocks = []
     for model, own in table.groupby("model", sort=False):
-        lines = [
-            Line(
-                [
-                    str(row["failure"]),
-                    f"{row['iteration_s']:.2f}",
-                    number(100 * row["added"], "{:.2f} %"),
-                    number(100 * row["paper_added"], "{:.1f} %"),
-                ]
-            )
-            for row in own.to_dict("records")
-        ]
+        percent = own.assign(added=100 * own["added"], paper=100 * own["paper_added"])
+        lines = lines_of(percent, "{failure}", "{iteration_s:.2f}", "{added:.2f} %", "{paper:.1f} %")
         blocks.append(Block(lines, str(model)))
     return Sheet(
         ("gone",),

@@ -45,7 +45,7 @@ from scenarios._mfabric.steps import (
 from testbed.report.claims import AT_LEAST_AS_GOOD, MORE, TOLERANCE, Claim, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import BOUND, canvas, horizontal_grid, styled
-from testbed.report.table import number
+from testbed.report.table import lines_of
 from topologies.cost import performance_per_dollar
 from traffic.models.moe import MoeModel
 
@@ -330,17 +330,11 @@ def _ratio_lines(rows: pd.DataFrame) -> list[Line]:
 
 def _fit_sheet(fits: pd.DataFrame, model: str) -> Sheet:
     """Return what of the times falls as rates grow, and how fast GPUs are by the public ones."""
-    lines = [
-        Line(
-            [
-                str(row["fabric"]),
-                *(number(row[name], "{:.2f}") for name in ("fixed_s", "network_s")),
-                *(number(row[name], "{:.3f}") for name in ("fixed_public", "network_public")),
-                number(row["flops"] / 1e12, "{:.0f}"),
-            ]
-        )
-        for row in fits.to_dict("records")
-    ]
+    lines = lines_of(
+        fits.assign(tflops=fits["flops"] / 1e12),
+        "{fabric}", "{fixed_s:.2f}", "{network_s:.2f}", "{fixed_public:.3f}", "{network_public:.3f}",
+        "{tflops:.0f}",
+    )  # fmt: skip
     return Sheet(
         (f"{model}: a + c/B",),
         ("a [s]", "c/100G [s]", "public a", "public c/100G", "TFLOP/s"),

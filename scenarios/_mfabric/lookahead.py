@@ -26,8 +26,9 @@ from scenarios._mfabric.shares import EVEN, tokens_of
 from scenarios._mfabric.steps import DELAY_S
 from testbed.machine.processes import in_processes
 from testbed.report.claims import MORE, Claim, around
-from testbed.report.page import Block, Findings, Line, Plot, Sheet
+from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
+from testbed.report.table import lines_of
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
@@ -284,15 +285,9 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
 
 
 def _sheet(table: pd.DataFrame) -> Sheet:
-    def line(row: "pd.Series[float]") -> Line:
-        numbers = [f"{row[name]:.0f}" for name in ("nvl72_s", "mfabric_s")]
-        numbers += [f"{row[f'{name}_all_to_all_s']:.2f}" for name in ("nvl72", "mfabric")]
-        return Line([str(row["gpu"]), *numbers, f"{row['gain']:.2f}x"])
-
-    blocks = [
-        Block([line(row) for _, row in table[table["case"] == case.name].iterrows()], case.name)
-        for case in CASES
-    ]
+    exchanges = "{nvl72_all_to_all_s:.2f}", "{mfabric_all_to_all_s:.2f}"
+    cells = "{gpu}", "{nvl72_s:.0f}", "{mfabric_s:.0f}", *exchanges, "{gain:.2f}x"
+    blocks = [Block(lines_of(table[table["case"] == case.name], *cells), case.name) for case in CASES]
     speeds = ", ".join(f"{gpu} {flops / TERA:g}" for gpu, flops in GPU_FLOPS.items())
     return Sheet(
         ("GPUs",),

@@ -21,6 +21,7 @@ from testbed.report.claims import Claim, Range, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
+from testbed.report.table import lines_of
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
@@ -361,17 +362,10 @@ def _time_sheet(table: pd.DataFrame, seeds: int) -> Sheet:
     def lines(flops: float, *, whole: bool) -> list[Line]:
         here = table[(table["gpu_flops"] == flops) & (table["whole_tokens"] == whole)]
         means = here.groupby(["model", "gate"], sort=False, as_index=False).mean(numeric_only=True)
-        return [
-            Line(
-                [
-                    f"{row['model']}, {row['gate']}",
-                    *(f"{row[f'{part}_s'] * MS:.1f}" for part in STEPS),
-                    PERCENT.format(row["share"]),
-                    PERCENT.format(row["of_both"]),
-                ]
-            )
-            for _, row in means.iterrows()
-        ]
+        times = [f"{part}_s" for part in STEPS]
+        means[times] *= MS
+        cells = (*(f"{{{time}:.1f}}" for time in times), "{share:.0%}", "{of_both:.0%}")
+        return lines_of(means, "{model}, {gate}", *cells)
 
     return Sheet(
         ("a layer forward [ms]",),

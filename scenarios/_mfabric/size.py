@@ -24,8 +24,9 @@ from scenarios._mfabric.steps import (
     with_waits,
 )
 from testbed.report.claims import Claim
-from testbed.report.page import Block, Findings, Line, Plot, Sheet
+from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.table import lines_of
 from topologies.cost import performance_per_dollar
 from topologies.errors import ScenarioError
 from topologies.fabric import MOST_GPUS
@@ -124,16 +125,11 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
 def _sheet(table: pd.DataFrame) -> Sheet:
     blocks = []
     for name, rows in table.groupby("fabric", sort=False):
-        lines = [
-            Line(
-                [
-                    f"{row['gpus']:,}", f"{row['iteration_s']:.3f}", f"{row['tokens_per_s'] / MEGA:.3f}",
-                    f"{row['speed_over_fat_tree']:.3f}", f"{row['usd'] / MEGA:.1f}",
-                    f"{row['over_fat_tree']:.2f}",
-                ]
-            )
-            for _, row in rows.iterrows()
-        ]  # fmt: skip
+        lines = lines_of(
+            rows.assign(tokens=rows["tokens_per_s"] / MEGA, musd=rows["usd"] / MEGA),
+            "{gpus:,}", "{iteration_s:.3f}", "{tokens:.3f}", "{speed_over_fat_tree:.3f}", "{musd:.1f}",
+            "{over_fat_tree:.2f}",
+        )  # fmt: skip
         blocks.append(Block(lines, str(name)))
     return Sheet(
         ("GPUs",),

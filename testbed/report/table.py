@@ -16,6 +16,7 @@ from rich.text import Text
 
 from testbed.report.claims import Claim, Range, side_by_side
 from testbed.report.means import BASELINE, Mean, Point, points
+from testbed.report.page import Line
 from testbed.run.agreement import LIMIT_MARK, LIMITED, MARK, MARKED, agreement_text
 from testbed.run.similitude import few_packets_text
 
@@ -251,6 +252,20 @@ def duration_text(time_s: float) -> str:
 def number(value: float, pattern: str) -> str:
     """Return a number as text, a dash where there is none."""
     return "-" if math.isnan(value) else pattern.format(value)
+
+
+def lines_of(rows: pd.DataFrame, *cells: str) -> list[Line]:
+    """Return a line per row, its cells written of the row's columns; a dash where one begins with no number.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"gpus": [1024], "usd": [2.5], "added": [math.nan]})
+    >>> [line.cells for line in lines_of(table, "{gpus:,} GPUs", "{usd:.2f}", "{added:.1f} %")]
+    [['1,024 GPUs', '2.50', '-']]
+    """
+    named = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+    written = [[cell.format_map(row) for cell in cells] for row in named]
+    return [Line(["-" if text.startswith("nan") else text for text in texts]) for texts in written]
 
 
 def range_text(expected: Range) -> str:
