@@ -69,24 +69,18 @@ def ring_busbw() -> tuple[float, str]:
 
 
 class _OwnRails:
-    """Each message that leaves its server over the rail of its ring."""
-
-    def __init__(self) -> None:
-        self._rail = {
-            pair: rail
-            for rail, ring in enumerate(RINGS)
-            for pair in zip(ring, (*ring[1:], ring[0]), strict=True)
-            if pair[0] // RAILS != pair[1] // RAILS
-        }
+    """Each message that leaves its server over the rail of its ring, which is that of the GPU it reaches."""
 
     def place(self, _view: View, messages: Messages) -> Placement:
         """Return one parcel per message."""
-        pairs = list(zip(messages.source.tolist(), messages.destination.tolist(), strict=True))
-        ends = [(Nic(a // RAILS, self._rail[a, b]), Nic(b // RAILS, self._rail[a, b])) for a, b in pairs]
-        queue_pairs = [QueuePair(near, far) for near, far in ends]
-        numbers = {queue_pair: number for number, queue_pair in enumerate(dict.fromkeys(queue_pairs))}
-        qp = np.array([numbers[queue_pair] for queue_pair in queue_pairs], dtype=np.int64)
-        return Placement(tuple(numbers), qp, np.arange(len(messages)), messages.bytes)
+        near, far, rail = (
+            messages.source // RAILS,
+            messages.destination // RAILS,
+            messages.destination % RAILS,
+        )
+        ends, qp = np.unique(np.stack([near, far, rail], axis=1), axis=0, return_inverse=True)
+        queue_pairs = [QueuePair(Nic(a, by), Nic(b, by)) for a, b, by in ends.tolist()]
+        return Placement(tuple(queue_pairs), qp.ravel(), np.arange(len(messages)), messages.bytes)
 
 
 @figure("ratio", "0.99 .. 1.01", sandbox=False)

@@ -14,6 +14,7 @@ from controller.schedulers.mfabric import circuit_counts, circuit_order, transfe
 from controller.schedulers.mfabric_exact import MOST_SERVERS, best_circuits
 from testbed.report.claims import Claim, worst_claim
 from testbed.report.page import Block, Line, Sheet
+from testbed.report.table import lines_of
 from testbed.run.carried import carrying, logged, packets_in_the_dark
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import LEFT_OUT, Outcome
@@ -173,19 +174,10 @@ def circuits_sheet(outcomes: Sequence[Outcome]) -> Sheet | None:
         return None
     blocks = []
     for step, own in pd.concat(tables).groupby("step", sort=False):
-        lines = [
-            Line(
-                [
-                    str(row["node"]),
-                    str(row["circuits"]),
-                    *(f"{MS * row[name]:.1f}" for name in ("greedy_s", "best_s", "packets_s")),
-                    f"{row['greedy_s'] / row['best_s']:.2f}",
-                    f"{row['best_s'] / row['packets_s']:.2f}",
-                    f"{row['without']}",
-                ]
-            )
-            for _, row in own.iterrows()
-        ]
+        times_s = ["greedy_s", "best_s", "packets_s"]
+        ratios = {"over": own["greedy_s"] / own["best_s"], "cost": own["best_s"] / own["packets_s"]}
+        cells = (*(f"{{{name}:.1f}}" for name in times_s), "{over:.2f}", "{cost:.2f}", "{without}")
+        lines = lines_of(own.assign(**ratios, **(MS * own[times_s])), "{node}", "{circuits}", *cells)
         blocks.append(Block(lines, str(step)))
     return Sheet(
         ("all-to-all", "circuits"),

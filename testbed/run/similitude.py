@@ -29,7 +29,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.run.dilation import Dilation
+from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.run import Run
 from topologies.fabric import Fabric, Path
@@ -39,7 +39,6 @@ from traffic.transports.datagrams import OVERHEAD_BYTES, payload_bytes
 
 KEPT_WITHIN = 2.0
 """A number counts as kept where the two scales differ by no more than this factor."""
-UNSCALED = Dilation(1.0, 1.0)
 ROCE_PAYLOAD_BYTES = 4096
 """RoCE's largest path MTU, which is payload alone."""
 ROCE_HEADER_BYTES = 14 + 20 + 8 + 12 + 4
