@@ -8,7 +8,6 @@ folded alike from the faults that are known. What becomes of operations then is 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Protocol
 
 from testbed.run.ledger import Ledger
 from testbed.run.movers import Backend, Expect, KnowRates, SetDaemon, SetLink
@@ -18,14 +17,6 @@ from traffic.effects import Daemon, DaemonState, Effect, LinkState, daemon_state
 from traffic.faults import Fault
 
 HEALTHY = LinkState()
-
-
-class Detected(Protocol):
-    """Carries out what follows once a fault is known, or its end."""
-
-    def __call__(self, fault: Fault, *, leads: bool) -> None:
-        """Go on; ``leads`` says whether traffic is to be led anew."""
-        ...
 
 
 class Faulting:
@@ -42,7 +33,8 @@ class Faulting:
     at
         Does something at a time [ps].
     detected, over
-        What follows once a fault is known, and once it is known to be over.
+        What follows once a fault is known, and once it is known to be over; with whether traffic is to be led
+        anew.
     """
 
     def __init__(
@@ -54,8 +46,8 @@ class Faulting:
         *,
         leaves: Callable[[Fault], bool],
         at: Callable[[int, Callable[[], None]], None],
-        detected: Detected,
-        over: Detected,
+        detected: Callable[[Fault, bool], None],
+        over: Callable[[Fault, bool], None],
     ) -> None:
         self._fabric, self._faults, self._backend, self._ledger = fabric, faults, backend, ledger
         self._leaves, self._at, self._detected, self._over = leaves, at, detected, over
@@ -133,12 +125,12 @@ class Faulting:
         self._ledger.fault(now_ps, "detected", fault.name)
         leads = self._learn(fault, [*self.known, fault])
         self._note_links(fault, now_ps)
-        self._detected(fault, leads=leads)
+        self._detected(fault, leads)
 
     def _is_over(self, fault: Fault) -> None:
         leads = self._learn(fault, [each for each in self.known if each != fault])
         self._note_links(fault, self._backend.now_ps)
-        self._over(fault, leads=leads)
+        self._over(fault, leads)
 
     def _learn(self, fault: Fault, known: Sequence[Fault]) -> bool:
         """Know some faults from now on; return whether traffic is to be led anew by one of them."""

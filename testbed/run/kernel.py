@@ -429,10 +429,10 @@ class Kernel:
         for name in self._light.let_go():
             self._go(name)
 
-    def _detected(self, fault: Fault, *, leads: bool) -> None:
+    def _detected(self, fault: Fault, leads: bool) -> None:
         self._revising.detected(fault, leads=leads)
 
-    def _over(self, fault: Fault, *, leads: bool) -> None:
+    def _over(self, fault: Fault, leads: bool) -> None:
         self._revising.over(fault, leads=leads)
 
     def _returned(self, lane: QueuePair, left: Left) -> None:
