@@ -176,10 +176,7 @@ def shaper_request(
     options = _attribute(TCA_TBF_PARMS, rate + bytes(RATE_SPEC.size) + TBF.pack(queue_bytes, ticks, 0))
     options += _attribute(TCA_TBF_BURST, struct.pack("=I", burst_bytes))
     handles = (CHILD_HANDLE, BELOW_ROOT) if below_netem else (ROOT_HANDLE, ROOT)
-    body = TC_MESSAGE.pack(1, *handles, 0) + _attribute(TCA_KIND, b"tbf\0")
-    body += _attribute(TCA_OPTIONS, options)
-    flags = NLM_F_REQUEST | NLM_F_ACK | (0 if change else NLM_F_CREATE | NLM_F_EXCL)
-    return HEADER.pack(HEADER.size + len(body), RTM_NEWQDISC, flags, 0, 0) + body
+    return _qdisc(b"tbf\0", handles, options, 0 if change else NLM_F_CREATE | NLM_F_EXCL)
 
 
 def marker_request(mark_bytes: int, queue_bytes: int, *, below_netem: bool = False) -> bytes:
@@ -202,10 +199,8 @@ def marker_request(mark_bytes: int, queue_bytes: int, *, below_netem: bool = Fal
     flags = struct.pack("=II", *[TC_RED_ECN | TC_RED_NODROP] * 2)
     options = _attribute(TCA_RED_PARMS, parameters) + _attribute(TCA_RED_STAB, FORGOTTEN_AT_ONCE)
     options += _attribute(TCA_RED_FLAGS, flags)
-    body = TC_MESSAGE.pack(1, MARKER_HANDLE, BELOW_CHILD if below_netem else BELOW_ROOT, 0)
-    body += _attribute(TCA_KIND, b"red\0") + _attribute(TCA_OPTIONS, options)
-    flags_of_request = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE
-    return HEADER.pack(HEADER.size + len(body), RTM_NEWQDISC, flags_of_request, 0, 0) + body
+    handles = MARKER_HANDLE, BELOW_CHILD if below_netem else BELOW_ROOT
+    return _qdisc(b"red\0", handles, options, NLM_F_CREATE | NLM_F_REPLACE)
 
 
 def netem_request(
@@ -270,7 +265,6 @@ def route_request(
     delete
         Whether to delete the route instead.
     """
-    flags = NLM_F_REQUEST | NLM_F_ACK | (0 if delete else NLM_F_CREATE | NLM_F_REPLACE)
     lengths = destination.prefixlen, 0  # of the destination, of the source
     rest = RT_TABLE_UNSPEC, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_UNICAST, RTNH_F_ONLINK
     body = ROUTE.pack(AF_INET, *lengths, 0, *rest)
@@ -281,8 +275,19 @@ def route_request(
     if metrics:
         nested = (_attribute(METRICS[name], struct.pack("=I", value)) for name, value in metrics.items())
         body += _attribute(RTA_METRICS, b"".join(nested))
-    kind = RTM_DELROUTE if delete else RTM_NEWROUTE
-    return HEADER.pack(HEADER.size + len(body), kind, flags, 0, 0) + body
+    if delete:
+        return _message(RTM_DELROUTE, 0, body)
+    return _message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body)
+
+
+def _qdisc(kind: bytes, handles: tuple[int, int], options: bytes, flags: int) -> bytes:
+    """Return the request for a queueing discipline with its handle and parent, without its interface."""
+    body = TC_MESSAGE.pack(1, *handles, 0) + _attribute(TCA_KIND, kind) + _attribute(TCA_OPTIONS, options)
+    return _message(RTM_NEWQDISC, flags, body)
+
+
+def _message(kind: int, flags: int, body: bytes) -> bytes:
+    return HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | NLM_F_ACK | flags, 0, 0) + body
 
 
 def _attribute(kind: int, value: bytes) -> bytes:

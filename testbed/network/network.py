@@ -15,7 +15,6 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from mininet.net import Mininet
 
@@ -146,12 +145,7 @@ class Network:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Stop everything in the reverse order; an error takes the daemons' words along."""
         if error:
             self._note_logs(error)

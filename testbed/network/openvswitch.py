@@ -13,7 +13,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from controller.app.proof import run_directories
 from testbed.machine.datapath import Datapath, delete_kernel_datapath, lost_upcalls
@@ -121,12 +120,7 @@ class PrivateOpenVSwitch:
         self._remote = remote
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """End the daemons.
 
         The kernel closes a packet socket only after a grace period, one after the other:
@@ -254,12 +248,7 @@ class MachineOpenVSwitch:
             raise MachineError("the machine's own Open vSwitch does not answer", START_IT) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Leave the daemon as it is; the network takes its own bridges away."""
 
     def check_alive(self) -> None:
