@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.report.similitude_table import similitude_caption, similitude_rows
-from testbed.run.dilation import Dilation
+from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.run.predict import predict
@@ -20,7 +20,6 @@ from testbed.run.similitude import (
     KEPT_WITHIN,
     REAL_LINK_DELAY_S,
     REAL_TIMEOUT_S,
-    UNSCALED,
     Facts,
     Medium,
     Number,
