@@ -167,16 +167,14 @@ class ControllerClient:
         """
         return _ocs_status(self._send("POST", f"/ocs/{name}/schedule", _schedule(program, start_s, notify)))
 
-    def show_all(
-        self, programs: Mapping[str, Program], start_s: float | None = None, notify: Path | None = None
-    ) -> None:
-        """Have OCSes show programs that begin at once; return when they have begun, or wait for their start.
+    def show_all(self, programs: Mapping[str, Program], notify: Path | None = None) -> None:
+        """Have OCSes show programs that begin at once; return when they have begun.
 
         Parameters
         ----------
         programs
             What each shows, by its name.
-        start_s, notify
+        notify
             As of `show`, for all of them.
 
         Raises
@@ -184,7 +182,7 @@ class ControllerClient:
         DemandError, NetworkError
             If one of them cannot begin: then none has.
         """
-        wanted = {name: _schedule(program, start_s, notify) for name, program in programs.items()}
+        wanted = {name: _schedule(program, None, notify) for name, program in programs.items()}
         self._send("POST", "/ocs/schedules", {"schedules": wanted})
 
     def provision(self, name: str, circuits: Sequence[Pair] | str) -> OcsStatus:

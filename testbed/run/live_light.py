@@ -78,7 +78,7 @@ class LiveLight:
         programs = {
             ocs: Program((Day(Circuits(ports[ocs], pairs), LIT_FOR_S),)) for ocs, pairs in circuits.items()
         }
-        self._network.northbound.show_all(programs, None, news)
+        self._network.northbound.show_all(programs, news)
 
     def _provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
         """Have an OCS set circuits beside those that it shows."""
