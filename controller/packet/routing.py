@@ -11,10 +11,12 @@ In a group the links have numbers of buckets that are the smallest with the rati
 failed. A fabric whose links take more buckets than a group can have is refused.
 """
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from ipaddress import IPv4Network
 from itertools import count
+
+import networkx as nx
 
 from controller.packet.ecmp_hash import MOST_BUCKETS, forwarding_buckets
 from controller.packet.rules import IPV4, Action, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
@@ -69,7 +71,13 @@ def forwarding_rules(
     """
     trunks = _trunks(fabric, failed_links)
     nic_rules = _nic_rules(fabric, trunks, failed_links)
-    hops = {switch: _hops(trunks, switch) for switch, rules in nic_rules.items() if rules}
+    joined = nx.Graph((near, far) for near, ports in trunks.items() for far, _ in ports.values())
+    joined.add_nodes_from(trunks)
+    hops = {
+        switch: nx.single_source_shortest_path_length(joined, switch)
+        for switch, rules in nic_rules.items()
+        if rules
+    }
     for switch, rules in _routed_rules(fabric, failed_links, routing).items():
         nic_rules[switch] += rules
     return {
@@ -131,19 +139,6 @@ def _routed_rules(fabric: Fabric, failed_links: Set[Link], routing: Routing | No
         priority = FLOW_PRIORITY if source else ROUTED_PRIORITY
         rules[switch].append(Rule(priority, match, (SetEthDst(mac), Output(out.number))))
     return rules
-
-
-def _hops(trunks: _Trunks, destination: str) -> dict[str, int]:
-    """Return how many hops each switch is from a destination, for those that reach it."""
-    hops = {destination: 0}
-    queue = deque([destination])
-    while queue:
-        switch = queue.popleft()
-        for neighbour, _ in trunks[switch].values():
-            if neighbour not in hops:
-                hops[neighbour] = hops[switch] + 1
-                queue.append(neighbour)
-    return hops
 
 
 def _next_hops(trunks: _Trunks, switch: str, hops: dict[str, dict[str, int]]) -> dict[str, tuple[int, ...]]:
