@@ -4,9 +4,13 @@ import json
 import socket
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict
+from functools import cache
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from time import monotonic, sleep
+from typing import TypeVar
+
+from pydantic import TypeAdapter
 
 from controller.circuits.circuits import Pair
 from controller.circuits.devices import ReconfigurationDelay
@@ -15,7 +19,6 @@ from controller.circuits.status import (
     FlowStatus,
     LogEntry,
     OcsStatus,
-    PortCounters,
     PortStatus,
     Status,
     SwitchStatus,
@@ -28,6 +31,9 @@ POLL_S = 0.01
 REFUSED, UNAVAILABLE = 422, 503
 ANSWER_S = 90.0
 """How long the controller may take to answer: on an emulated CPU with two runs side by side half a minute."""
+Answer = TypeVar("Answer")
+_adapter = cache(TypeAdapter)
+"""What reads a kind of answer: 1 ms to make."""
 
 
 class ControllerClient:
@@ -42,26 +48,23 @@ class ControllerClient:
 
     def status(self) -> Status:
         """Return whether the network forwards as it should."""
-        data = json.loads(self._get("/status"))
-        ready = data.pop("ready")
-        return Status(ready=ready, **{name: tuple(sentences) for name, sentences in data.items()})
+        return self._ask(Status, "GET", "/status")
 
     def fabric(self) -> Fabric:
         """Return the fabric that the controller was given."""
-        return Fabric.from_json(self._get("/fabric"))
+        return Fabric.from_json(self._send("GET", "/fabric"))
 
     def switches(self) -> list[SwitchStatus]:
         """Return all switches, with how many rules and groups they count."""
-        return [SwitchStatus(**switch) for switch in json.loads(self._get("/switches"))]
+        return self._ask(list[SwitchStatus], "GET", "/switches")
 
     def flows(self, switch: str) -> list[FlowStatus]:
         """Return the rules that a switch has."""
-        return [FlowStatus(**flow) for flow in json.loads(self._get(f"/switches/{switch}/flows"))]
+        return self._ask(list[FlowStatus], "GET", f"/switches/{switch}/flows")
 
     def ports(self, switch: str) -> PortStatus:
         """Return a switch's counters."""
-        data = json.loads(self._get(f"/switches/{switch}/ports"))
-        return PortStatus(tuple(PortCounters(**port) for port in data["ports"]), data["table_miss_packets"])
+        return self._ask(PortStatus, "GET", f"/switches/{switch}/ports")
 
     def wait_ready(
         self,
@@ -105,14 +108,11 @@ class ControllerClient:
 
     def ocs(self, name: str) -> OcsStatus:
         """Return what an OCS shows and does."""
-        return _ocs_status(self._get(f"/ocs/{name}"))
+        return self._ask(OcsStatus, "GET", f"/ocs/{name}")
 
     def ocs_log(self, name: str) -> list[LogEntry]:
         """Return an OCS' reconfigurations, the newest last."""
-        return [
-            LogEntry(**entry | {"circuits": _pairs(entry["circuits"])})
-            for entry in json.loads(self._get(f"/ocs/{name}/log"))
-        ]
+        return self._ask(list[LogEntry], "GET", f"/ocs/{name}/log")
 
     def set_delay(self, name: str, delay: ReconfigurationDelay, seed: int = 0) -> OcsStatus:
         """Set how long an OCS is dark from its next reconfiguration on.
@@ -124,7 +124,7 @@ class ControllerClient:
         seed
             Of delays that vary: they are drawn anew, equal for equal seeds, different for each OCS.
         """
-        return _ocs_status(self._send("PUT", f"/ocs/{name}/device?seed={seed}", asdict(delay)))
+        return self._ask(OcsStatus, "PUT", f"/ocs/{name}/device?seed={seed}", asdict(delay))
 
     def light(
         self,
@@ -132,7 +132,6 @@ class ControllerClient:
         circuits: Sequence[Pair] | str,
         *,
         partial: bool = True,
-        bidirectional: bool = False,
         busy: str = "queue",
     ) -> OcsStatus:
         """Have an OCS light circuits, as pairs or as ``0>3 3>0``; return at once.
@@ -143,13 +142,11 @@ class ControllerClient:
             Which OCS, and what to show.
         partial
             Whether circuits that stay the same keep carrying.
-        bidirectional
-            Whether to refuse circuits that have none back.
         busy
             ``queue`` to wait for what is under way, ``replace`` to take its place.
         """
-        wanted = {"circuits": circuits, "partial": partial, "bidirectional": bidirectional, "busy": busy}
-        return _ocs_status(self._send("PUT", f"/ocs/{name}/circuits", wanted))
+        wanted = {"circuits": circuits, "partial": partial, "busy": busy}
+        return self._ask(OcsStatus, "PUT", f"/ocs/{name}/circuits", wanted)
 
     def show(
         self, name: str, program: Program | str, start_s: float | None = None, notify: Path | None = None
@@ -165,7 +162,8 @@ class ControllerClient:
         notify
             A unix datagram socket that receives what is lit whenever that changes.
         """
-        return _ocs_status(self._send("POST", f"/ocs/{name}/schedule", _schedule(program, start_s, notify)))
+        wanted = _schedule(program, start_s, notify)
+        return self._ask(OcsStatus, "POST", f"/ocs/{name}/schedule", wanted)
 
     def show_all(self, programs: Mapping[str, Program], notify: Path | None = None) -> None:
         """Have OCSes show programs that begin at once; return when they have begun.
@@ -193,7 +191,7 @@ class ControllerClient:
         name, circuits
             Which OCS, and what its idle side shows from the ``shadow_ready_s`` of the answer on.
         """
-        return _ocs_status(self._send("PUT", f"/ocs/{name}/shadow", {"circuits": circuits}))
+        return self._ask(OcsStatus, "PUT", f"/ocs/{name}/shadow", {"circuits": circuits})
 
     def flip_all(self, names: Sequence[str], notify: Path | None = None) -> None:
         """Have OCSes exchange their two sides at once; return when they have begun.
@@ -230,8 +228,13 @@ class ControllerClient:
             raise NetworkError(status.error)
         return status
 
-    def _get(self, path: str) -> str:
-        return self._send("GET", path)
+    def _ask(
+        self, kind: type[Answer], method: str, path: str, body: Mapping[str, object] | None = None
+    ) -> Answer:
+        """Return an answer as a value: JSON's lists are its tuples."""
+        text = self._send(method, path, body)
+        answer: Answer = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # a type has a hash
+        return answer
 
     def _send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> str:
         connection = _UnixConnection(self._path)
@@ -259,16 +262,6 @@ def _schedule(program: Program | str, start_s: float | None, notify: Path | None
         return wanted | {"text": program}
     days = [asdict(day) | {"circuits": day.circuits.pairs} for day in program.days]
     return wanted | {"days": days, "partial": program.partial}
-
-
-def _ocs_status(text: str) -> OcsStatus:
-    data = json.loads(text)
-    shadow = None if data["shadow"] is None else _pairs(data["shadow"])
-    return OcsStatus(**data | {"circuits": _pairs(data["circuits"]), "shadow": shadow})
-
-
-def _pairs(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
-    return tuple((a, b) for a, b in pairs)
 
 
 class _UnixConnection(HTTPConnection):

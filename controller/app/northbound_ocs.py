@@ -5,7 +5,7 @@
 ``GET /ocs/{name}/log``        its reconfigurations: command, dark and lit [s, monotonic clock], what was
                                refused (`LogEntry`)
 ``PUT /ocs/{name}/circuits``   ``{"circuits": [[0, 3], [3, 0]]}`` or ``{"circuits": "0>3 3>0"}``; also
-                               ``partial``, ``bidirectional``, ``busy`` (``queue`` or ``replace``)
+                               ``partial``, ``busy`` (``queue`` or ``replace``)
 ``PUT /ocs/{name}/device``     how long it is dark (`WantedDevice`); with ``?seed=1`` delays that
                                vary are drawn from this seed, by default 0
 ``POST /ocs/{name}/schedule``  ``{"days": [{"circuits": ..., "duration_s": 0.05, "night_s": 0}]}`` or
@@ -37,7 +37,7 @@ from controller.app.ocs import OpticalSwitches
 from controller.circuits.circuits import Circuits, Pair, circuits_from_text
 from controller.circuits.devices import LONGEST_S, ReconfigurationDelay
 from controller.circuits.programs import Day, Program, Showing, program_from_text
-from controller.circuits.reconfiguration import Command, Entry
+from controller.circuits.reconfiguration import Command
 from controller.circuits.status import LogEntry, OcsStatus
 from topologies.errors import DemandError
 
@@ -55,7 +55,6 @@ class WantedCircuits(_Body):
 
     circuits: list[tuple[int, int]] | str
     partial: bool = True
-    bidirectional: bool = False
     busy: Literal["queue", "replace"] = "queue"
 
 
@@ -143,11 +142,11 @@ def _add_routes_of_one(routes: APIRouter, ocses: OpticalSwitches) -> None:
 
     @routes.get("/{name}/log")
     def log(name: existing_ocs) -> list[LogEntry]:
-        return [_entry(entry) for entry in ocses.log(name)]
+        return ocses.log(name)
 
     @routes.put("/{name}/circuits")
     def circuits(name: existing_ocs, wanted: WantedCircuits) -> OcsStatus:
-        lit = _circuits(wanted.circuits, ocses.ports(name), wanted.bidirectional)
+        lit = _circuits(wanted.circuits, ocses.ports(name))
         ocses.command(name, Command(lit, wanted.partial, wanted.busy))
         return ocses.status(name)
 
@@ -202,11 +201,7 @@ def _program(wanted: WantedSchedule, ports: int) -> Program:
     return Program(tuple(days), wanted.partial)
 
 
-def _circuits(wanted: Sequence[Pair] | str, ports: int, bidirectional: bool = False) -> Circuits:
+def _circuits(wanted: Sequence[Pair] | str, ports: int) -> Circuits:
     if isinstance(wanted, str):
-        return circuits_from_text(wanted, ports, bidirectional)
-    return Circuits(ports, tuple(wanted), bidirectional)
-
-
-def _entry(entry: Entry) -> LogEntry:
-    return LogEntry(**{**vars(entry), "circuits": entry.circuits.pairs})
+        return circuits_from_text(wanted, ports)
+    return Circuits(ports, tuple(wanted))

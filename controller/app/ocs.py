@@ -25,8 +25,8 @@ from controller.circuits.circuits import Circuits, check_permitted
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.circuits.programs import Showing
-from controller.circuits.reconfiguration import WHEN_TO_FLIP, Command, Entry, OpticalSwitch
-from controller.circuits.status import OcsStatus
+from controller.circuits.reconfiguration import WHEN_TO_FLIP, Command, OpticalSwitch
+from controller.circuits.status import LogEntry, OcsStatus
 from topologies.errors import DemandError, NetworkError
 from topologies.fabric import Fabric
 
@@ -106,7 +106,7 @@ class OpticalSwitches:
         """
         return self._thread.ask(lambda: self._status(name))
 
-    def log(self, name: str) -> list[Entry]:
+    def log(self, name: str) -> list[LogEntry]:
         """Return an OCS' reconfigurations, also while it is not connected."""
         return self._thread.ask(lambda: list(self._ocses[name].log))
 

@@ -9,7 +9,7 @@ counts them.
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,8 +32,7 @@ class Circuits:
     Raises
     ------
     DemandError
-        If a port does not exist, is lit twice, or lights itself; or if ``bidirectional`` and a
-        circuit has none back.
+        If a port does not exist, is lit twice, or lights itself.
 
     Examples
     --------
@@ -45,8 +44,6 @@ class Circuits:
     """How many ports the OCS has."""
     pairs: tuple[Pair, ...] = ()
     """The circuits, kept in the order of their input ports."""
-    bidirectional: bool = field(default=False, compare=False)
-    """Whether light must come back: a circuit a > b asks for b > a."""
 
     def __post_init__(self) -> None:
         """Refuse what no OCS can light, before any circuit is taken away."""
@@ -116,7 +113,7 @@ def check_permitted(switch: Switch, circuits: Circuits) -> None:
         )
 
 
-def circuits_from_text(text: str, ports: int, bidirectional: bool = False) -> Circuits:
+def circuits_from_text(text: str, ports: int) -> Circuits:
     """Return the circuits that a person typed: ``0>3 3>0`` or ``0>3,3>0``; ``-`` is all dark.
 
     Raises
@@ -127,7 +124,7 @@ def circuits_from_text(text: str, ports: int, bidirectional: bool = False) -> Ci
     words = re.split(r"[\s,]+", text.strip())
     if words in (["-"], [""]):
         return Circuits(ports)
-    return Circuits(ports, tuple(map(_pair, words)), bidirectional)
+    return Circuits(ports, tuple(map(_pair, words)))
 
 
 def _pair(word: str) -> Pair:
@@ -150,8 +147,6 @@ def _check(circuits: Circuits) -> None:
     for a, b in circuits.pairs:
         if a == b:
             raise DemandError(f"port {a} lights itself", "leave that circuit out")
-        if circuits.bidirectional and (b, a) not in circuits.pairs:
-            raise DemandError(f"the circuit {a}>{b} has none back", f"add {b}>{a}")
 
 
 def _first_twice(ports: Iterable[int]) -> int | None:

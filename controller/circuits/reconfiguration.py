@@ -31,6 +31,7 @@ from controller.circuits.circuits import Circuits, Pair, Transition, transition
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.circuits.programs import Day, Program
+from controller.circuits.status import LogEntry
 from topologies.errors import DemandError
 
 Phase = Literal["lit", "darkening", "dark", "lighting"]
@@ -71,29 +72,6 @@ class Shadow:
     """When it is set, on the controller's monotonic clock [s]."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One reconfiguration in the log; times are on the controller's monotonic clock [s]."""
-
-    number: int
-    circuits: Circuits
-    partial: bool
-    darkened: int
-    """How many circuits went dark."""
-    delay_s: float
-    """How long the device needed this time; the flip time of a flip."""
-    command_s: float
-    dark_s: float | None = None
-    """When the circuits that changed were dark on the wire."""
-    lit_s: float | None = None
-    """From when on all were lit on the wire, the time of a command that changes nothing; None while they
-    are not, and where none are to be."""
-    replaced: bool = False
-    """Whether another command took its place before it was lit."""
-    error: str = ""
-    """What ended it before its time: a refusal, a failed proof, a lost connection; empty if nothing."""
-
-
 class OpticalSwitch:
     """One OCS: what it shows, what it is asked for, and what it has done.
 
@@ -111,7 +89,7 @@ class OpticalSwitch:
         self.phase: Phase = "lit"
         self.lit = Circuits(ports)
         """What is lit on the wire."""
-        self.log: deque[Entry] = deque(maxlen=LOG_ENTRIES)
+        self.log: deque[LogEntry] = deque(maxlen=LOG_ENTRIES)
         self.number = 0
         """The newest reconfiguration, or program that has not begun."""
         self.error = ""
@@ -271,9 +249,8 @@ class OpticalSwitch:
         if self.phase != "lit":
             self._stamp(error=error)
         elif self.lit.pairs:
-            dark, lost = Circuits(self.lit.ports), len(self.lit.pairs)
             self.number += 1
-            self.log.append(Entry(self.number, dark, False, lost, 0.0, now, error=error))
+            self.log.append(LogEntry(self.number, (), False, len(self.lit.pairs), 0.0, now, error=error))
         self._going.clear()
         self._unproved = ()
         self.lit = Circuits(self.lit.ports)
@@ -322,11 +299,12 @@ class OpticalSwitch:
             return [Darken(self.number, going)]
         return self.confirmed(self.number, now)
 
-    def _entry(self, command: Command, change: Transition, now: float) -> Entry:
+    def _entry(self, command: Command, change: Transition, now: float) -> LogEntry:
         delay_s = 0.0
         if change.lit:
             delay_s = self.delay.flip_s if command.flips else self.delay.draw_s(self._rng)
-        return Entry(self.number, command.circuits, command.partial, len(change.dark), delay_s, now)
+        asked = command.circuits.pairs
+        return LogEntry(self.number, asked, command.partial, len(change.dark), delay_s, now)
 
     def _darkened(self, now: float) -> list[Order]:
         coming = self._missing()

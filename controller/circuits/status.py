@@ -120,14 +120,15 @@ class LogEntry:
     darkened: int
     """How many circuits went dark."""
     delay_s: float
-    """How long the device needed this time."""
+    """How long the device needed this time; the flip time of a flip."""
     command_s: float
     """When the command came."""
-    dark_s: float | None
+    dark_s: float | None = None
     """When what changed was dark on the wire."""
-    lit_s: float | None
-    """From when on all circuits were lit on the wire; None while they are not, and where none are to be."""
-    replaced: bool
+    lit_s: float | None = None
+    """From when on all were lit on the wire, the time of a command that changes nothing; None while they are
+    not, and where none are to be."""
+    replaced: bool = False
     """Whether another command took its place before it was lit."""
     error: str = ""
     """What ended it before its time: a refusal, a failed proof, a lost connection; empty if nothing."""

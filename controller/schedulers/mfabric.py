@@ -35,6 +35,7 @@ from controller.circuits.circuits import Circuits
 from controller.schedulers.demand import Matrix, checked_matrix
 from topologies.errors import DemandError
 from topologies.fabric import Fabric, Nic
+from topologies.light import duplex
 from topologies.mfabric import Region, numa_node
 
 Pair = tuple[int, int]
@@ -279,7 +280,7 @@ def circuits_of(fabric: Fabric, region: Region, mapping: NicMapping) -> Circuits
     }
     ends = [(port_of[circuit.a], port_of[circuit.b]) for circuit in mapping]
     ports = fabric.switches[fabric.switch_index[region.ocs]].ports
-    return Circuits(ports, tuple(pair for a, b in ends for pair in ((a, b), (b, a))), bidirectional=True)
+    return Circuits(ports, duplex(ends))
 
 
 def transfer_s(demand: ArrayLike, counts: Counts, eps_nics: int, nic_bps: float) -> float:

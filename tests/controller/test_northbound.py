@@ -35,7 +35,7 @@ class PlayedNetwork:
 
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("PUT", "/ocs/ocs0/circuits"): {
-        "circuits": [[0, 1]], "partial": True, "bidirectional": False, "busy": "queue",
+        "circuits": [[0, 1]], "partial": True, "busy": "queue",
     },
     ("PUT", "/ocs/ocs0/device"): {
         "device": "odd", "delay_s": 0.1, "delay_p99_s": 0.2, "nic_s": 0.1, "nic_p99_s": 0.2, "flip_s": 0.1,

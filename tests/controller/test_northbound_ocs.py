@@ -15,8 +15,8 @@ from controller.app.ocs import OpticalSwitches
 from controller.circuits.circuits import Circuits, circuits_from_text
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Day, Program, Showing
-from controller.circuits.reconfiguration import Command, Entry
-from controller.circuits.status import OcsStatus
+from controller.circuits.reconfiguration import Command
+from controller.circuits.status import LogEntry, OcsStatus
 from topologies.errors import DemandError
 
 STATUS = OcsStatus(
@@ -40,8 +40,8 @@ class Played:
     def status(self, name: str) -> OcsStatus:
         return STATUS
 
-    def log(self, name: str) -> list[Entry]:
-        return [Entry(1, circuits_from_text("0>3", 4), True, 0, 0.01, 1.0, 1.001, 1.012)]
+    def log(self, name: str) -> list[LogEntry]:
+        return [LogEntry(1, ((0, 3),), True, 0, 0.01, 1.0, 1.001, 1.012)]
 
     def set_delay(self, name: str, delay: ReconfigurationDelay, seed: int) -> None:
         self.calls.append((delay, seed))
@@ -112,7 +112,7 @@ def test_status_and_log(client: Client) -> None:
 def test_circuits_as_pairs_and_as_text(client: Client, played: Played) -> None:
     wanted = circuits_from_text("0>3 3>0", 4)
     assert client.request("PUT", "/ocs/ocs0/circuits", {"circuits": [[3, 0], [0, 3]]}).status_code == 200
-    body = {"circuits": "0>3 3>0", "partial": False, "bidirectional": True, "busy": "replace"}
+    body = {"circuits": "0>3 3>0", "partial": False, "busy": "replace"}
     assert client.request("PUT", "/ocs/ocs0/circuits", body).status_code == 200
     assert played.calls == [Command(wanted), Command(wanted, False, "replace")]
 
@@ -201,7 +201,6 @@ def test_a_flip_that_makes_no_sense_flips_none(
     [
         ("PUT", "circuits", {"circuits": "0>1 2>1"}),
         ("PUT", "circuits", {"circuits": [[0, 9]]}),
-        ("PUT", "circuits", {"circuits": "0>1", "bidirectional": True}),
         ("PUT", "circuits", {"circuits": "0>1", "colour": "red"}),
         ("PUT", "shadow", {"circuits": "0>1 2>1"}),
         ("PUT", "shadow", {"circuits": "0>1", "partial": True}),

@@ -7,7 +7,8 @@ import pytest
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Prepare, Wait
 from controller.circuits.programs import Day, Program, program_from_text
-from controller.circuits.reconfiguration import MOST_WAITING, PREPARED_S, Command, Entry, OpticalSwitch
+from controller.circuits.reconfiguration import MOST_WAITING, PREPARED_S, Command, OpticalSwitch
+from controller.circuits.status import LogEntry
 from tests.controller.conftest import DELAY_S, lit
 from topologies.errors import DemandError
 
@@ -23,7 +24,7 @@ def test_dark_the_delay_lit(ocs: OpticalSwitch) -> None:
     assert ocs.woken(2, 2.005) == [Wait(2, 2.001 + DELAY_S)]
     assert ocs.woken(2, 2.0111) == [Light(2)]
     assert ocs.confirmed(2, 2.012) == [Notice(lit("0>1 2>0"), 2.012, None)]
-    assert ocs.log[-1] == Entry(2, lit("0>1 2>0"), True, 1, DELAY_S, 2.0, 2.001, 2.012)
+    assert ocs.log[-1] == LogEntry(2, lit("0>1 2>0").pairs, True, 1, DELAY_S, 2.0, 2.001, 2.012)
 
 
 def test_all_go_dark_where_reconfiguration_is_not_partial(ocs: OpticalSwitch) -> None:
@@ -132,7 +133,7 @@ def test_a_program_shows_its_days_and_then_the_dark(ocs: OpticalSwitch) -> None:
 
 def test_what_changes_nothing_is_lit_from_its_command_on(ocs: OpticalSwitch) -> None:
     ocs.command(Command(lit("0>1 2>3")), 2.0)
-    assert ocs.log[-1] == Entry(2, lit("0>1 2>3"), True, 0, 0.0, 2.0, 2.0, 2.0)
+    assert ocs.log[-1] == LogEntry(2, lit("0>1 2>3").pairs, True, 0, 0.0, 2.0, 2.0, 2.0)
 
 
 def test_equal_days_are_both_lit_in_the_log_and_the_dark_after_them_is_not(ocs: OpticalSwitch) -> None:
@@ -141,8 +142,8 @@ def test_equal_days_are_both_lit_in_the_log_and_the_dark_after_them_is_not(ocs: 
     assert ocs.woken(3, 3.5) == [Notice(lit("0>1"), 3.5, 3.75), Wait(4, 3.75)]
     ocs.woken(4, 3.75)
     ocs.confirmed(5, 3.8)
-    shown = [(str(entry.circuits), entry.dark_s, entry.lit_s) for entry in ocs.log][1:]
-    assert shown == [("0>1", 3.0, 3.0), ("0>1", 3.5, 3.5), ("-", 3.8, None)]
+    shown = [(entry.circuits, entry.dark_s, entry.lit_s) for entry in ocs.log][1:]
+    assert shown == [(((0, 1),), 3.0, 3.0), (((0, 1),), 3.5, 3.5), ((), 3.8, None)]
 
 
 def test_an_unchanged_circuit_goes_dark_between_two_days_unless_reconfigurations_are_partial() -> None:
@@ -205,7 +206,7 @@ def test_a_lost_connection_ends_what_is_under_way_and_nothing_is_known_to_be_lit
     ocs.confirmed(2, 2.001)
     assert ocs.lost(LOST, 2.1) == [Notice(lit("-"), 2.1, None)]
     assert (ocs.busy, ocs.queued, str(ocs.lit), ocs.error) == (False, 0, "-", LOST)
-    assert ocs.log[-1] == Entry(2, lit("0>2"), True, 2, DELAY_S, 2.0, 2.001, error=LOST)
+    assert ocs.log[-1] == LogEntry(2, lit("0>2").pairs, True, 2, DELAY_S, 2.0, 2.001, error=LOST)
     assert (ocs.woken(2, 2.2), ocs.confirmed(2, 2.2)) == ([], [])
     ocs.found(3.0)
     ocs.lost("and lost again", 3.1)
@@ -217,7 +218,7 @@ def test_a_lost_connection_ends_what_is_under_way_and_nothing_is_known_to_be_lit
 
 def test_a_lost_connection_is_logged_where_circuits_were_lit(ocs: OpticalSwitch) -> None:
     ocs.lost(LOST, 2.1)
-    assert ocs.log[-1] == Entry(2, lit("-"), False, 2, 0.0, 2.1, error=LOST)
+    assert ocs.log[-1] == LogEntry(2, lit("-").pairs, False, 2, 0.0, 2.1, error=LOST)
     ocs.found(3.0)
     ocs.lost(LOST, 4.0)
     assert (len(ocs.log), ocs.error) == (2, LOST), "nothing was lit, nothing more is lost"
@@ -242,8 +243,8 @@ def test_what_is_not_proved_is_not_logged_as_dark_or_lit(ocs: OpticalSwitch, lig
     *withdrawn, ended = ocs.unproved(2, why, 2.03)
     assert withdrawn == ([Darken(2, ((2, 0),))] if lighting else [])
     assert ended == Notice(lit("0>1"), 2.03, None, ended=True, error=why)
-    assert ocs.log[-1] == Entry(
-        2, lit("0>1 2>0"), True, 1, DELAY_S, 2.0, 2.001 if lighting else None, error=why
+    assert ocs.log[-1] == LogEntry(
+        2, lit("0>1 2>0").pairs, True, 1, DELAY_S, 2.0, 2.001 if lighting else None, error=why
     )
     assert (ocs.busy, str(ocs.lit), ocs.error) == (False, "0>1", why)
     assert ocs.confirmed(2, 2.04) == []

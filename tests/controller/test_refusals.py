@@ -8,7 +8,8 @@ import pytest
 from controller.circuits.circuits import IDLE, Circuits, Pair
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.circuits.programs import Day, Program, program_from_text
-from controller.circuits.reconfiguration import Command, Entry, OpticalSwitch
+from controller.circuits.reconfiguration import Command, OpticalSwitch
+from controller.circuits.status import LogEntry
 from tests.controller.conftest import DELAY_S, lit
 
 WHY = "switch ocs0 refused a message"
@@ -19,7 +20,7 @@ def test_what_was_not_taken_away_is_still_lit(ocs: OpticalSwitch) -> None:
     assert ocs.refused(2, WHY, 2.001) == [Notice(lit("0>1 2>3"), 2.001, None, ended=True, error=WHY)]
     assert ocs.confirmed(2, 2.002) == [], "the barrier is answered all the same"
     assert (ocs.busy, ocs.phase, ocs.lit) == (False, "lit", lit("0>1 2>3"))
-    assert ocs.log[-1] == Entry(2, lit("0>1 2>0"), True, 1, DELAY_S, 2.0, error=WHY)
+    assert ocs.log[-1] == LogEntry(2, lit("0>1 2>0").pairs, True, 1, DELAY_S, 2.0, error=WHY)
     assert ocs.command(Command(lit("0>1")), 2.1) == [Darken(4, ((2, 3),))], "it can be asked again"
 
 
@@ -34,7 +35,7 @@ def test_what_was_not_lit_is_dark(ocs: OpticalSwitch, lighting: bool) -> None:
     assert ocs.refused(2, "the bundle's commit too", 2.021) == []
     assert (ocs.woken(2, 2.022), ocs.confirmed(2, 2.022)) == ([], [])
     assert (ocs.busy, ocs.phase, ocs.lit) == (False, "lit", lit("0>1"))
-    assert ocs.log[-1] == Entry(2, lit("0>1 2>0"), True, 1, DELAY_S, 2.0, 2.001, error=WHY)
+    assert ocs.log[-1] == LogEntry(2, lit("0>1 2>0").pairs, True, 1, DELAY_S, 2.0, 2.001, error=WHY)
 
 
 def test_the_program_and_what_waits_end_with_it(ocs: OpticalSwitch) -> None:
