@@ -5,6 +5,7 @@ parameters: names, types and defaults are those of its signature, and what they 
 a user's own function, ``module:function``, is used as those are that come with lightrail.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -301,7 +302,7 @@ def validated(
         Other keys that there are, for the hint at an unknown one.
     """
     try:
-        return model.model_validate(values)
+        return model.model_validate_json(json.dumps(values))  # in JSON a list may be a tuple, a text a path
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         (key, *_), hint = first["loc"], PAGE

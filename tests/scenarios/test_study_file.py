@@ -204,6 +204,21 @@ def test_files_and_modules_are_found_beside_the_study(
     assert found.claims(pd.DataFrame()) == []
 
 
+def test_a_function_may_take_lists_pairs_and_paths(tmp_path: Path) -> None:
+    (tmp_path / "typed.py").write_text(
+        "from pathlib import Path\nfrom topologies.rail import rail_fabric\n"
+        "def wired(sizes: tuple[int, int], more: list[float], sheet: Path):\n"
+        "    assert (more, sheet) == ([1, 0.5], Path('x'))\n    return rail_fabric(*sizes)\n"
+    )
+    text = (
+        "[fabric]\nbuilder = 'typed:wired'\nsizes = [[2, 3], [4, 1]]\nmore = [[1, 0.5]]\nsheet = 'x'\n"
+        + UNIFORM
+    )
+    assert study(tmp_path, text).fabrics == [rail_fabric(2, 3), rail_fabric(4, 1)]
+    with pytest.raises(ScenarioError, match=r"line 3, fabric.sizes: found 2, expected a list"):
+        study(tmp_path, text.replace("[[2, 3], [4, 1]]", "2"))
+
+
 def test_circuits_carry_all_or_leave_a_rest_to_the_scheme(tmp_path: Path) -> None:
     text = """
     [fabric]
