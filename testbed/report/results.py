@@ -273,7 +273,7 @@ class ResultsDirectory(RunDirectory):
         return self._out if self._resume and self._out else super()._directory()
 
     def _forget(self) -> None:
-        if not self._resume:
+        if not (self._resume or self.outcomes):
             super()._forget()
 
     @property

@@ -197,6 +197,27 @@ def test_a_run_that_fails_before_its_first_point_leaves_no_directory(tmp_path: P
     assert names(tmp_path) == set()
 
 
+def test_a_run_that_is_interrupted_in_its_first_point_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = small_outcomes(seeds=1)[0]
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def run() -> None:
+        with ResultsDirectory(RUN, planned=[outcome.experiment], out=tmp_path / "out") as results:
+            results.add(outcome)
+
+    monkeypatch.setattr("testbed.report.results.append_text", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    monkeypatch.undo()
+    assert [each.key for each in experiments_of(tmp_path / "out" / "run.json")] == [outcome.experiment.key]
+    with ResultsDirectory(RUN, planned=[outcome.experiment], out=tmp_path / "out", resume=True) as results:
+        assert results.has(outcome.experiment)
+
+
 def test_runs_of_one_second_have_directories_of_their_own(tmp_path: Path) -> None:
     paths = []
     for _ in range(3):
