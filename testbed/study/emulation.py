@@ -183,10 +183,10 @@ class Emulation:
         for each in asked:
             if self._results.has(each.experiment):
                 self._results.add_finished(each.experiment, kept_point(self._results.path, each))
+                self._progress.advance(self._task)
             else:
                 self._made.add(each.experiment.key)
                 yield each.experiment
-            self._progress.advance(self._task)
 
     def _take(self, event: Event, where: str, missing: Iterator[Experiment]) -> None:
         """Write what a worker has to say of a network."""
@@ -200,6 +200,7 @@ class Emulation:
             self._since = self._results.points
         else:
             self._results.add_finished(next(missing), event.point)
+            self._progress.advance(self._task)
             numbers = {**event.numbers, **self._results.run.similitude}
             if len(numbers) > len(self._results.run.similitude):
                 self._results.describe(similitude=numbers)
