@@ -31,8 +31,6 @@ from traffic.transports.host_settings import CREDIT
 from traffic.workloads.ocs_workloads import SCALED, demand_of_file, ocs_demand
 
 RATE_BPS = 100e9
-NIC_BPS = 25e6
-"""What a NIC is shaped to at most [bit/s]: slots are as long as asked anyway."""
 DELAY_MS = 1.0
 LONGEST_LINE_MS = 1e6
 """Beyond any collective, and far from where a demand in bytes leaves 64 bits."""
@@ -142,7 +140,6 @@ def ocs_spectra(
         functools.partial(circuit_claims, spectras=not rest),
         "circuits",
         baseline=BIG_SWITCH,
-        most_nic_bps=NIC_BPS,
         slot_s=None if slot_ms is None else slot_ms / 1e3,
         transports=CREDIT.name,
     )

@@ -21,6 +21,9 @@ from testbed.study.machine import Machine
 from testbed.study.study import Options, Study
 from topologies.fabric import Fabric
 
+SLOTS_NIC_BPS = 25e6
+"""What a NIC on an OCS that shows slots is shaped to at most [bit/s]: they are as long as needed anyway."""
+
 
 def prepared(study: Study, options: Options, machine: Machine, progress: Progress) -> list[Experiment]:
     """Return the experiments with what fails, at their scale."""
@@ -60,7 +63,9 @@ def _rate(
     rate = rate_factor(plain(fabric), most_bps, machine.calibration, options.emulated_rate_bps, mtu)
     if options.emulated_rate_bps is not None:
         return rate
-    return min(rate, study.most_nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
+    in_slots = any(each.has_slots for each, _ in mine)
+    nic_bps = min(study.most_nic_bps, SLOTS_NIC_BPS) if in_slots else study.most_nic_bps
+    return min(rate, nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
 
 
 def waits_for_light(study: Study) -> bool:

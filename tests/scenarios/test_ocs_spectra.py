@@ -17,7 +17,7 @@ from rich.progress import Progress
 from controller.circuits.devices import DEVICES, LEAST_DELAY_S
 from scenarios._spectra import ocs_sweep
 from scenarios._spectra.ocs_sweep import Case, cases
-from scenarios.ocs_spectra import NIC_BPS, RATE_BPS, ocs_spectra
+from scenarios.ocs_spectra import RATE_BPS, ocs_spectra
 from testbed.run.calibrate import Calibration
 from testbed.run.dark_excess import DarkExcess, Excess
 from testbed.run.dilation import UNSCALED
@@ -25,7 +25,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import plan_of
 from testbed.study.glances import Glance, glances
 from testbed.study.machine import Machine
-from testbed.study.scaling import check_slots, scaled
+from testbed.study.scaling import SLOTS_NIC_BPS, check_slots, scaled
 from testbed.study.study import Options, Study
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
@@ -196,7 +196,7 @@ def test_nics_may_send_at_once_whatever_the_dark_leaves_of_the_mean() -> None:
     carried_bps = 0.42 * weak.calibration.most_bps(9000)
     (point, _) = on(weak, study, glance("polatis"))
     assert 0.9 * carried_bps < 8 * 4 * RATE_BPS * point.dilation.rate <= carried_bps
-    assert on(calm, study)[0].dilation.rate == NIC_BPS / RATE_BPS
+    assert on(calm, study)[0].dilation.rate == SLOTS_NIC_BPS / RATE_BPS
 
 
 def test_a_run_that_goes_on_has_the_points_of_its_study_whatever_the_machine() -> None:
