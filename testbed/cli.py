@@ -24,14 +24,13 @@ from testbed.report.table import duration_text
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.faults_by_hand import FaultsByHand, StandingFaults
-from testbed.run.ocs_plan import Scheduled, dilation_for
+from testbed.run.ocs_plan import Scheduled, dilation_for, plan_of
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
 from testbed.run.scale import job_volume
 from testbed.run.trial import tried
 from topologies.errors import LightrailError, NetworkError, ScenarioError
 from topologies.fabric import Fabric
-from traffic.collectives.pattern import bytes_between
 from traffic.fault_text import KINDS
 from traffic.job import Job
 from traffic.scheme_setup import WHILE_LIT
@@ -295,18 +294,6 @@ class FabricCLI(CLI):  # type: ignore[misc]
             table.add_row(name, f"{nominal:.1f}", f"{nominal * (1 + error):.1f}", f"{error:+.1%}")
         self._console.print(table)
 
-    def _dilation_of(self, job: Job, ocs: Scheduled) -> Dilation:
-        if len(job.collectives) != 1:
-            raise ScenarioError(
-                f"job {job.name!r} has {len(job.collectives)} collectives, a schedule is of one",
-                "give a job of one collective",
-            )
-        fabric, rate = self._network.fabric, self._network.rate_factor
-        owed = bytes_between(job.collectives[0].pattern, job.gpus)
-        line_s = owed * 8 / fabric.nic_rate_bps(fabric.nics[0])
-        delay_s = ocs.delay.mean_s
-        return dilation_for(line_s, len(self._ocses()), delay_s, rate=rate, slot_s=SLOT_S)
-
     def _experiment(self, asked: ReplayLine) -> Experiment:
         """Return what a line asks for, at a scale that its workload can be measured at."""
         if fixed := self._by_rule or self._planned.get(asked.name):
@@ -319,9 +306,11 @@ class FabricCLI(CLI):  # type: ignore[misc]
                 raise ScenarioError(
                     "schedules over OCSes send datagrams, whatever the transport", "leave out --transport"
                 )
-            dilation = self._dilation_of(asked.job, self._ocs)
             scheduled = replace(self._ocs, scheduler=scheme)
-            return Experiment(fabric, asked.job, WHILE_LIT, dilation, seed, circuits=scheduled)
+            planned = Experiment(fabric, asked.job, WHILE_LIT, seed=seed, circuits=scheduled)
+            plan = plan_of(planned.rule)
+            scale = dilation_for(plan.line_s, len(plan.ocses), plan.delay_s, rate=rate, slot_s=SLOT_S)
+            return replace(planned, dilation=scale)
         transport = TransportSetup(asked.transport) if asked.transport else self._transport
         unscaled = Dilation(rate, 1.0)
         full = Experiment(
