@@ -130,7 +130,7 @@ def _case(text: str) -> tuple[int, ...]:
     try:
         return tuple(map(int, text.split("+")))
     except ValueError as error:
-        raise ScenarioError(f"{text} names no nodes that die", "write it like 2+0") from error
+        raise ScenarioError(f"{text[:20]} names no nodes that die", "write it like 2+0") from error
 
 
 def dying_ring(ring: KHopRing, tp_gpus: int, size_bytes: int, dying: Dying, *, gpu_bps: float) -> Experiment:

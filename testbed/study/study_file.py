@@ -416,7 +416,7 @@ def _experiment(
         elif alone and scheme != USUAL_SCHEME:
             said = f"the circuits carry all, and leave nothing to {scheme}"
             at = (*row.keys, "scheme") if "scheme" in row.values else ("scheme",)
-            raise document.mistake(at, said, "leave out scheme")
+            raise document.mistake(at, said, "leave it out")
         sent = alone or sent
     return Experiment(
         fabric, job, sent, seed=seed, circuits=circuits, routing=setting.routing, mtu=setting.mtu

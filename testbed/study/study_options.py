@@ -54,7 +54,8 @@ def described(file: Path) -> Callable[..., Study]:
         )
 
     describe.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    describe.__doc__ = str(document.values.get("about", ""))
+    about = str(document.values.get("about", "")).rstrip()
+    describe.__doc__ = f"{about}\n\nAn option of the study takes several values by commas where it may vary."
     return describe
 
 
