@@ -37,7 +37,7 @@ from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim, under_each_transport
 from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.finished import Finished, finished
-from testbed.report.kept_points import KeptPoints
+from testbed.report.kept_points import FOLDER, KeptPoints
 from testbed.report.order import order_sheets
 from testbed.report.page import Findings, Page, slug
 from testbed.report.rows import Rows
@@ -86,6 +86,8 @@ class RunDirectory(ABC):
         Of the default.
     jobs
         How many processes draw the report's plots.
+    resume
+        Whether ``out`` holds the run that is gone on with: its points stay, its tables are written anew.
 
     Raises
     ------
@@ -101,11 +103,12 @@ class RunDirectory(ABC):
         out: Path | None = None,
         root: Path = RESULTS,
         jobs: int = PROCESSES,
+        resume: bool = False,
     ) -> None:
         self.run = run
         """What is run, as far as it is known."""
         check_named_apart(planned)
-        self._out, self._root = out, root
+        self._out, self._root, self._resume = out, root, resume
         self._experiments = {experiment.key: experiment for experiment in planned}
         self._planned = planned_lines(planned)
         """As run.json has them: a run is described again and again, and experiments take long to write."""
@@ -138,6 +141,9 @@ class RunDirectory(ABC):
         self._path = self._directory()
         self._lock.enter_context(directory_lock(self._path))
         self._write_run()
+        for pattern in WRITTEN_ANEW if self._resume else ():
+            for file in self.path.glob(pattern):
+                file.unlink()
         return self
 
     def __exit__(
@@ -153,7 +159,9 @@ class RunDirectory(ABC):
             self._lock.close()
 
     def _forget(self) -> None:
-        """Leave nothing of a run without results."""
+        """Leave nothing of a run without results, unless another can go on with its points."""
+        if self._resume or (self.path / FOLDER).exists():
+            return
         (self.path / "run.json").unlink()
         (self.path / "summary.csv").unlink(missing_ok=True)
         for folder in (self.path, *([self.path.parent, self._root] if self._out is None else [])):
@@ -193,6 +201,8 @@ class RunDirectory(ABC):
 
     def _directory(self) -> Path:
         """Make the directory, or take the one that is there."""
+        if self._resume and self._out:
+            return self._out
         return _made(self.run, self._root) if self._out is None else _taken(self._out)
 
     def _write_run(self) -> None:
@@ -217,7 +227,7 @@ class ResultsDirectory(RunDirectory):
 
     Parameters
     ----------
-    run, planned, out, root, jobs
+    run, planned, out, root, jobs, resume
         As of `RunDirectory`.
     claims
         What judges the claims that the summary of one transport can be held against; by default there
@@ -226,8 +236,6 @@ class ResultsDirectory(RunDirectory):
         What the scenario has to say of the outcomes itself; by default nothing.
     parameters
         What a study varies in a point: more columns of its row.
-    resume
-        Whether ``out`` holds the run that is gone on with: its points stay, its tables are written anew.
 
     Examples
     --------
@@ -249,7 +257,7 @@ class ResultsDirectory(RunDirectory):
         resume: bool = False,
         jobs: int = PROCESSES,
     ) -> None:
-        super().__init__(run, planned=planned, out=out, root=root, jobs=jobs)
+        super().__init__(run, planned=planned, out=out, root=root, jobs=jobs, resume=resume)
         self.outcomes: list[Outcome] = []
         """What was added."""
         self.judged: list[Claim] = []
@@ -257,24 +265,13 @@ class ResultsDirectory(RunDirectory):
         self.found = Findings()
         """What the scenario says itself; nothing before the report is written."""
         self._claims, self._findings, self._parameters = claims, findings, parameters
-        self._resume = resume
         self._traced = set[Path]()
 
     def __enter__(self) -> Self:
         """Make the directory, as of `RunDirectory`, and its place for points."""
         super().__enter__()
-        for pattern in WRITTEN_ANEW if self._resume else ():
-            for file in self.path.glob(pattern):
-                file.unlink()
         self._points = KeptPoints(self.path)
         return self
-
-    def _directory(self) -> Path:
-        return self._out if self._resume and self._out else super()._directory()
-
-    def _forget(self) -> None:
-        if not (self._resume or self.outcomes):
-            super()._forget()
 
     @property
     def points(self) -> int:

@@ -129,6 +129,11 @@ def datapath_of(run_file: Path) -> Datapath:
     return datapath_named(str(_read(run_file)["datapath"]))
 
 
+def settings_of(run_file: Path) -> dict[str, Any]:
+    """Return the settings of a run; errors are those of `datapath_of`."""
+    return dict(_read(run_file)["settings"])
+
+
 def sources_of(run_file: Path) -> str:
     """Return the sources of lightrail that a run began with; errors are those of `datapath_of`."""
     return str(_read(run_file)["versions"].get("sources", "of an older version"))

@@ -23,6 +23,7 @@ from testbed.study.emulation import check_machine, emulated_study
 from testbed.study.glances import glances
 from testbed.study.machine import machine_by, machine_for
 from testbed.study.output import print_results, print_tables, progress_bar, say, sheet_table
+from testbed.study.parts import say_how_to_join
 from testbed.study.prediction import predicted
 from testbed.study.scaling import check_slots, prepared, scaled, waits_for_light
 from testbed.study.study import Options, Study
@@ -59,7 +60,7 @@ def carry_out(study: Study, options: Options) -> ResultsDirectory | None:
 def _printed(results: Directory) -> ResultsDirectory | None:
     """Print what came of a study; of a part, how to join it."""
     if not isinstance(results, ResultsDirectory):
-        say(f"{results.points} points are in {results.path}; --resume {results.path} joins all parts")
+        say_how_to_join(results.points, results.path)
         return None
     # Here: a table stands beside plots, and matplotlib takes longer to import than a dry run takes.
     from testbed.study.results_table import results_table

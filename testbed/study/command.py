@@ -14,6 +14,7 @@ import typer
 from testbed.machine.processes import PROCESSES
 from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.carry_out import carry_out
+from testbed.study.computed import Computed, compute
 from testbed.study.glances import Failures
 from testbed.study.options import (
     DEFAULT_TRANSPORTS,
@@ -128,12 +129,43 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
             say(scenario.grid)
         carry_out(scenario, options)
 
+    main(_with_options(command, describe))
+
+
+def run_computed(describe: Callable[..., Computed | Study]) -> NoReturn:
+    """Run a scenario whose points are calls, as `run` does; an option of it may ask for a study instead."""
+
+    def command(
+        *,
+        jobs: Jobs = PROCESSES,
+        resume: Resume = None,
+        part: Part = None,
+        cluster: Cluster = None,
+        out: Out = None,
+        debug: Debug = False,
+        **parameters: object,
+    ) -> None:
+        options = Options(
+            out=out, jobs=check_jobs(jobs), resume=resume,
+            part=None if part is None else part_of(part), cluster=cluster,
+        )  # fmt: skip
+        study = describe(**parameters)
+        if isinstance(study, Study):
+            carry_out(study, options)
+        else:
+            compute(study, options)
+
+    main(_with_options(command, describe))
+
+
+def _with_options(command: Callable[..., None], describe: Callable[..., object]) -> Callable[..., None]:
+    """Return a command that has a scenario's options, and after them its own."""
     *shared, _ = signature(command).parameters.values()
     own = signature(describe).parameters.values()
     wrapped = update_wrapper(command, describe)
     # What typer reads, instead of the lists of options in every scenario.
     wrapped.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]
-    main(wrapped)
+    return wrapped
 
 
 def _check_scale(resume: Path | None, volume: float | None, emulated_rate: float | None) -> None:

@@ -63,7 +63,7 @@ def directory_of(
         number, count = options.part
         return PartDirectory(run, planned, out, f"{number}-of-{count}.json")
     return ResultsDirectory(
-        _with_all_readings(run, options.resume) if options.resume else run,
+        with_all_readings(run, options.resume) if options.resume else run,
         planned=planned,
         out=out,
         claims=study.claims,
@@ -80,7 +80,7 @@ def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind =
     return replace(run, baseline=BIG_SWITCH) if report == "circuits" else run
 
 
-def _with_all_readings(run: Run, directory: Path) -> Run:
+def with_all_readings(run: Run, directory: Path) -> Run:
     """Return a run with what the one before, and each of its parts, read back of its machine."""
     for file in (directory / RUN, *sorted((directory / PARTS).glob("*.json"))):
         run = with_readings(run, file)

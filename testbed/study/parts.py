@@ -13,6 +13,7 @@ from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Known, Run, experiments_of, planned_lines, run_json
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
+from testbed.study.output import say
 from topologies.errors import ScenarioError
 
 RUN, PARTS = "run.json", "parts"
@@ -41,6 +42,11 @@ def of_part(
 def begun_on(results: "PartDirectory | ResultsDirectory", points: Sequence[Experiment]) -> str | None:
     """Return the machine that emulated points of one comparison; None if there is none yet."""
     return next((results.kept(each).machine for each in points if results.has(each)), None)
+
+
+def say_how_to_join(points: int, directory: Path) -> None:
+    """Say what a part left, and what makes one run of all parts."""
+    say(f"{points} points are in {directory}; --resume {directory} joins all parts")
 
 
 class PartDirectory:

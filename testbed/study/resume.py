@@ -18,7 +18,7 @@ from testbed.study.study import Options, Study
 from topologies.errors import ScenarioError
 from topologies.own import own_sources
 
-HINT = "give the options of that run, or another --out without --resume"
+OTHER_OPTIONS = "give the options of that run, or another --out without --resume"
 
 
 def kept_plan(directory: Path, study: Study, options: Options) -> list[Experiment]:
@@ -38,24 +38,26 @@ def kept_plan(directory: Path, study: Study, options: Options) -> list[Experimen
         is now to be predicted, or the reverse.
     """
     file = directory / "run.json"
-    if not file.exists():
-        raise ScenarioError(f"{directory} holds no run to go on with", "give the directory of one")
-    planned = experiments_of(file)
-    _check_code(directory, planned)
+    planned = experiments_of(file) if file.exists() else []
+    check_code(directory, planned)
     emulated = not options.model_only
     if emulated != any(each.dilation != UNSCALED for each in planned):
         did, now_does = ("predicted", "emulated") if emulated else ("emulated", "predicted")
-        raise ScenarioError(f"{directory} was {did}, and would now be {now_does}", HINT)
+        raise ScenarioError(f"{directory} was {did}, and would now be {now_does}", OTHER_OPTIONS)
     if real_keys(planned) != real_keys(study.experiments) or _failing(planned) != _would_fail(study):
-        raise ScenarioError(f"{directory} holds the points of another study", HINT)
+        raise ScenarioError(f"{directory} holds the points of another study", OTHER_OPTIONS)
     if (datapath_of(file), real_link_delay_of(file)) != (options.datapath, options.real_link_delay_s):
-        raise ScenarioError(f"{directory} was run with another --datapath or --real-link-delay-us", HINT)
+        raise ScenarioError(
+            f"{directory} was run with another --datapath or --real-link-delay-us", OTHER_OPTIONS
+        )
     return planned
 
 
-def _check_code(directory: Path, planned: Sequence[Experiment]) -> None:
-    """Refuse to mix what different code made."""
+def check_code(directory: Path, planned: Sequence[Experiment]) -> None:
+    """Raise ScenarioError if a directory holds no run, or one of other code: both are not mixed."""
     file, now = directory / "run.json", sources()
+    if not file.exists():
+        raise ScenarioError(f"{directory} holds no run to go on with", "give the directory of one")
     if (before := sources_of(file)) != now:
         raise ScenarioError(
             f"{directory} was begun by lightrail {before}, and this is {now}: their numbers are not mixed",

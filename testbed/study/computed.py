@@ -1,0 +1,191 @@
+"""Studies whose points are no experiments: calls of functions, which workers carry out.
+
+A search, a trace, a sweep of a model: each point is a function of a module and what it is called with. What
+it returns is a file of the results directory, there whole or not at all; when all are there, the study says
+what they mean. Processes of this machine or of a cluster share the points, as those of experiments.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from testbed.machine.files import make_directory, write_whole
+from testbed.report.kept_points import FOLDER, HINT
+from testbed.report.page import Findings, Page
+from testbed.report.results import RunDirectory
+from testbed.report.run_json import settings_of
+from testbed.report.table import claims_table
+from testbed.study.directories import new_run, with_all_readings
+from testbed.study.executors import executor_of
+from testbed.study.output import print_results, progress_bar, sheet_table
+from testbed.study.parts import RUN, PartDirectory, say_how_to_join
+from testbed.study.resume import OTHER_OPTIONS, check_code
+from testbed.study.study import Options
+from topologies.errors import ScenarioError
+
+LONG, SHORT = 32, 12
+"""Letters of keys, and of what stands for all of them."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A point: those of one key are one."""
+
+    function: Callable[..., object]
+    """Of a module, where a worker of another machine finds it; pure."""
+    arguments: tuple[object, ...]
+    """Values that can be pickled: with the function, all that decides the result."""
+
+    @cached_property
+    def key(self) -> str:
+        """Of its file: the same whenever the same study is described."""
+        return sha256(pickle.dumps((self.function, self.arguments))).hexdigest()[:LONG]
+
+    def carried_out(self) -> object:
+        """Return what the function returns."""
+        return self.function(*self.arguments)
+
+
+Found = Sequence[Any]
+"""What calls returned, in their order."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the results of a study say."""
+
+    sentence: str
+    """What was computed."""
+    findings: Findings
+    """Its tables, of which there is one at least, its plots and claims."""
+    rows: Sequence[Mapping[Any, object]]
+    """Of ``summary.csv``, by the names of its columns; each has a seed and a verdict."""
+    files: str
+    """What lies where, a sentence."""
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """Further numbers, by the name of their file without the ending."""
+    definitions: Sequence[tuple[str, str]] = ()
+    """Words of its tables, explained."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """What it was computed with, for ``run.json``."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A study whose points are calls."""
+
+    name: str
+    """Of its file and its results."""
+    title: str
+    """What its report is called."""
+    points: Sequence[Call]
+    """What is carried out, in this order; a call that is there twice is carried out once."""
+    report: Callable[[Found], Report]
+    """Return what the points' results say; it is called once all are there."""
+
+
+class ReportDirectory(RunDirectory):
+    """The directory of a study that says itself what its results mean."""
+
+    _report: Report
+
+    def add(self, report: Report) -> None:
+        """Write the rows and tables of a report."""
+        if not report.findings.sheets:
+            raise ScenarioError("a report without a table", "have the study say something")
+        self._report = report
+        self.describe(settings={**self.run.settings, **report.settings})
+        self.write(report.rows, tables=report.tables)
+
+    def page(self) -> Page:
+        """Return the page of the report."""
+        report = self._report
+        results, *more = report.findings.sheets
+        return Page(
+            run=self.run,
+            sentence=report.sentence,
+            table=self.table,
+            results=results,
+            claims=report.findings.claims,
+            plots=report.findings.plots,
+            definitions=report.definitions,
+            files=report.files,
+            more=more,
+        )
+
+
+class KeptResults:
+    """What calls returned, in a results directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / FOLDER
+
+    def __contains__(self, call: Call) -> bool:
+        return self._file(call).exists()
+
+    def write(self, call: Call, result: object) -> None:
+        """Write a result; MachineError if it cannot be written."""
+        make_directory(self._folder)
+        write_whole(self._file(call), pickle.dumps((call.key, result)))
+
+    def read(self, call: Call) -> object:
+        """Return what a call returned; ScenarioError if its file is not one of this version."""
+        file = self._file(call)
+        try:
+            key, result = pickle.loads(file.read_bytes())
+        except Exception as error:  # whatever a foreign file makes of unpickling
+            raise ScenarioError(f"{file} is not a valid point: {error}", HINT) from error
+        if key != call.key:
+            raise ScenarioError(f"{file} holds the point {key}", HINT)
+        return result
+
+    def _file(self, call: Call) -> Path:
+        return self._folder / call.key
+
+
+def compute(study: Computed, options: Options) -> None:
+    """Carry out what is missing of a study; print and write what it says, or how to join a part."""
+    by_key = {call.key: call for call in study.points}
+    points, out = list(by_key.values()), options.resume or options.out
+    run = replace(new_run(study.name, study.title), settings={"points": _told(by_key)})
+    if out and (options.resume or (options.part and (out / RUN).exists())):
+        check_code(out, ())
+        if settings_of(out / RUN).get("points") != run.settings["points"]:
+            raise ScenarioError(f"{out} holds the points of another study", OTHER_OPTIONS)
+    if options.part and out:
+        number, count = options.part
+        mine = points[number - 1 :: count]
+        with PartDirectory(run, (), out, f"{number}-of-{count}.json"):
+            _carry_out(mine, KeptResults(out), options)
+        say_how_to_join(len(mine), out)
+        return
+    if options.resume:
+        run = with_all_readings(run, options.resume)
+    with ReportDirectory(run, out=out, resume=options.resume is not None, jobs=options.jobs) as results:
+        kept = KeptResults(results.path)
+        _carry_out(points, kept, options)
+        report = study.report([kept.read(call) for call in study.points])
+        results.add(report)
+    judged = [claims_table(report.findings.claims)] if report.findings.claims else []
+    print_results([*map(sheet_table, report.findings.sheets), *judged], results.path)
+
+
+def _told(keys: Iterable[str]) -> str:
+    """Return how many points there are, and a digest of their keys."""
+    sorted_keys = sorted(keys)
+    return f"{len(sorted_keys)} ({sha256(''.join(sorted_keys).encode()).hexdigest()[:SHORT]})"
+
+
+def _carry_out(points: Sequence[Call], kept: KeptResults, options: Options) -> None:
+    missing = [call for call in points if call not in kept]
+    with executor_of(options) as workers, progress_bar() as progress:
+        task = progress.add_task("compute", total=len(points), completed=len(points) - len(missing))
+        for call, result in zip(missing, workers.map(Call.carried_out, missing), strict=True):
+            kept.write(call, result)
+            progress.advance(task)

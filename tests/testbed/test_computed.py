@@ -1,0 +1,190 @@
+"""Studies whose points are calls: kept one by one, gone on with, joined from parts, refused where mixed."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from subprocess import run
+
+import pandas as pd
+import pytest
+
+from testbed.report.page import Block, Findings, Line, Sheet
+from testbed.study.computed import Call, Computed, Found, Report, compute
+from testbed.study.study import Options
+from tests.tools import CHECKOUT
+from topologies.errors import ScenarioError
+
+NUMBERS = (7, 3, 5, 7, 2)
+SQUARES = {7: 49, 3: 9, 5: 25, 2: 4}
+
+
+def square(folder: Path, number: int) -> int:
+    """Return a square; leave a trace of it, and do what a file of the folder says."""
+    with (folder / "carried_out").open("a") as file:
+        file.write(f"{number}\n")
+    if number == 5 and (folder / "raises").exists():
+        raise ScenarioError("no square of 5", "take another number")
+    if number == 5 and (folder / "killed").exists():
+        os.kill(os.getppid(), signal.SIGKILL)
+    return number * number
+
+
+def said(numbers: tuple[int, ...], found: Found) -> Report:
+    """Return the report of squares: a row each, in their order."""
+    rows = [
+        {"number": number, "square": result, "seed": 0, "verdict": "model"}
+        for number, result in zip(numbers, found, strict=True)
+    ]
+    lines = [Line([str(row["number"]), str(row["square"])]) for row in rows]
+    sheet = Sheet(("number",), ("square",), [Block(lines)], "Squares.")
+    tables = {"lines": pd.DataFrame(rows)}
+    return Report("Squares.", Findings([sheet]), rows, "None.", tables, settings={"power": 2})
+
+
+def squares(folder: Path, numbers: tuple[int, ...] = NUMBERS) -> Computed:
+    """Return a study of squares."""
+    points = [Call(square, (folder, number)) for number in numbers]
+    return Computed("squares", "Squares", points, partial(said, numbers))
+
+
+def carried_out(folder: Path) -> list[int]:
+    """Return what was carried out since this was asked last."""
+    file = folder / "carried_out"
+    numbers = [int(line) for line in file.read_text().split()] if file.exists() else []
+    file.unlink(missing_ok=True)
+    return sorted(numbers)
+
+
+def written(out: Path) -> dict[str, str]:
+    """Return the tables of a run."""
+    return {file.name: file.read_text() for file in out.glob("*.csv")}
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> dict[str, str]:
+    """Return the tables of a run that nothing interrupted."""
+    compute(squares(tmp_path), Options(out=tmp_path / "fresh", jobs=2))
+    assert carried_out(tmp_path) == sorted(SQUARES), "each once"
+    return written(tmp_path / "fresh")
+
+
+def test_a_study_prints_and_writes_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "fresh"
+    compute(squares(tmp_path), Options(out=out))
+    table = pd.read_csv(out / "summary.csv")
+    assert dict(zip(table["number"], table["square"], strict=True)) == SQUARES
+    assert (out / "summary.csv").read_text() == (out / "lines.csv").read_text()
+    assert '"power": 2' in (out / "run.json").read_text()
+    assert "Squares." in (out / "report.html").read_text()
+    assert capsys.readouterr().out.rstrip().endswith(f"results: {out}/report.html")
+
+
+@pytest.mark.parametrize("cut", ["raises", "killed"])
+def test_what_was_cut_off_keeps_its_points_and_goes_on_with_the_others(
+    tmp_path: Path, fresh: dict[str, str], cut: str
+) -> None:
+    (tmp_path / cut).touch()
+    out = tmp_path / "out"
+    process = get_context("fork").Process(
+        target=compute, args=(squares(tmp_path), Options(out=out, jobs=1)), daemon=False
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == (1 if cut == "raises" else -signal.SIGKILL)
+    assert set(carried_out(tmp_path)) >= {3, 5, 7}
+    kept = len(list((out / "points").glob("[!.]*")))
+    assert kept == 2 or (cut == "killed" and kept < 2), "what came before, and was written"
+    assert not list(out.glob("*.csv"))
+    (tmp_path / cut).unlink()
+    compute(squares(tmp_path), Options(resume=out))
+    assert carried_out(tmp_path) == sorted(list(SQUARES)[kept:]), "what is missing"
+    assert written(out) == fresh
+    compute(squares(tmp_path), Options(resume=out))
+    assert carried_out(tmp_path) == []
+    assert written(out) == fresh
+
+
+def test_parts_make_the_whole_and_say_how(
+    tmp_path: Path, fresh: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    for number, mine in ((2, [3]), (3, [5]), (1, [2, 7])):
+        compute(squares(tmp_path), Options(out=out, part=(number, 3)))
+        assert carried_out(tmp_path) == mine
+        assert f"--resume {out} joins all parts" in capsys.readouterr().err
+        assert not list(out.glob("*.csv"))
+    compute(squares(tmp_path), Options(resume=out))
+    assert carried_out(tmp_path) == []
+    assert written(out) == fresh
+
+
+def test_a_first_point_that_raises_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "raises").touch()
+    with pytest.raises(ScenarioError, match="no square of 5"):
+        compute(squares(tmp_path, (5, 3)), Options(out=tmp_path / "out", jobs=1))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_study_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    silent = Computed("silent", "Silent", [], lambda _found: Report("", Findings(), [], ""))
+    with pytest.raises(ScenarioError, match="without a table"):
+        compute(silent, Options(out=tmp_path / "out"))
+
+
+def changed_sources(out: Path) -> None:
+    """Have a run begun by other code."""
+    text = (out / "run.json").read_text()
+    (out / "run.json").write_text(text.replace("(sources ", "(sources of another "))
+
+
+def swapped(out: Path) -> None:
+    """Exchange two points."""
+    one, other = sorted((out / "points").iterdir())[:2]
+    kept = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(kept)
+
+
+def damaged(out: Path) -> None:
+    """Cut a point short."""
+    file = min((out / "points").iterdir())
+    file.write_bytes(file.read_bytes()[:-3])
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(
+    ("spoil", "numbers", "sentence"),
+    [
+        (lambda _out: None, (7, 3, 5), "holds the points of another study"),
+        (lambda _out: None, (*NUMBERS, 11), "holds the points of another study"),
+        (changed_sources, NUMBERS, "was begun by lightrail"),
+        (swapped, NUMBERS, "holds the point"),
+        (damaged, NUMBERS, "is not a valid point"),
+        (lambda out: (out / "run.json").unlink(), NUMBERS, "holds no run to go on with"),
+    ],
+)
+def test_what_is_not_of_this_study_is_refused(
+    tmp_path: Path, spoil: Callable[[Path], None], numbers: tuple[int, ...], sentence: str
+) -> None:
+    out = tmp_path / "fresh"
+    spoil(out)
+    with pytest.raises(ScenarioError, match=sentence):
+        compute(squares(tmp_path, numbers), Options(resume=out))
+    assert carried_out(tmp_path) == []
+
+
+def test_a_part_of_another_study_is_refused(tmp_path: Path) -> None:
+    compute(squares(tmp_path), Options(out=tmp_path / "out", part=(1, 2)))
+    with pytest.raises(ScenarioError, match="holds the points of another study"):
+        compute(squares(tmp_path, (11, 13)), Options(out=tmp_path / "out", part=(2, 2)))
+
+
+def test_a_key_is_the_same_in_another_python() -> None:
+    code = "from tests.testbed.test_computed import *; print(Call(square, (Path('x'), 3)).key)"
+    done = run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == Call(square, (Path("x"), 3)).key
+    assert done.stdout.strip() != Call(square, (Path("x"), 4)).key
