@@ -2,27 +2,20 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import sys
-from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from controller.schedulers.totient import Rule
-from scenarios._topoopt.scale_figures import FIGURES
-from scenarios._topoopt.scale_points import Setting
-from scenarios._topoopt.scale_report import scale_findings
-from scenarios._topoopt.scale_study import PointResults, kept_rows, predicted
-from testbed.report.run_json import Run
-from testbed.report.table import claims_table
-from testbed.study.command import main
-from testbed.study.options import Debug, Out, chosen, nic_bps, shares
-from testbed.study.output import print_results, sheet_table
+from scenarios._topoopt.scale_figures import FIGURES, points_of
+from scenarios._topoopt.scale_points import Setting, row_of
+from scenarios._topoopt.scale_report import COSTS, scale_report
+from testbed.study.command import run_computed
+from testbed.study.computed import Call, Computed
+from testbed.study.options import chosen, nic_bps, shares
 from topologies.errors import ScenarioError
 
-COSTS = "10"
 ALL = ",".join((COSTS, *FIGURES))
 PAPER, MOST_BUDGET = "paper", 100_000
 PAPER_BUDGET = 4000
@@ -52,9 +45,6 @@ FatTreeRate = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Of searches, of the expander, and of OCSes' first circuits.")]
-Resume = Annotated[
-    Path | None, typer.Option(help="Results of a run that was cut off: its points are not predicted again.")
-]
 
 
 def topoopt_scale(
@@ -64,10 +54,7 @@ def topoopt_scale(
     rule: Jumps = "projected",
     fat_tree_rate: FatTreeRate = None,
     seed: Seed = 0,
-    resume: Resume = None,
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+) -> Computed:
     """Iterations of TopoOpt's models on 128 servers, on TopoOpt and the fabrics it is compared with.
 
     No network: everything is by the fluid model. Strategies and topologies are searched in turn, from
@@ -76,23 +63,15 @@ def topoopt_scale(
     of circuits (13 to 15); 17 circuits that follow demand, by how long they are dark; 28 more and more
     interfaces. Expect TopoOpt to be like the ideal switch where AllReduce is all, and near three times as
     fast as a fat-tree of its cost; behind the ideal switch where tables send to all servers; and the expander
-    slowest. Two processes share the points, and --resume goes on where a run was cut off.
+    slowest.
     """
     names = chosen(figures, (COSTS, *FIGURES), "--figures")
     rates_bps = sorted({nic_bps(number, "--rates") for number in shares(rates)})
     fat_tree_bps = 0.0 if fat_tree_rate is None else nic_bps(fat_tree_rate, "--fat-tree-rate")
     setting = Setting(_steps(budget), seed, rule, fat_tree_bps)
-    points = [point for figure in names if figure in FIGURES for point in FIGURES[figure](rates_bps)]
-    known = kept_rows(resume, setting)
-    run = Run("topoopt_scale", "TopoOpt at scale", ["python", *sys.argv], datetime.now())
-    with PointResults(run, partial(scale_findings, names), out=out) as results:
-        if COSTS in names:
-            results.add_costs()
-        for point, row in predicted(points, setting, known):
-            results.add(point, row, seed)
-    tables = [sheet_table(sheet) for sheet in results.found.sheets]
-    judged = [claims_table(results.found.claims)] if results.found.claims else []
-    print_results([*tables, *judged], results.path)
+    points = points_of(names, rates_bps)
+    calls = [Call(row_of, (setting, point)) for point in points]
+    return Computed("topoopt_scale", "TopoOpt at scale", calls, partial(scale_report, names, seed, points))
 
 
 def _steps(budget: str) -> int:
@@ -104,4 +83,4 @@ def _steps(budget: str) -> int:
 
 
 if __name__ == "__main__":
-    main(topoopt_scale)
+    run_computed(topoopt_scale)

@@ -73,3 +73,16 @@ FIGURES: Mapping[str, Callable[[Sequence[float]], list[ScalePoint]]] = {
     "28": figure_28,
 }
 """By number, the points that a figure needs; Figures 13, 14 and 15 read those of 12, and 10 needs none."""
+
+
+def points_of(figures: Sequence[str], rates_bps: Sequence[float]) -> list[ScalePoint]:
+    """Return the points that figures need, each once.
+
+    Points of one network follow each other, so that a process searches its strategies once; those whose
+    circuits follow demand take longest and come last.
+    """
+    points = [point for figure in figures if figure in FIGURES for point in FIGURES[figure](rates_bps)]
+    return sorted(
+        dict.fromkeys(points),
+        key=lambda each: (each.fabric in (OCS_RECONFIG, SIP_ML), each.model, each.degree, each.rate_bps),
+    )

@@ -1,23 +1,18 @@
 """TopoOpt at scale, on small clusters: rows of points, figures' points, claims, resuming, refusals."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from scenarios._topoopt import scale_study
 from scenarios._topoopt.fabrics import EXPANDER, FAT_TREE, IDEAL, OCS_RECONFIG, SIP_ML, TOPOOPT
 from scenarios._topoopt.scale_batches import TAXES
-from scenarios._topoopt.scale_figures import DELAYS_S, FIGURES, MODELS
+from scenarios._topoopt.scale_figures import DELAYS_S, FIGURES, MODELS, points_of
 from scenarios._topoopt.scale_points import FABRICS, ScalePoint, Setting, row_of
 from scenarios._topoopt.scale_report import scale_findings
-from scenarios._topoopt.scale_study import PointResults, kept_rows, predicted
 from testbed.report.claims import Claim
-from testbed.report.run_json import Run
 from tests.scenarios.command import ran
-from topologies.errors import ScenarioError
 
 RATES_BPS = [10e9, 25e9, 40e9, 100e9, 200e9]
 START = Setting(budget=0)
@@ -32,16 +27,6 @@ def row(point: ScalePoint, time_s: float, **changed: float) -> dict[str, object]
     """Return a made-up row of a point."""
     own = CIRCUITS if point.fabric in (TOPOOPT, EXPANDER) else {}
     return {**ROW, **own, "iteration_s": time_s, "start_s": time_s, **changed}
-
-
-def written(out: Path, rows: dict[ScalePoint, dict[str, object]], *, costs: bool = False) -> None:
-    """Write the results of points, and what interconnects cost."""
-    run = Run("topoopt_scale", "scale", ["x"], datetime(2026, 1, 1))
-    with PointResults(run, lambda table: scale_findings(["10", "12"], table), out=out) as results:
-        if costs:
-            results.add_costs()
-        for point, found in rows.items():
-            results.add(point, found, 0)
 
 
 def table_of(times_s: dict[ScalePoint, float]) -> pd.DataFrame:
@@ -120,41 +105,12 @@ def test_figures_have_the_paper_s_points() -> None:
     assert {point.rate_bps for point in only} == {40e9, 100e9}, "rates are those of Figures 11 and 27"
 
 
-@pytest.mark.parametrize("costs", [False, True])
-def test_points_are_taken_from_an_earlier_run(tmp_path: Path, costs: bool) -> None:
-    points = [*FIGURES["17"](RATES_BPS), *FIGURES["12"](RATES_BPS)[::5], *FIGURES["11"](RATES_BPS)[::9]]
-    rows = {point: row(point, 0.1 + number / 7) for number, point in enumerate(dict.fromkeys(points))}
-    written(tmp_path / "out", rows, costs=costs)
-    known = kept_rows(tmp_path / "out", START)
-    assert list(known) == list(rows)
-    for point, found in rows.items():
-        assert {name: known[point][name] for name in found} == pytest.approx(found)
-    assert kept_rows(None, START) == {}
-
-
-@pytest.mark.parametrize("other", [Setting(budget=1), Setting(0, seed=1), Setting(0, rule="artifact")])
-def test_points_of_another_setting_are_refused(tmp_path: Path, other: Setting) -> None:
-    written(tmp_path / "out", {SMALL: row(SMALL, 0.1)})
-    with pytest.raises(ScenarioError, match="are of another budget, seed or rule"):
-        kept_rows(tmp_path / "out", other)
-
-
-@pytest.mark.parametrize("text", [None, "", "model,fabric\ndlrm,TopoOpt\n"])
-def test_what_has_no_points_is_refused(tmp_path: Path, text: str | None) -> None:
-    if text is not None:
-        (tmp_path / "summary.csv").write_text(text)
-    with pytest.raises(ScenarioError, match="has no points to go on from"):
-        kept_rows(tmp_path, START)
-
-
-def test_known_points_are_not_predicted_again_and_each_point_is_there_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(scale_study, "row_of", lambda _setting, point: row(point, point.degree))
-    points = [ScalePoint("bert", TOPOOPT, degree, 1e11) for degree in (8, 2, 8, 4)]
-    found = list(predicted(points, START, {points[0]: {"iteration_s": 99.0}}))
-    assert {point.degree: own["iteration_s"] for point, own in found} == {8: 99.0, 2: 2, 4: 4}
-    assert len(found) == 3
+def test_points_of_figures_are_there_once_and_those_that_take_longest_come_last() -> None:
+    points = points_of(["10", "11", "17", "28"], [100e9])
+    assert len(set(points)) == len(points)
+    assert set(points) == {point for figure in ("11", "17", "28") for point in FIGURES[figure]([100e9])}
+    follows = [point.fabric in (OCS_RECONFIG, SIP_ML) for point in points]
+    assert follows == sorted(follows)
 
 
 def test_claims_of_figure_11_are_of_mean_ratios() -> None:
@@ -251,18 +207,18 @@ def test_costs_are_a_figure_without_points(tmp_path: Path) -> None:
 def test_a_study_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points = [ScalePoint(**{**SMALL.__dict__, "fabric": name}) for name in (TOPOOPT, IDEAL, FAT_TREE)]
     monkeypatch.setitem(FIGURES, "12", lambda _rates: points)
-    written(tmp_path / "kept", {points[0]: row(points[0], 0.5)}, costs=True)
-    options = ["--figures", "10,12", "--budget", "0", "--resume", str(tmp_path / "kept")]
-    done = ran("topoopt_scale", *options, "--out", tmp_path / "out")
+    options = ["--figures", "10,12", "--budget", "0"]
+    out = tmp_path / "out"
+    for part in ("1/2", "2/2"):
+        assert ran("topoopt_scale", *options, "--part", part, "--out", out).returncode == 0
+    done = ran("topoopt_scale", *options, "--resume", out)
     assert done.returncode == 0, done.stderr
-    table = pd.read_csv(tmp_path / "out" / "summary.csv").dropna(subset="model").set_index("fabric")
-    assert table["iteration_s"][TOPOOPT] == 0.5, "which was known"
+    table = pd.read_csv(out / "summary.csv").dropna(subset="model").set_index("fabric")
+    assert set(table.index) == {TOPOOPT, IDEAL, FAT_TREE}
     assert 0.05 < table["iteration_s"][IDEAL] < 0.3 * table["iteration_s"][FAT_TREE] < 0.08
-    assert set(kept_rows(tmp_path / "out", START)) == set(points)
-    refused = ran("topoopt_scale", *options, "--seed", "1", "--out", tmp_path / "again")
+    refused = ran("topoopt_scale", *options, "--seed", "1", "--resume", out)
     assert refused.returncode == 2
-    assert "are of another budget, seed or rule" in refused.stderr
-    assert not (tmp_path / "again").exists()
+    assert "holds the points of another study" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -277,7 +233,6 @@ def test_a_study_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
         (["--budget", "100001"], "a budget of '100001'"),
         (["--budget", "9" * 5000], "give steps, up to 100000"),
         (["--seed", "-1"], "a seed of -1; take one from 0 on"),
-        (["--resume", "/nonexistent"], "/nonexistent has no points to go on from"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], said: str) -> None:
