@@ -2,41 +2,27 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import sys
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable
 from functools import partial
-from itertools import product
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from scenarios._topoopt.shared_points import (
     MIXES,
-    MODELS,
     OF_EXCHANGE,
     PATHS,
-    PRIVATE,
     SHARD,
-    SHARED,
     Cluster,
-    SharedPoint,
-    alone_s,
-    by_fabric,
-    found_together,
+    calls_of,
+    points_of,
 )
-from scenarios._topoopt.shared_report import SharedResults
+from scenarios._topoopt.shared_report import cost_sentence, shared_report
 from scenarios._topoopt.shared_shards import shards_experiment, shards_findings
-from testbed.machine.processes import in_processes
-from testbed.report.run_json import Run
-from testbed.report.table import claims_table
-from testbed.study.carry_out import carry_out
-from testbed.study.command import main
-from testbed.study.options import Debug, Out, nic_bps, seed_range, whole_numbers
-from testbed.study.output import print_results, sheet_table
-from testbed.study.study import Options, Study, no_claims
+from testbed.study.command import run_computed
+from testbed.study.computed import Computed
+from testbed.study.options import nic_bps, seed_range, whole_numbers
+from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError
 
 MOST_SERVERS = 1024
@@ -74,7 +60,7 @@ Emulate = Annotated[
     typer.Option(
         "--emulate",
         help="Run a small cluster in two shards with real packets instead: three AllReduces, of which the"
-        " third takes over the servers of the first. Of the other options --out and --debug count.",
+        " third takes over the servers of the first. None of the other options above counts.",
     ),
 ]
 
@@ -87,9 +73,7 @@ def topoopt_shared(
     paths: Paths = OF_EXCHANGE,
     fat_tree_rate: FatTreeRate = Cluster.fat_tree_bps / 1e9,
     emulate: Emulate = False,
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+) -> Computed | Study:
     """Iteration times of jobs that share a cluster of 432 servers: TopoOpt, ideal switch, two fat-trees.
 
     Jobs of 16 servers train DLRM, BERT, CANDLE and VGG16 (Figure 16). TopoOpt gives each a shard: circuits
@@ -103,8 +87,7 @@ def topoopt_shared(
     With --emulate a third job waits for its 1x2 switches only, as its circuits are set while others run.
     """
     if emulate:
-        carry_out(_two_shards(), Options(out=out))
-        return
+        return _two_shards()
     cluster = Cluster(
         servers=_servers(servers),
         fat_tree_bps=nic_bps(fat_tree_rate, "--fat-tree-rate"),
@@ -112,27 +95,13 @@ def topoopt_shared(
         paths=_chosen("paths", paths, PATHS),
     )
     numbers = sorted(whole_numbers(job_counts, "--job-counts", most=cluster.most_jobs))
-    points = [
-        SharedPoint(fabric, number, seed)
-        for number, seed, fabric in product(numbers, seed_range(seeds), (*PRIVATE, *SHARED))
-    ]
-    run = Run("topoopt_shared", "TopoOpt: a cluster that jobs share", ["python", *sys.argv], datetime.now())
-    results = SharedResults(run, cluster, out=out)
-    with results, _progress() as progress:
-        _predict(results, points, progress)
-    print_results([*map(sheet_table, results.sheets), claims_table(results.claims)], results.path)
-
-
-def _predict(results: SharedResults, points: Sequence[SharedPoint], progress: Progress) -> None:
-    """Predict models alone, then the points; each is written as it is found."""
-    cluster = results.cluster
-    with in_processes(partial(alone_s, cluster), MODELS) as times:
-        tracked = progress.track(times, total=len(MODELS), description="predict models alone")
-        results.alone = by_fabric(dict(zip(MODELS, tracked, strict=True)))
-    with in_processes(partial(found_together, cluster, results.alone), points) as found:
-        each = progress.track(found, total=len(points), description="predict clusters")
-        for point, jobs in zip(points, each, strict=True):
-            results.add(point, jobs)
+    points = points_of(numbers, seed_range(seeds))
+    return Computed(
+        "topoopt_shared",
+        "TopoOpt: a cluster that jobs share",
+        calls_of(cluster, points),
+        partial(shared_report, cluster, points, cost_sentence(cluster)),
+    )
 
 
 def _two_shards() -> Study:
@@ -159,10 +128,5 @@ def _chosen(option: str, word: str, choices: Iterable[str]) -> str:
     return word
 
 
-def _progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
-
-
 if __name__ == "__main__":
-    main(topoopt_shared)
+    run_computed(topoopt_shared)

@@ -22,6 +22,7 @@ TopoOpt, section 5.6; its artifact for servers drawn at random, which iteration 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -40,6 +41,7 @@ from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.run import Run
+from testbed.study.computed import Call, Found
 from topologies.big_switch import big_switch_fabric
 from traffic.compose import Repeat, placed, unfolded
 from traffic.job import Collective, Job
@@ -151,14 +153,45 @@ def alone_s(cluster: Cluster, model: str) -> dict[str, float]:
     return {**found, OVERSUBSCRIBED: found[IDEAL]}
 
 
-def by_fabric(found: Mapping[str, Mapping[str, float]]) -> AloneTimes:
-    """Return times by model and fabric by fabric and model."""
-    fabrics = (*PRIVATE, *SHARED)
-    return {fabric: {model: times[fabric] for model, times in found.items()} for fabric in fabrics}
+def points_of(jobs: Sequence[int], seeds: Sequence[int]) -> list[SharedPoint]:
+    """Return so many jobs on each fabric, for each seed."""
+    return [
+        SharedPoint(fabric, number, seed)
+        for number, seed, fabric in product(jobs, seeds, (*PRIVATE, *SHARED))
+    ]
 
 
-def found_together(cluster: Cluster, alone: AloneTimes, point: SharedPoint) -> tuple[JobFound, ...]:
-    """Return what the jobs of a cluster take, in the order in which they were drawn: on `PRIVATE` as alone.
+def calls_of(cluster: Cluster, points: Sequence[SharedPoint]) -> list[Call]:
+    """Return what is predicted: each model alone, and the points at which jobs interact."""
+    shared = [point for point in points if point.fabric in SHARED]
+    return [
+        *(Call(alone_s, (cluster, model)) for model in MODELS),
+        *(Call(found_together, (cluster, point)) for point in shared),
+    ]
+
+
+def jobs_of(
+    cluster: Cluster, points: Sequence[SharedPoint], found: Found
+) -> tuple[AloneTimes, dict[SharedPoint, Sequence[JobFound]]]:
+    """Return what models take alone, and the jobs of each point, from what came of `calls_of` them."""
+    each = iter(found)
+    times = {model: next(each) for model in MODELS}
+    alone = {fabric: {model: times[model][fabric] for model in MODELS} for fabric in (*PRIVATE, *SHARED)}
+    return alone, {
+        point: next(each) if point.fabric in SHARED else found_alone(cluster, alone, point)
+        for point in points
+    }
+
+
+def found_alone(cluster: Cluster, alone: AloneTimes, point: SharedPoint) -> tuple[JobFound, ...]:
+    """Return what jobs take on `PRIVATE`, in the order in which they were drawn: as long as alone."""
+    own_s = alone[point.fabric]
+    drawn = drawn_jobs(cluster, point.jobs, point.seed)
+    return tuple(JobFound(job.model, own_s[job.model], 1, own_s[job.model]) for job in drawn)
+
+
+def found_together(cluster: Cluster, point: SharedPoint) -> tuple[JobFound, ...]:
+    """Return what the jobs of a cluster take on `SHARED`, in the order in which they were drawn.
 
     Raises
     ------
@@ -166,9 +199,6 @@ def found_together(cluster: Cluster, alone: AloneTimes, point: SharedPoint) -> t
         If a run is not sound.
     """
     jobs = drawn_jobs(cluster, point.jobs, point.seed)
-    if point.fabric in PRIVATE:
-        own_s = [alone[point.fabric][job.model] for job in jobs]
-        return tuple(JobFound(job.model, took_s, 1, took_s) for job, took_s in zip(jobs, own_s, strict=True))
     once = _found_with(cluster, point, jobs, [1] * len(jobs))
     return _found_with(cluster, point, jobs, repeated([job.iteration_s for job in once]))
 

@@ -1,10 +1,9 @@
-"""What jobs that share a cluster take: the directory of a study, its tables, claims and plot (Figure 16)."""
+"""What jobs that share a cluster take: the report of a study, its tables, claims and plot (Figure 16)."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -22,12 +21,12 @@ from scenarios._topoopt.shared_points import (
     Cluster,
     JobFound,
     SharedPoint,
+    jobs_of,
 )
 from testbed.report.claims import Claim, around, ruling
-from testbed.report.page import Block, Line, Page, Plot, Sheet, counted
+from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
-from testbed.report.results import RESULTS, RunDirectory
-from testbed.report.run_json import Run
+from testbed.study.computed import Found, Report
 
 MS = 1e3
 SOURCE = "TopoOpt, 5.6 (Figure 16)"
@@ -67,70 +66,51 @@ DEFINITIONS = (
 )
 
 
-class SharedResults(RunDirectory):
-    """The directory of a study: a row of ``summary.csv`` per point, one of ``jobs.csv`` per job of it."""
+def shared_report(cluster: Cluster, points: Sequence[SharedPoint], costs: str, found: Found) -> Report:
+    """Return what points say: a row each, and one of ``jobs.csv`` per job of it.
 
-    def __init__(self, run: Run, cluster: Cluster, *, out: Path | None = None, root: Path = RESULTS) -> None:
-        super().__init__(run, out=out, root=root)
-        self.cluster = cluster
-        """What jobs share."""
-        self.alone: AloneTimes = {}
-        """What models take alone; known before the first point is added."""
-        self._costs = cost_sentence(cluster)
-        self._jobs: list[pd.DataFrame] = []
+    Parameters
+    ----------
+    cluster, points
+        What was studied.
+    costs
+        What the fabrics cost (`cost_sentence`).
+    found
+        What came of `shared_points.calls_of` them.
+    """
+    alone, jobs_found = jobs_of(cluster, points, found)
+    tables = {point: jobs_table(point, jobs, alone) for point, jobs in jobs_found.items()}
+    jobs = pd.concat(tables.values())
+    loads, seeds = by_load(jobs), len({point.seed for point in points})
+    return Report(
+        f"Jobs of {SHARD} servers share a cluster of {cluster.servers}, predicted by the fluid "
+        "model. Nothing was sent.",
+        Findings(
+            [load_sheet(cluster, loads, costs), alone_sheet(alone)],
+            [Plot("load", partial(load_plot, cluster, loads), CAPTION)],
+            shared_claims(cluster, loads, counted(seeds, "seed")),
+        ),
+        [_row(cluster, point, table) for point, table in tables.items()],
+        "summary.csv has a row per fabric, number of jobs and seed, jobs.csv one per job.",
+        {"jobs": jobs},
+        DEFINITIONS,
+        {"cluster": asdict(cluster), "alone_s": alone},
+    )
 
-    def add(self, point: SharedPoint, found: Sequence[JobFound]) -> None:
-        """Write what the jobs of a point took."""
-        jobs = jobs_table(point, found, self.alone)
-        self._jobs.append(jobs)
-        self.describe(settings={"cluster": asdict(self.cluster), "alone_s": self.alone})
-        times_s = jobs["iteration_s"]
-        row = {
-            "fabric": point.fabric,
-            "jobs": point.jobs,
-            "load": point.jobs * SHARD / self.cluster.servers,
-            "seed": point.seed,
-            "mean_s": times_s.mean(),
-            "p99_s": p99(times_s),
-            "over_alone": (times_s / jobs["alone_s"]).mean(),
-            "ended_early": int(jobs["ended_early"].sum()),
-            "verdict": "model",
-        }
-        self.write([row], tables={"jobs": jobs})
 
-    @property
-    def by_load(self) -> pd.DataFrame:
-        """What all seeds say of each fabric and number of jobs (`by_load`)."""
-        return by_load(pd.concat(self._jobs))
-
-    @property
-    def claims(self) -> list[Claim]:
-        """The paper's, beside what was predicted."""
-        seeds = self.table["seed"].nunique()
-        return shared_claims(self.cluster, self.by_load, counted(seeds, "seed"))
-
-    @property
-    def sheets(self) -> list[Sheet]:
-        """The tables of the report."""
-        return [load_sheet(self.cluster, self.by_load, self._costs), alone_sheet(self.alone)]
-
-    def page(self) -> Page:
-        """Return the report of all points so far."""
-        results, *more = self.sheets
-        return Page(
-            run=self.run,
-            sentence=(
-                f"Jobs of {SHARD} servers share a cluster of {self.cluster.servers}, predicted by the fluid "
-                "model. Nothing was sent."
-            ),
-            table=self.table,
-            results=results,
-            claims=self.claims,
-            plots=[Plot("load", partial(load_plot, self.cluster, self.by_load), CAPTION)],
-            definitions=DEFINITIONS,
-            files="summary.csv has a row per fabric, number of jobs and seed, jobs.csv one per job.",
-            more=more,
-        )
+def _row(cluster: Cluster, point: SharedPoint, jobs: pd.DataFrame) -> dict[str, object]:
+    times_s = jobs["iteration_s"]
+    return {
+        "fabric": point.fabric,
+        "jobs": point.jobs,
+        "load": point.jobs * SHARD / cluster.servers,
+        "seed": point.seed,
+        "mean_s": times_s.mean(),
+        "p99_s": p99(times_s),
+        "over_alone": (times_s / jobs["alone_s"]).mean(),
+        "ended_early": int(jobs["ended_early"].sum()),
+        "verdict": "model",
+    }
 
 
 def jobs_table(point: SharedPoint, found: Sequence[JobFound], alone: AloneTimes) -> pd.DataFrame:

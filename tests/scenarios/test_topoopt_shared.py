@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
@@ -27,14 +26,16 @@ from scenarios._topoopt.shared_points import (
     DrawnJob,
     JobFound,
     SharedPoint,
-    by_fabric,
+    calls_of,
     drawn_jobs,
+    found_alone,
     found_in,
-    found_together,
+    jobs_of,
+    points_of,
     repeated,
     shared_experiment,
 )
-from scenarios._topoopt.shared_report import LOADS, SharedResults, by_load, jobs_table, p99, shared_claims
+from scenarios._topoopt.shared_report import LOADS, by_load, jobs_table, p99, shared_claims
 from scenarios._topoopt.shared_shards import (
     FIRST,
     FLIP_S,
@@ -47,7 +48,6 @@ from scenarios._topoopt.shared_shards import (
     shards_findings,
     waited_s,
 )
-from testbed.report.run_json import Run
 from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
 from tests.scenarios.command import ran
@@ -150,7 +150,7 @@ def test_the_first_iteration_counts_beside_jobs_that_slow_it_down() -> None:
 @pytest.mark.parametrize("fabric", PRIVATE)
 def test_where_jobs_do_not_interact_they_take_as_long_as_alone(fabric: str) -> None:
     for jobs in (5, 27):
-        took = found_together(Cluster(), ALONE, SharedPoint(fabric, jobs, 3))
+        took = found_alone(Cluster(), ALONE, SharedPoint(fabric, jobs, 3))
         assert [job.iteration_s for job in took] == [
             TIMES[job.model] for job in drawn_jobs(Cluster(), jobs, 3)
         ]
@@ -183,27 +183,20 @@ def test_claims_hold_where_ratios_are_the_paper_s_and_are_open_where_loads_are_m
     assert not any(claim.ran for claim in shared_claims(Cluster(servers=448), table, "1 seed"))
 
 
-def test_a_report_can_be_written_after_any_point(tmp_path: Path) -> None:
-    run = Run("topoopt_shared", "shared", ["x"], datetime(2026, 1, 1))
-    with SharedResults(run, Cluster(), out=tmp_path / "out") as results:
-        results.alone = ALONE
-        results.add(SharedPoint(FAT_TREE, 2, 0), [JobFound("bert", 0.1, 1, 0.1)] * 2)
-    assert results.table[["fabric", "jobs", "mean_s", "verdict"]].to_numpy().tolist() == [
-        [FAT_TREE, 2, 0.1, "model"]
-    ]
-    assert "TopoOpt costs 2.81 million dollars" in (tmp_path / "out" / "report.html").read_text()
+def quick_alone_s(_cluster: Cluster, model: str) -> dict[str, float]:
+    """Return what a model takes alone without a prediction."""
+    return dict.fromkeys(ALONE, TIMES[model])
+
+
+def twice_as_long(cluster: Cluster, point: SharedPoint) -> tuple[JobFound, ...]:
+    """Return what jobs take that share a fabric, without a prediction."""
+    drawn = drawn_jobs(cluster, point.jobs, point.seed)
+    return tuple(JobFound("bert", 2 * TIMES[job.model], 1, 2 * TIMES[job.model]) for job in drawn)
 
 
 def test_a_small_study_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def quick(_cluster: Cluster, alone: AloneTimes, point: SharedPoint) -> tuple[JobFound, ...]:
-        slower = 2.0 if point.fabric in SHARED else 1.0
-        times = [
-            slower * alone[point.fabric][job.model] for job in drawn_jobs(Cluster(), point.jobs, point.seed)
-        ]
-        return tuple(JobFound("bert", took_s, 1, took_s) for took_s in times)
-
-    monkeypatch.setattr(shared_points, "alone_s", lambda _cluster, model: dict.fromkeys(ALONE, TIMES[model]))
-    monkeypatch.setattr(shared_points, "found_together", quick)
+    monkeypatch.setattr(shared_points, "alone_s", quick_alone_s)
+    monkeypatch.setattr(shared_points, "found_together", twice_as_long)
     done = ran(
         "topoopt_shared",
         "--job-counts",
@@ -221,6 +214,7 @@ def test_a_small_study_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     means = table.groupby("fabric")["mean_s"].sum()
     assert means[FAT_TREE] == pytest.approx(2 * means[TOPOOPT])
     assert "2.00" in done.stdout
+    assert "TopoOpt costs 2.81 million dollars" in (tmp_path / "out" / "report.html").read_text()
     assert {"jobs.csv", "load.png", "report.html", "run.json"} <= {
         path.name for path in (tmp_path / "out").iterdir()
     }
@@ -267,6 +261,14 @@ def test_the_third_job_waits_for_the_flip_only_and_the_others_for_nothing() -> N
     assert third == ["third", "model", "0 2 1 3", "-", "610.0", "-", "-", "10.0"]
 
 
-def test_the_study_knows_fabrics_by_model_and_by_fabric() -> None:
-    turned = by_fabric({model: dict.fromkeys(ALONE, time) for model, time in TIMES.items()})
-    assert turned == ALONE
+def test_models_are_predicted_alone_once_and_points_where_jobs_interact() -> None:
+    points = points_of([5, 27], range(2))
+    assert len(points) == 2 * 2 * 4
+    times = [dict.fromkeys(ALONE, TIMES[model]) for model in MODELS]
+    shared = [point for point in points if point.fabric in SHARED]
+    assert len(calls_of(Cluster(), points)) == len(times) + len(shared) == 4 + 2 * 2 * 2
+    told = [(JobFound("bert", number, 1, number),) for number in range(len(shared))]
+    alone, jobs = jobs_of(Cluster(), points, [*times, *told])
+    assert alone == ALONE
+    assert list(jobs) == points
+    assert [jobs[point] for point in shared] == told, "each has what was predicted of it"
