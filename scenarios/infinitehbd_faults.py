@@ -2,24 +2,18 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import sys
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 
-from scenarios._infinitehbd.claims import fault_claims
 from scenarios._infinitehbd.cluster import Cluster
-from scenarios._infinitehbd.report import FaultResults, sheets
-from scenarios._infinitehbd.study import MODEL_SEEDS, fault_study
-from testbed.report.run_json import Run
-from testbed.report.table import claims_table
-from testbed.study.command import main
-from testbed.study.options import Debug, Out, seed_range, whole_numbers
-from testbed.study.output import print_results, sheet_table
+from scenarios._infinitehbd.report import fault_report
+from scenarios._infinitehbd.study import calls_of, study_of
+from testbed.study.command import run_computed
+from testbed.study.computed import Computed
+from testbed.study.options import seed_range, whole_numbers
 from topologies.errors import ScenarioError, TraceError
 from traffic.fault_trace import FaultTrace, stand_in_trace
 from traffic.readers.infinitehbd import SERVERS, read_fault_trace
@@ -56,9 +50,7 @@ def infinitehbd_faults(
     node_gpus: NodeGpus = 4,
     tp: TpSizes = "8,16,32,64",
     seeds: Seeds = 20,
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+) -> Computed:
     """Faulty nodes in 2,880 GPUs: what InfiniteHBD, NVL, TPUv4 and SiP-Ring waste, and which jobs run.
 
     No network: states of faulty nodes from InfiniteHBD's trace of 348 days, and from a fault model, are
@@ -76,24 +68,12 @@ def infinitehbd_faults(
     faults = fault_trace(trace, trace_servers)
     if servers > faults.nodes:
         raise ScenarioError(f"{servers} servers of a trace with {faults.nodes}", "take no more than it has")
-    run = Run(
+    return Computed(
         "infinitehbd_faults",
         "InfiniteHBD: healthy GPUs wasted around faulty nodes",
-        ["python", *sys.argv],
-        datetime.now(),
-        settings={
-            "trace": {"name": faults.name, "synthetic": faults.synthetic, "servers": faults.nodes,
-                      "window_days": faults.window_days, "faults": len(faults.node)},
-            "cluster": {"servers": servers, "server_gpus": server_gpus, "nodes": cluster.nodes,
-                        "node_gpus": node_gpus, "tp_gpus": list(cluster.tp_gpus)},
-            "seeds": {"trace": seeds, "fault_model": MODEL_SEEDS},
-        },
-    )  # fmt: skip
-    with FaultResults(run, out=out) as results, Console(stderr=True).status("count wasted GPUs"):
-        study = fault_study(faults, drawn, cluster)
-        results.add(study)
-    tables = [sheet_table(sheet) for sheet in sheets(study)]
-    print_results([*tables, claims_table(fault_claims(study))], results.path)
+        calls_of(faults, drawn, cluster),
+        lambda found: fault_report(study_of(faults, drawn, cluster, found)),
+    )
 
 
 def fault_trace(trace: Path | None, servers: int | None = None) -> FaultTrace:
@@ -115,4 +95,4 @@ def fault_trace(trace: Path | None, servers: int | None = None) -> FaultTrace:
 
 
 if __name__ == "__main__":
-    main(infinitehbd_faults)
+    run_computed(infinitehbd_faults)

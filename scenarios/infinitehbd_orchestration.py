@@ -2,23 +2,17 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import sys
-from dataclasses import asdict
-from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from scenarios._infinitehbd.options import DomainNodes, Hops, NodeGpus, Nodes, TorNodes, Tp
-from scenarios._infinitehbd.orchestration import Cluster, orchestration_study
-from scenarios._infinitehbd.orchestration_report import OrchestrationResults, orchestration_claims, sheets
+from scenarios._infinitehbd.orchestration import Cluster, calls_of, study_of
+from scenarios._infinitehbd.orchestration_report import orchestration_report
 from testbed.report.page import counted
-from testbed.report.run_json import Run
-from testbed.report.table import claims_table
-from testbed.study.command import main
-from testbed.study.options import Debug, Out, seed_range
-from testbed.study.output import print_results, sheet_table
+from testbed.study.command import run_computed
+from testbed.study.computed import Computed
+from testbed.study.options import seed_range
 from topologies.errors import ScenarioError
 
 Seeds = Annotated[int, typer.Option(help="How many seeds; each draws the faulty nodes, and shuffles.")]
@@ -33,9 +27,7 @@ def infinitehbd_orchestration(
     tp: Tp = FITTED.tp_gpus,
     hops: Hops = FITTED.hops,
     seeds: Seeds = 20,
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+) -> Computed:
     """Jobs around faulty nodes: how much of their traffic leaves its ToR, orchestrated or not.
 
     No network: groups are placed by InfiniteHBD's orchestration, without its constraints, and shuffled, and
@@ -47,18 +39,12 @@ def infinitehbd_orchestration(
     """
     drawn = seed_range(seeds)
     cluster = checked(Cluster(nodes, tor_nodes, domain_nodes, node_gpus, tp, hops))
-    reading = "fitted to the paper" if cluster.is_fitted else "asked for"
-    run = Run(
+    return Computed(
         "infinitehbd_orchestration",
         "InfiniteHBD: cross-ToR traffic by cluster size, job and faults",
-        ["python", *sys.argv],
-        datetime.now(),
-        settings={"cluster": {**asdict(cluster), "reading": reading}, "seeds": seeds},
+        calls_of(cluster, drawn),
+        lambda found: orchestration_report(study_of(cluster, drawn, found)),
     )
-    with OrchestrationResults(run, out=out) as results, Console(stderr=True).status("place jobs"):
-        study = orchestration_study(cluster, drawn)
-        results.add(study)
-    print_results([*map(sheet_table, sheets(study)), claims_table(orchestration_claims(study))], results.path)
 
 
 def checked(cluster: Cluster) -> Cluster:
@@ -73,4 +59,4 @@ def checked(cluster: Cluster) -> Cluster:
 
 
 if __name__ == "__main__":
-    main(infinitehbd_orchestration)
+    run_computed(infinitehbd_orchestration)

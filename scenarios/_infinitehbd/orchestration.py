@@ -5,6 +5,7 @@ three shares are counted (`scenarios._infinitehbd.setting`).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -27,7 +28,7 @@ from scenarios._infinitehbd.setting import (
     percent_of,
     placed,
 )
-from testbed.machine.processes import in_processes
+from testbed.study.computed import Call, Found
 
 MEASURES = (LEAST, BEST, RANKED)
 HALVES = (1, 2, 4, 8)
@@ -105,27 +106,27 @@ class Study:
     """A row per figure, point, placement and seed; shares are 0..1, NaN where they are not known."""
 
 
-def orchestration_study(cluster: Cluster, seeds: range) -> Study:
-    """Return the three figures of a cluster, each point for each seed.
+def calls_of(cluster: Cluster, seeds: Sequence[int]) -> list[Call]:
+    """Return the points of three figures, each for each seed."""
+    return [Call(counted_rows, each) for each in _drawn(cluster, seeds)]
 
-    Raises
-    ------
-    ScenarioError
-        If a job does not fit between the faults.
-    """
-    figures = figure_points(cluster)
-    points = list(dict.fromkeys(point for points in figures.values() for point in points))
-    drawn = [(point, seed) for seed in seeds for point in points]
-    with in_processes(_counted, drawn) as counts:
-        found = dict(zip(drawn, counts, strict=True))
+
+def study_of(cluster: Cluster, seeds: Sequence[int], found: Found) -> Study:
+    """Return the three figures of a cluster, from what came of `calls_of` it."""
+    counted = dict(zip(_drawn(cluster, seeds), found, strict=True))
     rows = [
         {"figure": figure, **row}
-        for figure, mine in figures.items()
-        for point in mine
+        for figure, points in figure_points(cluster).items()
+        for point in points
         for seed in seeds
-        for row in found[point, seed]
+        for row in counted[point, seed]
     ]
     return Study(cluster, len(seeds), pd.DataFrame(rows))
+
+
+def _drawn(cluster: Cluster, seeds: Sequence[int]) -> list[tuple[Point, int]]:
+    points = dict.fromkeys(point for points in figure_points(cluster).values() for point in points)
+    return [(point, seed) for seed in seeds for point in points]
 
 
 def figure_points(cluster: Cluster) -> dict[str, list[Point]]:
@@ -138,9 +139,8 @@ def figure_points(cluster: Cluster) -> dict[str, list[Point]]:
     }
 
 
-def _counted(drawn: tuple[Point, int]) -> list[dict[str, object]]:
-    """Return a row per placement of a point with a seed."""
-    point, seed = drawn
+def counted_rows(point: Point, seed: int) -> list[dict[str, object]]:
+    """Return a row per placement of a point with a seed; ScenarioError if its job does not fit in."""
     setting = point.setting(seed)
     tree = setting.tree
     rows = []

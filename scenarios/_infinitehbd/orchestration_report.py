@@ -6,7 +6,7 @@ the paper*, so no claim is confirmed here, nor refuted.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import numpy as np
@@ -37,10 +37,9 @@ from scenarios._infinitehbd.setting import (
 )
 from scenarios._infinitehbd.statement import PERCENT, POINTS
 from testbed.report.claims import SHARE, Claim, Range
-from testbed.report.page import Block, Line, Page, Plot, Sheet, counted
+from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import INK, canvas, horizontal_grid, legend_below, styled
-from testbed.report.results import RunDirectory
-from topologies.errors import ScenarioError
+from testbed.study.computed import Report
 
 FITTED = "fitted to the paper"
 SOURCE = "InfiniteHBD, 6.4 (figures 17a to 17c)"
@@ -66,36 +65,19 @@ BANDS = "Means over the seeds; bands are a standard deviation to either side."
 Measure = Callable[["pd.Series[float]"], float]
 
 
-class OrchestrationResults(RunDirectory):
-    """The directory of a study; ``summary.csv`` has every point, placement and seed."""
-
-    study: Study | None = None
-    """What was added."""
-
-    def add(self, study: Study) -> None:
-        """Write a study."""
-        self.study = study
-        self.write(
-            [{str(name): value for name, value in row.items()} for row in study.table.to_dict("records")]
-        )
-
-    def page(self) -> Page:
-        """Return the report of the study."""
-        if self.study is None:
-            raise ScenarioError("a report without a study", "add one")
-        study, (first, *more) = self.study, sheets(self.study)
-        return Page(
-            run=self.run,
-            sentence=f"Jobs on {study.cluster.gpus:,} GPUs around faulty nodes, placed by InfiniteHBD's "
-            f"orchestration and without it, {counted(study.seeds, 'seed')}. Nothing was sent.",
-            table=self.table,
-            results=first,
-            claims=orchestration_claims(study),
-            plots=plots(study),
-            definitions=DEFINITIONS,
-            files="Every point, placement and seed is a row of summary.csv beside this file.",
-            more=more,
-        )
+def orchestration_report(study: Study) -> Report:
+    """Return what a study says."""
+    cluster = study.cluster
+    reading = FITTED if cluster.is_fitted else "asked for"
+    return Report(
+        f"Jobs on {cluster.gpus:,} GPUs around faulty nodes, placed by InfiniteHBD's "
+        f"orchestration and without it, {counted(study.seeds, 'seed')}. Nothing was sent.",
+        Findings(sheets(study), plots(study), orchestration_claims(study)),
+        study.table.to_dict("records"),
+        "Every point, placement and seed is a row of summary.csv beside this file.",
+        definitions=DEFINITIONS,
+        settings={"cluster": {**asdict(cluster), "reading": reading}, "seeds": study.seeds},
+    )
 
 
 def sheets(study: Study) -> list[Sheet]:

@@ -1,4 +1,4 @@
-"""What `infinitehbd_faults` leaves behind: its tables for terminal and report, and its results directory."""
+"""What `infinitehbd_faults` leaves behind: its tables for terminal and report."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -18,11 +18,10 @@ from scenarios._infinitehbd.study import (
     Cell,
     Study,
 )
-from testbed.report.page import Block, Line, Page, Sheet, counted
-from testbed.report.results import RunDirectory
+from testbed.report.page import Block, Findings, Line, Sheet, counted
 from testbed.report.table import number
+from testbed.study.computed import Report
 from topologies.cost import GPU_USD, HPN
-from topologies.errors import ScenarioError
 from traffic.fault_trace import READINGS
 
 PRINTED = {
@@ -42,38 +41,29 @@ Values = Mapping[tuple[str, int], float]
 """By architecture and TP size, of architectures that the cluster can form."""
 
 
-class FaultResults(RunDirectory):
-    """The directory of a fault study; ``records.csv`` and ``costs.csv`` hold the points of all curves."""
-
-    study: Study | None = None
-    """What was added."""
-
-    def add(self, study: Study) -> None:
-        """Write a study."""
-        self.study = study
-        rows = [{str(name): value for name, value in row.items()} for row in study.summary.to_dict("records")]
-        costs = aggregate_costs(study.curves, study.cluster).rename_axis("faulty").reset_index()
-        self.write(rows, tables={"records": study.curves, "costs": costs})
-
-    def page(self) -> Page:
-        """Return the report of the study."""
-        if self.study is None:
-            raise ScenarioError("a report without a study", "add one")
-        study, cluster, (first, *more) = self.study, self.study.cluster, sheets(self.study)
-        return Page(
-            run=self.run,
-            sentence=f"{cluster.gpus:,} GPUs in {cluster.nodes} nodes of {cluster.node_gpus}, with faults of "
-            f"{study.trace.name} over {study.trace.window_days:g} days "
-            f"({counted(study.seeds, 'seed')}) and of a fault model ({MODEL_SEEDS} seeds). Nothing was sent.",
-            table=self.table,
-            results=first,
-            claims=fault_claims(study),
-            plots=fault_plots(study),
-            definitions=DEFINITIONS,
-            files="Every architecture, TP size, reading and seed is a row of summary.csv, every point of a "
-            "curve one of records.csv, of costs one of costs.csv, beside this file.",
-            more=more,
-        )
+def fault_report(study: Study) -> Report:
+    """Return what a study says; ``records.csv`` and ``costs.csv`` hold the points of all curves."""
+    trace, cluster = study.trace, study.cluster
+    costs = aggregate_costs(study.curves, cluster).rename_axis("faulty").reset_index()
+    return Report(
+        f"{cluster.gpus:,} GPUs in {cluster.nodes} nodes of {cluster.node_gpus}, with faults of "
+        f"{trace.name} over {trace.window_days:g} days "
+        f"({counted(study.seeds, 'seed')}) and of a fault model ({MODEL_SEEDS} seeds). Nothing was sent.",
+        Findings(sheets(study), fault_plots(study), fault_claims(study)),
+        study.summary.to_dict("records"),
+        "Every architecture, TP size, reading and seed is a row of summary.csv, every point of a "
+        "curve one of records.csv, of costs one of costs.csv, beside this file.",
+        {"records": study.curves, "costs": costs},
+        DEFINITIONS,
+        {
+            "trace": {"name": trace.name, "synthetic": trace.synthetic, "servers": trace.nodes,
+                      "window_days": trace.window_days, "faults": len(trace.node)},
+            "cluster": {"servers": cluster.servers, "server_gpus": cluster.server_gpus,
+                        "nodes": cluster.nodes, "node_gpus": cluster.node_gpus,
+                        "tp_gpus": list(cluster.tp_gpus)},
+            "seeds": {"trace": study.seeds, "fault_model": MODEL_SEEDS},
+        },
+    )  # fmt: skip
 
 
 def sheets(study: Study) -> list[Sheet]:

@@ -5,7 +5,7 @@ drawn anew per seed: which servers, in which order, which halves each fault hold
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -22,6 +22,7 @@ from scenarios._infinitehbd.hbd import (
     infinitehbd_waste,
     waste_bound,
 )
+from testbed.study.computed import Call, Found
 from traffic.fault_trace import (
     READINGS,
     Days,
@@ -110,24 +111,47 @@ class Study:
         return not trace.synthetic and (trace.nodes, trace.window_days, len(trace.node)) == PAPERS_TRACE
 
 
-def fault_study(trace: FaultTrace, seeds: range, cluster: Cluster, model_seeds: int = MODEL_SEEDS) -> Study:
-    """Return the whole study of a cluster on a trace of servers.
+@dataclass(frozen=True, eq=False)
+class SeedFound:
+    """What came of a seed's draw from a trace."""
 
-    Raises
-    ------
-    TraceError
-        If the trace has fewer servers than the cluster.
-    """
-    rows: list[dict[str, object]] = []
-    main: list[_Drawn] = []
-    for seed in seeds:
-        first, *others = _all_drawn(trace, cluster, seed)
-        main.append(first)
-        for drawn in (first, *others):
-            rows += _rows(trace, drawn)
-    curves = [*_over_time(main[0]), *_distributions(main), *_over_faults(cluster, model_seeds)]
-    summary, points = pd.DataFrame(rows), pd.concat(curves, ignore_index=True)
-    return Study(trace, cluster, len(seeds), summary, points, table_7())
+    rows: Sequence[Mapping[str, object]]
+    """Of the summary."""
+    lengths: Days
+    """How long each state lasts, in the reading that a table has if it has one."""
+    wasted: "Wasted"
+    """In each of these states."""
+
+
+Wasted = Mapping[tuple[str, int], Gpus]
+"""GPUs that no group uses in each state, by architecture and TP size."""
+
+
+def calls_of(
+    trace: FaultTrace, seeds: Sequence[int], cluster: Cluster, model_seeds: int = MODEL_SEEDS
+) -> list[Call]:
+    """Return what is counted for a cluster on a trace of servers, of which it has as many at least."""
+    return [
+        *(Call(found_by_seed, (trace, cluster, seed)) for seed in seeds),
+        *(Call(curves_over_faults, (cluster, tp_gpus, model_seeds)) for tp_gpus in cluster.tp_gpus),
+        Call(table_7, ()),
+    ]
+
+
+def study_of(trace: FaultTrace, seeds: Sequence[int], cluster: Cluster, found: Found) -> Study:
+    """Return the whole study, from what came of `calls_of` the same."""
+    by_seed, (*over_faults, cells) = found[: len(seeds)], found[len(seeds) :]
+    curves = [*_over_time(cluster, by_seed[0]), *_distributions(cluster, by_seed), *over_faults]
+    summary = pd.DataFrame([row for each in by_seed for row in each.rows])
+    return Study(trace, cluster, len(seeds), summary, pd.concat(curves, ignore_index=True), cells)
+
+
+def found_by_seed(trace: FaultTrace, cluster: Cluster, seed: int) -> SeedFound:
+    """Return what a seed draws and wastes; TraceError if the trace has fewer servers than the cluster."""
+    drawn = list(_all_drawn(trace, cluster, seed))
+    wasted = [_wasted(each) for each in drawn]
+    rows = [row for pair in zip(drawn, wasted, strict=True) for row in _rows(trace, *pair)]
+    return SeedFound(rows, drawn[0].lengths, wasted[0])
 
 
 @cache
@@ -183,13 +207,22 @@ def _drawn(trace: FaultTrace, nodes: FaultTrace, seed: int, reading: str, cluste
     return _Drawn(seed, reading, cluster, *timeline(nodes), *timeline(fixed))
 
 
-def _rows(trace: FaultTrace, drawn: _Drawn) -> Iterator[dict[str, object]]:
+def _wasted(drawn: _Drawn) -> Wasted:
+    cluster = drawn.cluster
+    return {
+        (name, tp_gpus): ARCHITECTURES[name](drawn.states, cluster.node_gpus, tp_gpus)
+        for tp_gpus in cluster.tp_gpus
+        for name in cluster.made(tp_gpus)
+    }
+
+
+def _rows(trace: FaultTrace, drawn: _Drawn, all_wasted: Wasted) -> Iterator[dict[str, object]]:
     """Yield the summary's rows of a seed."""
     cluster, faulty = drawn.cluster, drawn.states.mean(axis=1)
     for tp_gpus in cluster.tp_gpus:
         remainder = _mean(drawn, ARCHITECTURES[BOUND](drawn.states, cluster.node_gpus, tp_gpus))
         for name in cluster.made(tp_gpus):
-            wasted = ARCHITECTURES[name](drawn.states, cluster.node_gpus, tp_gpus)
+            wasted = all_wasted[name, tp_gpus]
             usable = _usable(cluster, drawn.states, wasted)
             yield {
                 "trace": trace.name,
@@ -232,40 +265,37 @@ def _mean(drawn: _Drawn, wasted: Gpus) -> float:
     return float(np.average(wasted / drawn.cluster.gpus, weights=drawn.lengths))
 
 
-def _over_time(drawn: _Drawn) -> Iterator[pd.DataFrame]:
+def _over_time(cluster: Cluster, found: SeedFound) -> Iterator[pd.DataFrame]:
     """Yield the waste of one seed over time; x is the day on which a state begins."""
-    begins = np.concatenate([[0.0], np.cumsum(drawn.lengths)[:-1]])
-    cluster, tp_gpus = drawn.cluster, drawn.cluster.main_tp
-    for name in cluster.made(tp_gpus):
-        wasted = ARCHITECTURES[name](drawn.states, cluster.node_gpus, tp_gpus) / cluster.gpus
-        yield _curve("time", name, tp_gpus, begins, wasted)
+    begins = np.concatenate([[0.0], np.cumsum(found.lengths)[:-1]])
+    for name in cluster.made(cluster.main_tp):
+        wasted = found.wasted[name, cluster.main_tp] / cluster.gpus
+        yield _curve("time", name, cluster.main_tp, begins, wasted)
 
 
-def _distributions(drawn: Sequence[_Drawn]) -> Iterator[pd.DataFrame]:
+def _distributions(cluster: Cluster, found: Sequence[SeedFound]) -> Iterator[pd.DataFrame]:
     """Yield the distribution of the waste over the time of all seeds; x is the share of the time."""
-    lengths = np.concatenate([each.lengths for each in drawn])
-    states = np.concatenate([each.states for each in drawn])
-    cluster = drawn[0].cluster
-    for tp_gpus in cluster.tp_gpus:
-        for name in cluster.made(tp_gpus):
-            wasted = ARCHITECTURES[name](states, cluster.node_gpus, tp_gpus) / cluster.gpus
-            order = np.argsort(wasted, kind="stable")
-            passed = np.cumsum(lengths[order])
-            at = np.searchsorted(passed, CDF_SHARES * passed[-1] * (1 - 1e-12))
-            yield _curve("share of time", name, tp_gpus, CDF_SHARES, wasted[order][at])
+    lengths = np.concatenate([each.lengths for each in found])
+    for name, tp_gpus in found[0].wasted:
+        wasted = np.concatenate([each.wasted[name, tp_gpus] for each in found]) / cluster.gpus
+        order = np.argsort(wasted, kind="stable")
+        passed = np.cumsum(lengths[order])
+        at = np.searchsorted(passed, CDF_SHARES * passed[-1] * (1 - 1e-12))
+        yield _curve("share of time", name, tp_gpus, CDF_SHARES, wasted[order][at])
 
 
-def _over_faults(cluster: Cluster, seeds: int) -> Iterator[pd.DataFrame]:
-    """Yield the waste under the fault model; x is the share of faulty nodes, the band all but 10 % a side."""
+def curves_over_faults(cluster: Cluster, tp_gpus: int, seeds: int) -> pd.DataFrame:
+    """Return waste under the fault model; x is the share of faulty nodes, the band all but 10 % a side."""
     nodes, node_gpus = cluster.nodes, cluster.node_gpus
     counts = np.arange(cluster.faulty_nodes(LARGEST_FAULTY) + 1)
     states = np.stack([uniform_faults(nodes, counts, np.random.default_rng(seed)) for seed in range(seeds)])
-    for tp_gpus in cluster.tp_gpus:
-        for name in cluster.made(tp_gpus):
-            waste = ARCHITECTURES[name]
-            wasted = np.stack([waste(of_seed, node_gpus, tp_gpus) for of_seed in states]) / cluster.gpus
-            low, high = np.quantile(wasted, [0.1, 0.9], axis=0)
-            yield _curve("faulty nodes", name, tp_gpus, counts / nodes, wasted.mean(axis=0), low, high)
+    curves = []
+    for name in cluster.made(tp_gpus):
+        waste = ARCHITECTURES[name]
+        wasted = np.stack([waste(of_seed, node_gpus, tp_gpus) for of_seed in states]) / cluster.gpus
+        low, high = np.quantile(wasted, [0.1, 0.9], axis=0)
+        curves.append(_curve("faulty nodes", name, tp_gpus, counts / nodes, wasted.mean(axis=0), low, high))
+    return pd.concat(curves, ignore_index=True)
 
 
 def _curve(

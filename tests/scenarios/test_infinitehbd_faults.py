@@ -3,7 +3,6 @@
 import json
 import math
 from dataclasses import replace
-from datetime import datetime
 from fractions import Fraction
 from io import StringIO
 from itertools import pairwise
@@ -23,16 +22,16 @@ from scenarios._infinitehbd.cluster import PAPERS_TP, Cluster
 from scenarios._infinitehbd.costs import TABLE_6, aggregate_costs, table_6_claims
 from scenarios._infinitehbd.hbd import ARCHITECTURES
 from scenarios._infinitehbd.plots import fault_plots
-from scenarios._infinitehbd.report import FaultResults, sheets
-from scenarios._infinitehbd.study import JOB_SHARES, PAPERS_TRACE, Study, fault_study, table_7
+from scenarios._infinitehbd.report import fault_report, sheets
+from scenarios._infinitehbd.study import JOB_SHARES, PAPERS_TRACE, Study, calls_of, study_of, table_7
 from testbed.report.claims import Claim
-from testbed.report.run_json import Run
 from testbed.report.table import held_text
 from testbed.study.output import sheet_table
+from tests.computed_here import found_of
 from tests.results_page import FAULT_STUDY, documented
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError, TraceError
-from traffic.fault_trace import half_nodes, stand_in_trace, timeline
+from traffic.fault_trace import FaultTrace, half_nodes, stand_in_trace, timeline
 from traffic.readers.infinitehbd import read_fault_trace
 from traffic.workloads.datasets import FAULT_TRACE, dataset_path
 
@@ -116,6 +115,12 @@ def test_without_a_trace_the_stand_in_is_named(
         infinitehbd_faults.fault_trace(Path("faults.json"))
 
 
+def fault_study(trace: FaultTrace, seeds: range, cluster: Cluster, model_seeds: int) -> Study:
+    """Return a study of a trace."""
+    found = found_of(calls_of(trace, seeds, cluster, model_seeds))
+    return study_of(trace, seeds, cluster, found)
+
+
 @pytest.fixture(scope="module")
 def study() -> Study:
     """Return a small study of the synthetic stand-in."""
@@ -186,18 +191,16 @@ def test_table_7_has_the_printed_digits_and_is_simulated() -> None:
             assert cell.simulated == pytest.approx(cell.exact, rel=0.02 if cell.hops == 2 else 0.12)
 
 
-def test_a_synthetic_trace_confirms_nothing_and_is_named_everywhere(tmp_path: Path, study: Study) -> None:
-    run = Run("infinitehbd_faults", "faults", ["python"], datetime(2026, 1, 2))
-    with FaultResults(run, out=tmp_path / "out") as results:
-        results.add(study)
-    report = (results.path / "report.html").read_text()
-    assert "SYNTHETIC stand-in for the fault trace" in report
-    assert report.count("data:image/png;base64") == 6
-    assert len(pd.read_csv(results.path / "summary.csv")) == len(study.summary)
-    assert len(pd.read_csv(results.path / "records.csv")) == len(study.curves)
-    for file in results.path.glob("*.csv"):
-        assert list(pd.read_csv(file, nrows=0).columns) == documented(FAULT_STUDY, file.name), file.name
-    for plot in results.page().plots:
+def test_a_synthetic_trace_confirms_nothing_and_is_named_everywhere(study: Study) -> None:
+    report = fault_report(study)
+    captions = [sheet.caption for sheet in report.findings.sheets]
+    assert captions[0].startswith("SYNTHETIC stand-in for the fault trace")
+    tables = {"summary": pd.DataFrame(report.rows), **report.tables}
+    assert tables.keys() == {"summary", "records", "costs"}
+    for name, table in tables.items():
+        assert list(table.columns) == documented(FAULT_STUDY, f"{name}.csv"), name
+    assert len(report.findings.plots) == 6
+    for plot in report.findings.plots:
         titled = "SYNTHETIC" in plot.draw().get_suptitle()
         assert titled or plot.name in ("waste_by_faults", "aggregate_cost")  # the fault model needs no trace
     claims = fault_claims(study)
@@ -424,7 +427,7 @@ def test_a_run_prints_tables_and_leaves_results(tmp_path: Path) -> None:
     assert "SYNTHETIC" not in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.splitlines()[:-1])
     assert "…" not in done.stdout  # nothing was cropped
-    assert {path.suffix for path in out.iterdir()} == {".png", ".csv", ".json", ".html"}
+    assert {path.suffix for path in out.glob("*.*")} == {".png", ".csv", ".json", ".html"}
     settings = json.loads((out / "run.json").read_text())["settings"]
     assert settings["cluster"] == {
         "servers": 360, "server_gpus": 8, "nodes": 720, "node_gpus": 4, "tp_gpus": [8, 16, 32, 64],

@@ -13,8 +13,9 @@ from controller.schedulers.infinitehbd import (
     orchestrate,
     rank_crossing_share,
 )
-from scenarios._infinitehbd.orchestration import Cluster, Study, orchestration_study
+from scenarios._infinitehbd.orchestration import Cluster, Study, calls_of, study_of
 from scenarios._infinitehbd.orchestration_report import orchestration_claims, plots, sheets
+from tests.computed_here import found_of
 from tests.results_page import ORCHESTRATION, documented
 from tests.scenarios.command import ran
 
@@ -22,10 +23,15 @@ SMALL = Cluster(nodes=64, domain_nodes=32)
 SEEDS = 2
 
 
+def studied(cluster: Cluster, seeds: range) -> Study:
+    """Return the figures of a cluster."""
+    return study_of(cluster, seeds, found_of(calls_of(cluster, seeds)))
+
+
 @pytest.fixture(scope="module")
 def study() -> Study:
     """Return the figures of a cluster of 64 nodes."""
-    return orchestration_study(SMALL, range(SEEDS))
+    return studied(SMALL, range(SEEDS))
 
 
 def test_every_point_placement_and_seed_is_a_row(study: Study) -> None:
@@ -96,7 +102,7 @@ def test_an_orchestrated_job_is_counted_as_the_claims_say() -> None:
 
 
 def test_larger_tors_have_no_best_and_no_panel_for_it() -> None:
-    found = orchestration_study(Cluster(nodes=128, tor_nodes=4, domain_nodes=64), range(1))
+    found = studied(Cluster(nodes=128, tor_nodes=4, domain_nodes=64), range(1))
     assert found.table["best"].isna().all()
     for sheet, plot in zip(sheets(found), plots(found), strict=True):
         assert {line.cells[2] for block in sheet.blocks for line in block.lines} == {"-"}
