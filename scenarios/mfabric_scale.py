@@ -2,15 +2,10 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from scenarios._mfabric.alphas import alpha_points, alphas
 from scenarios._mfabric.batches import batch_points, batches
@@ -20,19 +15,17 @@ from scenarios._mfabric.costs import costs
 from scenarios._mfabric.delays import delay_points, delays
 from scenarios._mfabric.efficiency import efficiency
 from scenarios._mfabric.fabrics import checked_rate, servers_of
-from scenarios._mfabric.failures import failure_iterations, failures
+from scenarios._mfabric.failures import failure_part
 from scenarios._mfabric.gates import gates
 from scenarios._mfabric.iteration_times import iteration_points, iteration_times
 from scenarios._mfabric.lookahead import lookahead
-from scenarios._mfabric.section import ScaleResults, Section
+from scenarios._mfabric.section import scale_report
 from scenarios._mfabric.shares import training_shares
 from scenarios._mfabric.size import checked_servers, size, size_points
-from scenarios._mfabric.steps import Setting, StepStudy, iterations
-from testbed.report.run_json import Run
-from testbed.report.table import claims_table
-from testbed.study.command import main
-from testbed.study.options import Debug, Out, chosen, seed_range, shares, whole_numbers
-from testbed.study.output import print_results, sheet_table
+from scenarios._mfabric.steps import Setting, StepStudy
+from testbed.study.command import run_computed
+from testbed.study.computed import Computed
+from testbed.study.options import chosen, seed_range, shares, whole_numbers
 from topologies.errors import ScenarioError
 from traffic.models.moe_step import Experts
 from traffic.workloads.mixtral import GPU_FLOPS
@@ -65,7 +58,7 @@ Figures = Annotated[
     str,
     typer.Option(
         help=f"Figures whose training steps are predicted, comma-separated: {', '.join(STEPS)}; or {NONE}. "
-        "A step takes 10 to 60 s, and two processes share them."
+        "A step takes 10 to 60 s."
     ),
 ]
 Tflops = Annotated[
@@ -100,9 +93,7 @@ def mfabric_scale(
     gpu_tflops: Tflops = GPU_FLOPS / 1e12,
     experts: ExpertTimes = "even",
     servers: Servers = "128,256,512",
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+) -> Computed:
     """What mFabric costs, how long its iterations take, what it is worth, and how good its circuits are.
 
     No network: bills of fabrics as they are wired (Figures 11 and 24); performance per dollar and the Pareto
@@ -125,40 +116,23 @@ def mfabric_scale(
     sizes = checked_servers(whole_numbers(servers, "--servers"))
     steps = chosen(figures, (*STEPS, NONE), "--figures")
     setting = Setting(rates_bps, _flops(gpu_tflops), sizes=sizes, experts=experts)
-    sections: list[Callable[[], Section]] = [
-        lambda: costs(clusters, rates_bps),
-        lambda: efficiency(rates_bps),
-        lambda: circuits(drawn),
-        lambda: gates(drawn),
-        lambda: copilot(drawn),
-        lambda: training_shares(drawn),
-        lambda: lookahead(drawn),
+    parts = [
+        costs(clusters, rates_bps),
+        efficiency(rates_bps),
+        circuits(drawn),
+        gates(drawn),
+        copilot(drawn),
+        training_shares(drawn),
+        lookahead(drawn),
+        *(STUDIES[figure].part(setting) for figure in steps if figure in STUDIES),
+        *([failure_part(setting)] if FAILURES in steps else []),
     ]
-    run = Run(
-        "mfabric_scale", "mFabric: cost, iteration times and circuits", ["python", *sys.argv], datetime.now()
+    return Computed(
+        "mfabric_scale",
+        "mFabric: cost, iteration times and circuits",
+        [point for part in parts for point in part.points],
+        partial(scale_report, parts),
     )
-    with ScaleResults(run, out=out) as results, Console(stderr=True).status("") as status:
-        for number, section in enumerate(sections, 1):
-            status.update(f"section {number} of {len(sections)}")
-            results.add(section())
-        status.stop()
-        with Progress(console=status.console, transient=True) as progress:
-            for predicted in _step_sections(steps, setting, progress):
-                results.add(predicted)
-        status.start()
-        status.update("draw plots")
-    tables = [sheet_table(sheet) for section in results.sections for sheet in section.findings.sheets]
-    print_results([*tables, claims_table(results.claims)], results.path)
-
-
-def _step_sections(figures: Sequence[str], setting: Setting, progress: Progress) -> Iterator[Section]:
-    """Yield the sections of figures whose training steps are predicted."""
-    studies = [STUDIES[figure] for figure in figures if figure in STUDIES]
-    found = iterations([point for study in studies for point in study.points(setting)], setting, progress)
-    for study in studies:
-        yield study.section(setting, found)
-    if FAILURES in figures:
-        yield failures(setting, failure_iterations(setting, progress))
 
 
 def _flops(tflops: float) -> float:
@@ -169,4 +143,4 @@ def _flops(tflops: float) -> float:
 
 
 if __name__ == "__main__":
-    main(mfabric_scale)
+    run_computed(mfabric_scale)

@@ -21,12 +21,12 @@ from controller.schedulers.mfabric import (
     transfer_s,
 )
 from controller.schedulers.mfabric_exact import best_circuits
-from scenarios._mfabric.section import Section
-from testbed.machine.processes import in_processes
+from scenarios._mfabric.section import Part, Section
 from testbed.report.claims import Claim, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import canvas, horizontal_grid, styled
 from testbed.report.table import lines_of
+from testbed.study.computed import Call, Found
 from traffic.models.moe import MODELS
 from traffic.workloads.gate import ARTIFACT_TOKENS, gate_loads, gate_tokens
 
@@ -51,9 +51,16 @@ UNIT_BPS = 8.0
 """A rate at which a byte takes a second: only ratios are compared."""
 
 
-def circuits(seeds: Sequence[int]) -> Section:
+def circuits(seeds: Sequence[int]) -> Part:
     """Return Algorithm 1 beside the best circuits of small regions."""
-    table, worked, public = ratio_table(seeds), worked_table(), public_table()
+    cases = [(servers, *gate, seed) for servers in SERVERS for gate in GATES for seed in seeds]
+    points = [Call(ratio_rows, case) for case in cases]
+    return Part(partial(_section, seeds), points)
+
+
+def _section(seeds: Sequence[int], found: Found) -> Section:
+    table = pd.DataFrame([row for rows in found for row in rows])
+    worked, public = worked_table(), public_table()
     return Section(
         name="circuits",
         about="how far Algorithm 1 is from the best circuits",
@@ -69,13 +76,6 @@ def circuits(seeds: Sequence[int]) -> Section:
         settings={"servers": list(SERVERS), "alpha": list(ALPHAS), "packet_nics": PACKET_NICS,
                   "layers": LAYERS, "gates": [f"{phase}, sparsity {q:g}" for phase, q in GATES]},
     )  # fmt: skip
-
-
-def ratio_table(seeds: Sequence[int]) -> pd.DataFrame:
-    """Return a row per demand: the transfer time of each reading and the lower bound over the best's."""
-    cases = [(servers, phase, q, seed) for servers in SERVERS for phase, q in GATES for seed in seeds]
-    with in_processes(_rows, cases) as found:
-        return pd.DataFrame([row for rows in found for row in rows])
 
 
 def worked_table() -> pd.DataFrame:
@@ -112,9 +112,11 @@ def public_table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _rows(case: tuple[int, str, float, int]) -> list[dict[str, object]]:
-    """Return the rows of a gate: a server per expert-parallel rank, an expert on each."""
-    servers, phase, sparsity, seed = case
+def ratio_rows(servers: int, phase: str, sparsity: float, seed: int) -> list[dict[str, object]]:
+    """Return a row per demand of a gate: the times of each reading and the lower bound, over the best's.
+
+    There is a server per expert-parallel rank, an expert on each.
+    """
     loads = gate_loads([phase], LAYERS, servers, seed=seed)
     tokens = gate_tokens(loads, servers, MODELS["mixtral-8x22b"].tokens, sparsity=sparsity, seed=seed)[0]
     rows: list[dict[str, object]] = []

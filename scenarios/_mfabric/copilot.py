@@ -12,6 +12,7 @@ reached says that Copilot finds such ties and not how strong they are in a model
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -26,11 +27,11 @@ from controller.schedulers.copilot import (
     transitions,
 )
 from controller.schedulers.mfabric import circuit_counts, circuit_order, transfer_s
-from scenarios._mfabric.section import FIGURE_ONLY, Section
-from testbed.machine.processes import in_processes
+from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
 from testbed.report.claims import SAME, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
+from testbed.study.computed import Call, Found
 from traffic.models.moe import MODELS
 from traffic.workloads.gate import gate_loads, gate_tokens
 from traffic.workloads.mixtral import PHASES
@@ -50,9 +51,14 @@ SOURCE = "mFabric, B.1 (Figure 19)"
 SYNTHETIC = "layers of the synthetic gate are tied by construction"
 
 
-def copilot(seeds: Sequence[int]) -> Section:
+def copilot(seeds: Sequence[int]) -> Part:
     """Return the accuracy of Copilot and of other guesses over training, and their transfer times."""
-    table = guess_table(seeds)
+    points = [Call(guess_rows, case) for case in product(PHASES, seeds)]
+    return Part(partial(_section, seeds), points)
+
+
+def _section(seeds: Sequence[int], found: Found) -> Section:
+    table = pd.DataFrame([row for rows in found for row in rows])
     plots = [
         Plot("copilot_accuracy", partial(_accuracy_plot, table), f"Paper, figure 19. {ACCURACY}"),
         Plot("copilot_transfer", partial(_transfer_plot, table), TRANSFER),
@@ -70,15 +76,8 @@ def copilot(seeds: Sequence[int]) -> Section:
     )  # fmt: skip
 
 
-def guess_table(seeds: Sequence[int]) -> pd.DataFrame:
-    """Return a row per phase, seed and guess: top-K accuracy, and transfer time over that of exact demand."""
-    cases = [(phase, seed) for phase in PHASES for seed in seeds]
-    with in_processes(_rows, cases) as found:
-        return pd.DataFrame([row for rows in found for row in rows])
-
-
-def _rows(case: tuple[str, int]) -> list[dict[str, object]]:
-    phase, seed = case
+def guess_rows(phase: str, seed: int) -> list[dict[str, object]]:
+    """Return a row per guess: top-K accuracy, and transfer time over that of exact demand."""
     loads = gate_loads([phase] * ITERATIONS, LAYERS, MODEL.experts, seed=seed)
     tokens = gate_tokens(loads, MODEL.ep, MODEL.tokens * MODEL.top_k, seed=seed).astype(float)
     true, before = tokens[1:, 1:], tokens[1:, :-1]

@@ -25,11 +25,11 @@ from scenarios._mfabric.fabrics import (
     gbit,
     servers_of,
 )
-from scenarios._mfabric.section import FIGURE_ONLY, Section, printed
-from testbed.machine.processes import in_processes
+from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, printed
 from testbed.report.claims import LESS, MORE, Claim, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
+from testbed.study.computed import Call, Found
 from topologies.cost import Bill
 from topologies.fabric_bill import DAC_USD
 
@@ -46,7 +46,7 @@ BAR_COLOURS = ("#9a9a9a", "#e69f00", "#d55e00", "#0072b2", "#56b4e9", "#009e73")
 MEGA = 1e6
 
 
-def costs(gpus: Sequence[int], rates_bps: Sequence[float]) -> Section:
+def costs(gpus: Sequence[int], rates_bps: Sequence[float]) -> Part:
     """Return the costs of the fabrics at every size and rate, and with cables to the servers.
 
     Parameters
@@ -56,7 +56,20 @@ def costs(gpus: Sequence[int], rates_bps: Sequence[float]) -> Section:
     rates_bps
         Rates of a NIC that parts have prices for [bit/s].
     """
-    table = cost_table(gpus, rates_bps)
+    points = [
+        (name, servers_of(size), rate_bps) for rate_bps in rates_bps for size in gpus for name in COLOURS
+    ]
+    return Part(partial(_section, gpus, rates_bps, points), [Call(bill_of, point) for point in points])
+
+
+def _section(
+    gpus: Sequence[int], rates_bps: Sequence[float], points: Sequence[tuple[str, int, float]], bills: Found
+) -> Section:
+    rows = [
+        {"fabric": name, "gpus": servers * GPUS, "rate_gbps": rate_bps / 1e9, **_parts(bill)}
+        for (name, servers, rate_bps), bill in zip(points, bills, strict=True)
+    ]
+    table = pd.DataFrame(rows)
     cables = cable_table()
     plots = [
         Plot("cost", partial(_cost_plot, table), f"Paper, figure 11 ({FIGURE_ONLY}). {COST_CAPTION}"),
@@ -78,21 +91,8 @@ def costs(gpus: Sequence[int], rates_bps: Sequence[float]) -> Section:
     )  # fmt: skip
 
 
-def cost_table(gpus: Sequence[int], rates_bps: Sequence[float]) -> pd.DataFrame:
-    """Return a row per fabric, size and rate: its cost, and that of its parts."""
-    points = [
-        (name, servers_of(size), rate_bps) for rate_bps in rates_bps for size in gpus for name in COLOURS
-    ]
-    with in_processes(_bill, points) as bills:
-        rows = [
-            {"fabric": name, "gpus": servers * GPUS, "rate_gbps": rate_bps / 1e9, **_parts(bill)}
-            for (name, servers, rate_bps), bill in zip(points, bills, strict=True)
-        ]
-    return pd.DataFrame(rows)
-
-
 def cable_table() -> pd.DataFrame:
-    """Return the same for 4,096 GPUs at 400 Gbit/s, with and without cables between servers and switches."""
+    """Return costs for 4,096 GPUs at 400 Gbit/s, with and without cables between servers and switches."""
     prices = (None, *CABLES_USD)
     return pd.DataFrame(
         [
@@ -109,10 +109,6 @@ def cable_table() -> pd.DataFrame:
 
 PARTS = ("NIC", "transceiver", "packet-switch port", "OCS port", "patch-panel port", "fibre")
 CABLE = "cable to a server"
-
-
-def _bill(point: tuple[str, int, float]) -> Bill:
-    return bill_of(*point)
 
 
 def _parts(bill: Bill) -> dict[str, float]:

@@ -16,10 +16,11 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.costs import MEGA
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC, RAIL, TOPOOPT, bill_of, servers_of
 from scenarios._mfabric.public_times import GPUS, NORMALISED, public_times
-from scenarios._mfabric.section import FIGURE_ONLY, Section, printed
+from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, printed
 from testbed.report.claims import MORE, Claim, Range, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
+from testbed.study.computed import Found
 from topologies.cost import pareto_front, performance_per_dollar
 
 SOURCE = "mFabric, 7.4 (Figure 13), public times"
@@ -37,8 +38,12 @@ FEW_TIMES, MANY_TIMES = (1.0, 1.5, 2.0, 3.0), (1.0, 2.0, 4.0, 8.0)
 """Of models whose times differ little, and of the others."""
 
 
-def efficiency(rates_bps: Sequence[float]) -> Section:
+def efficiency(rates_bps: Sequence[float]) -> Part:
     """Return performance per dollar and Pareto fronts at these rates, by the public iteration times."""
+    return Part(partial(_section, rates_bps))
+
+
+def _section(rates_bps: Sequence[float], _found: Found) -> Section:
     usd = {
         rate_bps: {name: bill_of(name, servers_of(GPUS), rate_bps).usd for name in COLOURS}
         for rate_bps in rates_bps

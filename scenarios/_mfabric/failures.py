@@ -6,12 +6,13 @@ its gates, and hides what a failure adds to another.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from rich.progress import Progress
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import GPUS
@@ -26,10 +27,9 @@ from scenarios._mfabric.failure_points import (
     failure_of,
     steady,
 )
-from scenarios._mfabric.section import Section, predicted
+from scenarios._mfabric.section import Part, Section, predicted
 from scenarios._mfabric.steps import DELAY_S, SERVERS, Setting
 from scenarios._mfabric.training_points import GATEWAYS, PHASE
-from testbed.machine.processes import in_processes
 from testbed.report.claims import MORE, TOLERANCE, Claim
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import COLOURS, canvas, horizontal_grid, styled
@@ -38,6 +38,7 @@ from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import RegionalSetup
+from testbed.study.computed import Call
 from topologies.mfabric import mfabric_fabric, region_gpus
 from traffic.compose import placed
 from traffic.delegated import DelegatedSetup
@@ -65,21 +66,15 @@ FailureSeconds = Mapping[tuple[str, str], float]
 """How long an iteration of a model takes with something gone [s]."""
 
 
-def failure_iterations(setting: Setting, progress: Progress) -> FailureSeconds:
-    """Return the iteration of each model without and with each failure, predicted by two processes.
-
-    Parameters
-    ----------
-    setting
-        What computes how fast, and the seed; not its rates.
-    progress
-        Where a bar is shown.
-    """
+def failure_part(setting: Setting) -> Part:
+    """Return the iteration of each model without and with each failure; rates of a setting do not count."""
+    alike = replace(setting, rates_bps=(), sizes=())
     # Points of one model follow each other, so that a process makes its step once.
-    points = [(model, name) for model in MODELS for name in POINTS]
-    with in_processes(partial(_iteration_s, setting), points) as found:
-        tracked = progress.track(found, total=len(points), description="predict steps with failures")
-        return dict(zip(points, tracked, strict=True))
+    points = list(product(MODELS, POINTS))
+    return Part(
+        lambda found: failures(setting, dict(zip(points, found, strict=True))),
+        [Call(failure_iteration_s, (alike, *point)) for point in points],
+    )
 
 
 def failures(setting: Setting, found: FailureSeconds) -> Section:
@@ -88,7 +83,7 @@ def failures(setting: Setting, found: FailureSeconds) -> Section:
     Parameters
     ----------
     setting, found
-        The iterations of all `failure_iterations` in this setting.
+        The iterations of all models and `POINTS` in this setting.
     """
     rows = [
         {
@@ -134,8 +129,9 @@ def _server(model: MoeModel) -> int:
     return stage * (SERVERS // model.pp) + LOST_SERVER
 
 
-def _iteration_s(setting: Setting, point: tuple[str, str]) -> float:
-    return sound(predict(failure_experiment(setting, *point), couples=True)).iteration_s
+def failure_iteration_s(setting: Setting, model: str, name: str) -> float:
+    """Return how long the step of `failure_experiment` takes [s]."""
+    return sound(predict(failure_experiment(setting, model, name), couples=True)).iteration_s
 
 
 @lru_cache(maxsize=1)

@@ -14,12 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from scenarios._mfabric.section import FIGURE_ONLY, Section
-from testbed.machine.processes import in_processes
+from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
 from testbed.report.claims import LESS, MORE, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
 from testbed.report.palette import HEAT, OWN, canvas, horizontal_grid, legend_below, styled
+from testbed.study.computed import Call, Found
 from traffic.models.moe import MODELS
 from traffic.workloads.gate import ARTIFACT_TOKENS, gate_demand, gate_loads, gate_statistics, gate_tokens
 from traffic.workloads.mixtral import PHASES
@@ -40,9 +40,14 @@ SYNTHETIC = "the gate is synthetic, made to do so"
 COLUMNS = ("gini", "most", "least", "row_gini", "spread", "wander", "zeros", "top_pairs")
 
 
-def gates(seeds: Sequence[int]) -> Section:
+def gates(seeds: Sequence[int]) -> Part:
     """Return the statistics of synthetic gates, and what they look like."""
-    table, public = statistics_table(seeds), statistics(ARTIFACT_TOKENS[None, None])
+    points = [Call(gate_row, (*gate, seed)) for gate in GATES for seed in seeds]
+    return Part(partial(_section, seeds), points)
+
+
+def _section(seeds: Sequence[int], found: Found) -> Section:
+    table, public = pd.DataFrame(found), statistics(ARTIFACT_TOKENS[None, None])
     traffic = cluster_traffic(seeds[0])
     plots = [
         Plot("gate_loads", partial(_over_training, seeds[0]), f"Paper, figure 4a ({FIGURE_ONLY}). {LOADS}"),
@@ -70,13 +75,6 @@ def statistics(tokens: NDArray[np.int64]) -> dict[str, float]:
     return asdict(gate_statistics(tokens)) | {"top_pairs": float(top.mean())}
 
 
-def statistics_table(seeds: Sequence[int]) -> pd.DataFrame:
-    """Return a row of statistics per gate and seed."""
-    cases = [(phase, sparsity, seed) for phase, sparsity in GATES for seed in seeds]
-    with in_processes(_row, cases) as rows:
-        return pd.DataFrame(list(rows))
-
-
 def cluster_traffic(seed: int) -> NDArray[np.float64]:
     """Return the bytes between the 128 GPUs of a replica in the all-to-alls of one micro-batch, forward.
 
@@ -97,8 +95,8 @@ def cluster_traffic(seed: int) -> NDArray[np.float64]:
     return traffic
 
 
-def _row(case: tuple[str, float, int]) -> dict[str, object]:
-    phase, sparsity, seed = case
+def gate_row(phase: str, sparsity: float, seed: int) -> dict[str, object]:
+    """Return the statistics of a gate."""
     loads = gate_loads([phase] * ITERATIONS, LAYERS, SOURCES, seed=seed)
     tokens = gate_tokens(loads, SOURCES, COPIES, sparsity=sparsity, seed=seed)
     return {"phase": phase, "sparsity": sparsity, "seed": seed, **statistics(tokens)}

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC
-from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
+from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, predicted
 from scenarios._mfabric.shares import EVEN, tokens_of
 from scenarios._mfabric.steps import DELAY_S
-from testbed.machine.processes import in_processes
 from testbed.report.claims import MORE, Claim, around
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
@@ -33,6 +32,7 @@ from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import RegionalSetup
+from testbed.study.computed import Call, Found
 from topologies.big_switch import big_switch_fabric
 from topologies.fabric import Fabric
 from topologies.mfabric import mfabric_fabric
@@ -103,9 +103,14 @@ class Case:
 CASES = (*(Case(*each) for each in product(PORTS, GATES)), Case(PORTS[0], EVEN, pipelined=True))
 
 
-def lookahead(seeds: Sequence[int]) -> Section:
+def lookahead(seeds: Sequence[int]) -> Part:
     """Return iteration times of DeepSeek-V3 on NVL72 and on mFabric with optical I/O."""
-    table = iteration_table(seeds[0])
+    points = [Call(exchanges_s, (seeds[0], *each)) for each in product(CASES, FABRICS)]
+    return Part(partial(_section, seeds), points)
+
+
+def _section(seeds: Sequence[int], found: Found) -> Section:
+    table = _iteration_table(seeds[0], found)
     return Section(
         name="lookahead",
         about="mFabric with optical I/O beside NVL72",
@@ -125,18 +130,15 @@ def lookahead(seeds: Sequence[int]) -> Section:
     )  # fmt: skip
 
 
-def iteration_table(seed: int) -> pd.DataFrame:
+def _iteration_table(seed: int, found: Found) -> pd.DataFrame:
     """Return a row per case and speed of GPUs: the iteration on both fabrics, and their ratio."""
-    keys = list(product(CASES, FABRICS))
-    with in_processes(partial(_exchanges_s, seed), keys) as found:
-        exchanges_s = dict(zip(keys, found, strict=True))
-    rows = []
+    rows, taken_s = [], dict(zip(product(CASES, FABRICS), found, strict=True))
     for case, (gpu, flops) in product(CASES, GPU_FLOPS.items()):
         tokens = tokens_of(MODEL, case.gate, seed)
         nvl72_s, mfabric_s = (
-            iteration_s(tokens, flops, case.ports, exchanges_s[case, fabric]) for fabric in FABRICS
+            iteration_s(tokens, flops, case.ports, taken_s[case, fabric]) for fabric in FABRICS
         )
-        a2a_s = {fabric: sum(exchanges_s[case, fabric]) / 2 for fabric in FABRICS}
+        a2a_s = {fabric: sum(taken_s[case, fabric]) / 2 for fabric in FABRICS}
         rows.append(
             {"case": case.name, "gpu": gpu, "gpu_flops": flops, "nvl72_s": nvl72_s, "mfabric_s": mfabric_s,
              "gain": nvl72_s / mfabric_s, "nvl72_all_to_all_s": a2a_s[NVL72],
@@ -146,7 +148,7 @@ def iteration_table(seed: int) -> pd.DataFrame:
 
 
 def iteration_s(
-    tokens: NDArray[np.int64], gpu_flops: float, ports: Ports, exchanges_s: tuple[float, float]
+    tokens: NDArray[np.int64], gpu_flops: float, ports: Ports, taken_s: tuple[float, float]
 ) -> float:
     """Return the time of an iteration, without data parallelism, which takes less than 0.1 % of it [s].
 
@@ -158,7 +160,7 @@ def iteration_s(
         What a GPU computes [FLOP/s].
     ports
         What a GPU sends.
-    exchanges_s
+    taken_s
         What a dispatch and a combine take [s]; those of the backward pass are the same two.
 
     Notes
@@ -178,7 +180,7 @@ def iteration_s(
         for passes, times_s in ((1, forward_s), (2, backward_s)):
             attention = sum(attention_s(MODEL, layer, machines, passes) for layer in own)
             experts = moe * expert_s(MODEL, busiest, machines, passes)
-            times_s.append(attention + experts + moe * sum(exchanges_s))
+            times_s.append(attention + experts + moe * sum(taken_s))
     send_s = 8 * MODEL.pipeline_bytes / ports.packet_bps
     return pipeline_s(forward_s, backward_s, send_s, MODEL.pp)
 
@@ -237,9 +239,8 @@ def group_fabric(ports: Ports, fabric: str) -> Fabric:
     )
 
 
-def _exchanges_s(seed: int, key: tuple[Case, str]) -> tuple[float, float]:
+def exchanges_s(seed: int, case: Case, fabric: str) -> tuple[float, float]:
     """Return what a dispatch and a combine take, with what they wait for light [s]."""
-    case, fabric = key
     step = moe_step(
         replace(MODEL, layers=1, dense_layers=0, pp=1),
         repeated_gate(tokens_of(MODEL, case.gate, seed)),

@@ -1,20 +1,17 @@
-"""What a section of mFabric's study is, and the results directory that any number of them share.
+"""What a section of mFabric's study is, and the report that any number of them make.
 
 A section is one question with its figures: tables for the report, claims, plots, and its numbers as files.
-`scenarios/mfabric_scale.py` lists the sections; one more is one more function there, and no other changes.
+`scenarios/mfabric_scale.py` lists the sections; one more is one more there, and no other changes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pandas as pd
 
 from testbed.report.claims import TIMES, Claim, Range, ruling
-from testbed.report.page import Findings, Page
-from testbed.report.results import RESULTS, RunDirectory
-from testbed.report.run_json import Run
-from topologies.errors import ScenarioError
+from testbed.report.page import Findings
+from testbed.study.computed import Call, Found, Report
 
 PREDICTED = "predicted, nothing was emulated"
 NO_DECIMALS_BEYOND = 0.05
@@ -44,46 +41,42 @@ class Section:
     """What it was computed with, for ``run.json``."""
 
 
-class ScaleResults(RunDirectory):
-    """The directory of a study: a row of ``summary.csv`` per section and seed, a file per table."""
+@dataclass(frozen=True)
+class Part:
+    """A section before its points are carried out."""
 
-    def __init__(self, run: Run, *, out: Path | None = None, root: Path = RESULTS) -> None:
-        super().__init__(run, out=out, root=root)
-        self.sections: list[Section] = []
-        """What was added."""
+    section: Callable[[Found], Section]
+    """Return it, from what came of its points."""
+    points: Sequence[Call] = ()
+    """What is carried out for it."""
 
-    def add(self, section: Section) -> None:
-        """Write a section."""
-        self.sections.append(section)
-        about = {"section": section.name, "basis": section.basis, "files": " ".join(section.tables)}
-        seeds: Sequence[object] = section.seeds or [pd.NA]
-        self.describe(settings={**self.run.settings, section.name: section.settings})
-        self.write([about | {"seed": seed, "verdict": "model"} for seed in seeds], tables=section.tables)
 
-    def page(self) -> Page:
-        """Return the report of all sections, in the order in which they were added."""
-        sheets = [sheet for section in self.sections for sheet in section.findings.sheets]
-        if not sheets:
-            raise ScenarioError("a report without a table", "add a section")
-        about = "; ".join(f"{section.about} ({section.basis})" for section in self.sections)
-        return Page(
-            run=self.run,
-            sentence=f"{about[0].upper()}{about[1:]}. Nothing was sent.",
-            table=self.table,
-            results=sheets[0],
-            claims=self.claims,
-            plots=[plot for section in self.sections for plot in section.findings.plots],
-            definitions=list(dict.fromkeys(pair for each in self.sections for pair in each.definitions)),
-            files="summary.csv lists the sections and the files that hold their numbers, beside this one.",
-            more=sheets[1:],
-        )
+def scale_report(parts: Sequence[Part], found: Found) -> Report:
+    """Return the sections of a study in their order, a row of the summary for each of their seeds."""
+    each = iter(found)
+    sections = [part.section([next(each) for _ in part.points]) for part in parts]
+    about = "; ".join(f"{section.about} ({section.basis})" for section in sections)
+    claims = [claim for section in sections for claim in section.findings.claims]
+    sources = list(dict.fromkeys(claim.source for claim in claims))
+    return Report(
+        f"{about[0].upper()}{about[1:]}. Nothing was sent.",
+        Findings(
+            [sheet for section in sections for sheet in section.findings.sheets],
+            [plot for section in sections for plot in section.findings.plots],
+            sorted(claims, key=lambda claim: sources.index(claim.source)),
+        ),
+        [row for section in sections for row in _rows(section)],
+        "summary.csv lists the sections and the files that hold their numbers, beside this one.",
+        {name: table for section in sections for name, table in section.tables.items()},
+        list(dict.fromkeys(pair for section in sections for pair in section.definitions)),
+        {section.name: section.settings for section in sections},
+    )
 
-    @property
-    def claims(self) -> list[Claim]:
-        """The claims of all sections, those of one source together."""
-        claims = [claim for section in self.sections for claim in section.findings.claims]
-        sources = list(dict.fromkeys(claim.source for claim in claims))
-        return sorted(claims, key=lambda claim: sources.index(claim.source))
+
+def _rows(section: Section) -> list[dict[str, object]]:
+    about = {"section": section.name, "basis": section.basis, "files": " ".join(section.tables)}
+    seeds: Sequence[object] = section.seeds or [pd.NA]
+    return [about | {"seed": seed, "verdict": "model"} for seed in seeds]
 
 
 def printed(low: float, high: float | None = None) -> Range:

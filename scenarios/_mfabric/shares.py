@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
+from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, predicted
 from testbed.report.claims import Claim, Range, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
@@ -25,6 +26,7 @@ from testbed.report.table import lines_of
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
+from testbed.study.computed import Call, Found
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
@@ -80,9 +82,14 @@ class LayerTimes:
         return both / (sum(self.forward_s.values()) + sum(self.backward_s.values()))
 
 
-def training_shares(seeds: Sequence[int]) -> Section:
+def training_shares(seeds: Sequence[int]) -> Part:
     """Return which parallelism sends how much, and what the parts of a layer take."""
-    traffic, times = traffic_table(), time_table(seeds)
+    points = [Call(time_rows, (name, *gate)) for name in NAMES for gate in _gates(name, seeds)]
+    return Part(partial(_section, seeds), points)
+
+
+def _section(seeds: Sequence[int], found: Found) -> Section:
+    traffic, times = traffic_table(), pd.DataFrame([row for rows in found for row in rows])
     plots = [
         Plot("traffic_shares", partial(_traffic_plot, traffic), f"Paper, figure 2 ({FIGURE_ONLY}). {BYTES}"),
         Plot("layer_times", partial(_time_plot, times), f"Paper, figures 3 and 17 ({FIGURE_ONLY}). {TIMES}"),
@@ -194,26 +201,25 @@ def _call_bytes(model: MoeModel, step: MoeStep) -> Counter[str]:
     return sizes
 
 
-def time_table(seeds: Sequence[int]) -> pd.DataFrame:
-    """Return a row per model, gate, speed of the GPUs, division of tokens and seed: what a layer takes."""
-    rows = []
-    for name in NAMES:
-        model = MODELS[name]
-        fabric = rail_fabric(model.region_servers(), NICS, rate_bps=RATE_BPS)
-        gates = [(KNOWN[name], 0)]
-        gates += [(phase, seed) for phase in PHASES for seed in seeds]
-        for gate, seed in gates:
-            for flops in (H800_FLOPS, A100_FLOPS):
-                for shards in (False, True) if model.tp > 1 else (False,):
-                    found = layer_times(
-                        model, tokens_of(model, gate, seed), fabric, Machines(flops), tp_shards_tokens=shards
-                    )
-                    rows.append(
-                        {"model": name, "gate": gate, "seed": seed, "gpu_flops": flops,
-                         "whole_tokens": not shards, "share": found.share, "of_both": found.share_of_both}
-                        | {f"{part}_s": found.forward_s[part] for part in STEPS}
-                    )  # fmt: skip
-    return pd.DataFrame(rows)
+def _gates(name: str, seeds: Sequence[int]) -> list[tuple[str, int]]:
+    """Return the gates of a model, each with its seed."""
+    return [(KNOWN[name], 0), *product(PHASES, seeds)]
+
+
+def time_rows(name: str, gate: str, seed: int) -> list[dict[str, object]]:
+    """Return a row per speed of the GPUs and division of tokens: what a layer of a model takes."""
+    rows, model = [], MODELS[name]
+    fabric = rail_fabric(model.region_servers(), NICS, rate_bps=RATE_BPS)
+    tokens = tokens_of(model, gate, seed)
+    for flops in (H800_FLOPS, A100_FLOPS):
+        for shards in (False, True) if model.tp > 1 else (False,):
+            found = layer_times(model, tokens, fabric, Machines(flops), tp_shards_tokens=shards)
+            rows.append(
+                {"model": name, "gate": gate, "seed": seed, "gpu_flops": flops,
+                 "whole_tokens": not shards, "share": found.share, "of_both": found.share_of_both}
+                | {f"{part}_s": found.forward_s[part] for part in STEPS}
+            )  # fmt: skip
+    return rows
 
 
 def layer_times(

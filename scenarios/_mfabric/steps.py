@@ -6,9 +6,7 @@ own for each of them. Figures share points: what several ask for is predicted on
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-
-from rich.progress import Progress
+from functools import lru_cache
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import (
@@ -24,7 +22,7 @@ from scenarios._mfabric.fabrics import (
 from scenarios._mfabric.iteration_parts import BACKWARD, FORWARD, iteration_parts
 from scenarios._mfabric.own_nics import by_own_nics
 from scenarios._mfabric.panel import MP_DEGREES, panel_experiment
-from scenarios._mfabric.section import Section
+from scenarios._mfabric.section import Part, Section
 from scenarios._mfabric.training_points import (
     ALL_LANES,
     GATEWAYS,
@@ -34,11 +32,11 @@ from scenarios._mfabric.training_points import (
     over_packets,
     training,
 )
-from testbed.machine.processes import in_processes
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import First
+from testbed.study.computed import Call
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
@@ -127,24 +125,15 @@ class StepStudy:
     section: Callable[[Setting, Iterations], Section]
     """Return its section, from the iterations of these."""
 
-
-def iterations(points: Sequence[StepPoint], setting: Setting, progress: Progress) -> Iterations:
-    """Return the iteration of each point, predicted by two processes.
-
-    Parameters
-    ----------
-    points
-        What to predict; what is there twice is predicted once.
-    setting
-        What they have in common.
-    progress
-        Where a bar is shown.
-    """
-    # Points of one model follow each other, so that a process makes its step once.
-    distinct = sorted(dict.fromkeys(points), key=_of_step)
-    with in_processes(partial(_iteration, setting), distinct) as found:
-        tracked = progress.track(found, total=len(distinct), description="predict training steps")
-        return dict(zip(distinct, tracked, strict=True))
+    def part(self, setting: Setting) -> Part:
+        """Return what is predicted, and the section."""
+        # Points of one model follow each other, so that a process makes its step once.
+        points = sorted(self.points(setting), key=_of_step)
+        alike = replace(setting, rates_bps=(), sizes=())
+        return Part(
+            lambda found: self.section(setting, dict(zip(points, found, strict=True))),
+            [Call(iteration, (alike, point)) for point in points],
+        )
 
 
 def at_once(point: StepPoint) -> StepPoint:
@@ -196,7 +185,7 @@ def as_simulated_s(point: StepPoint, found: Iterations) -> float:
 def step_experiment(setting: Setting, point: StepPoint) -> Experiment:
     """Return the experiment of a point."""
     seed = setting.seed
-    trained = _trained(replace(setting, rates_bps=(), sizes=()), *_of_step(point))
+    trained = _trained(setting.gpu_flops, setting.experts, seed, *_of_step(point))
     if point.fabric in MP_DEGREES:
         return panel_experiment(trained, point.rate_bps, point.fabric, seed=seed)
     fabric = step_fabric(point)
@@ -253,7 +242,8 @@ def _fabric(point: StepPoint) -> Fabric:
     raise ScenarioError(f"no training step over {point.fabric}", "choose another fabric")
 
 
-def _iteration(setting: Setting, point: StepPoint) -> Iteration:
+def iteration(setting: Setting, point: StepPoint) -> Iteration:
+    """Return what the fluid model gives of a point."""
     experiment = step_experiment(setting, point)
     run = sound(predict(experiment, couples=True))
     changes = int((run.events["what"] == "drained").sum())
@@ -268,7 +258,13 @@ def _of_step(point: StepPoint) -> tuple[str, int, int, tuple[int, ...]]:
 
 @lru_cache(maxsize=1)
 def _trained(
-    setting: Setting, model: str, micro_batch: int, servers: int, gateways: tuple[int, ...]
+    gpu_flops: float,
+    experts: Experts,
+    seed: int,
+    model: str,
+    micro_batch: int,
+    servers: int,
+    gateways: tuple[int, ...],
 ) -> Training:
     sized = replace(STUDIED[model], micro_batch=micro_batch)
     replicas = servers * GPUS // sized.replica_gpus
@@ -278,7 +274,7 @@ def _trained(
         replicas=replicas,
         micro_batches=sized.pp,
         gateways=gateways,
-        gpu_flops=setting.gpu_flops,
-        experts=setting.experts,
-        seed=setting.seed,
+        gpu_flops=gpu_flops,
+        experts=experts,
+        seed=seed,
     )

@@ -6,10 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from io import StringIO
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import ModuleType
@@ -25,8 +24,8 @@ from scenarios._mfabric import costs as cost_section
 from scenarios._mfabric import fabrics, section
 from scenarios._mfabric import gates as gate_section
 from scenarios._mfabric import lookahead as lookahead_section
-from scenarios._mfabric.circuits import READINGS, public_table, ratio_table, worked_table
-from scenarios._mfabric.costs import cost_table, costs
+from scenarios._mfabric.circuits import READINGS, public_table, ratio_rows, worked_table
+from scenarios._mfabric.costs import costs
 from scenarios._mfabric.efficiency import efficiency, efficiency_rows
 from scenarios._mfabric.fabrics import (
     ALL_RATES,
@@ -40,25 +39,22 @@ from scenarios._mfabric.fabrics import (
 )
 from scenarios._mfabric.gates import cluster_traffic
 from scenarios._mfabric.public_times import FABRICS, NORMALISED
-from scenarios._mfabric.section import ScaleResults, Section
+from scenarios._mfabric.section import Part, Section, scale_report
 from testbed.report.claims import Claim
-from testbed.report.page import Findings
-from testbed.report.run_json import Run
 from testbed.study.output import sheet_table
+from tests.computed_here import found_of
 from tests.results_page import SCALE, documented
 from tests.scenarios.command import ran
 from tests.scenarios.test_mfabric_shares import SMALL as SMALL_MODEL
 from topologies.cost import as_printed
-from topologies.errors import ScenarioError
 from traffic.models.moe import MODELS
 
 COMPUTED_ONCE = (
     (cost_section, "cable_table"),
-    (circuit_section, "circuits"),
-    (gate_section, "gates"),
-    (copilot_section, "copilot"),
+    (circuit_section, "ratio_rows"),
+    (gate_section, "gate_row"),
+    (copilot_section, "guess_rows"),
 )
-NO_SHEET = Section("empty", "nothing", "computed", Findings(), {"nothing": pd.DataFrame({"x": [1]})})
 
 
 def studied(*options: str | Path) -> "CompletedProcess[str]":
@@ -85,17 +81,23 @@ def small_study() -> Iterator[None]:
         yield
 
 
+def section_of(part: Part) -> Section:
+    """Return a section, its points carried out here."""
+    return part.section(found_of(part.points))
+
+
 @pytest.fixture(scope="module")
 def sections() -> list[Section]:
     """Return all sections, small ones: one seed, two sizes."""
     seeds = range(1)
-    return [
+    parts = [
         costs((512, 1024), ALL_RATES),
         efficiency(ALL_RATES),
         circuit_section.circuits(seeds),
         gate_section.gates(seeds),
         copilot_section.copilot(seeds),
     ]
+    return [section_of(part) for part in parts]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_costs_are_the_worked_ones_and_grow_with_the_gpus() -> None:
     ports = 1024 + 4 * 342
     fibres = 1024 + 2 * 342
     assert usd[OVERSUBSCRIBED] == 1024 * (1499 + 659) + ports * (1090 + 659) + fibres * 150
-    table = cost_table((64, 128), (100e9, 400e9))
+    table = section_of(costs((64, 128), (100e9, 400e9))).tables["costs"]
     assert len(table) == 2 * 2 * len(COLOURS)
     parts = [str(column) for column in table if str(column).endswith("_usd")]
     assert np.allclose(table[parts].sum(axis=1), table["usd"])
@@ -169,11 +171,11 @@ def test_cables_touch_links_of_servers_to_packet_switches_only() -> None:
 
 
 def test_what_was_not_studied_is_not_comparable() -> None:
-    few = by_text(list(costs((64,), (100e9,)).findings.claims))
+    few = by_text(list(section_of(costs((64,), (100e9,))).findings.claims))
     assert few["2.0x cheaper than fat-tree, mean of the rates"].verdict == "not comparable"
     assert few["2.3x cheaper than fat-tree at 400 Gbit/s"].reason == "400 Gbit/s was not studied"
     assert few["slightly dearer than TopoOpt at 1,024 GPUs"].reason == "1,024 GPUs were not studied"
-    worth = by_text(list(efficiency((400e9,)).findings.claims))
+    worth = by_text(list(section_of(efficiency((400e9,))).findings.claims))
     assert worth["100 Gbit/s: 1.2 to 1.5 over fat-tree"].reason == "the rate was not studied"
     assert worth["100 Gbit/s: mixtral-8x7b gains the most over fat-tree"].verdict == "not comparable"
     assert worth["400 Gbit/s, mixtral-8x7b: 2.3 over fat-tree"].verdict == "arithmetic"
@@ -236,7 +238,9 @@ def test_public_matrix_gets_the_papers_24_circuits_and_6_by_the_printed_end() ->
 
 
 def test_nothing_beats_the_best_circuits_and_these_not_the_bound() -> None:
-    table = ratio_table(range(2))
+    cases = product((3, 4), circuit_section.GATES, range(2))
+    rows = [row for servers, gate, seed in cases for row in ratio_rows(servers, *gate, seed)]
+    table = pd.DataFrame(rows)
     assert len(table) == 2 * 2 * 3 * 2 * 2  # sizes, alphas, gates, layers, seeds
     assert (table[list(READINGS)] >= 1 - 1e-6).all(axis=None)
     assert (table["bound"] <= 1 + 1e-6).all()
@@ -286,8 +290,7 @@ def test_tables_have_the_columns_that_are_documented(sections: list[Section]) ->
         assert list(table.columns) == documented(SCALE, f"{name}.csv"), name
 
 
-def test_any_section_can_be_added(tmp_path: Path, sections: list[Section]) -> None:
-    run = Run("mfabric_scale", "scale", ["python"], datetime(2026, 1, 2))
+def test_any_section_can_be_added(sections: list[Section]) -> None:
     more = replace(
         sections[0],
         name="iterations",
@@ -295,28 +298,17 @@ def test_any_section_can_be_added(tmp_path: Path, sections: list[Section]) -> No
         seeds=(4,),
         settings={"a": 1},
     )
-    with ScaleResults(run, out=tmp_path / "out") as results:
-        for each in (*sections[1:], more):
-            results.add(each)
-    summary = pd.read_csv(results.path / "summary.csv")
+    parts = [Part(partial(lambda section, _found: section, each)) for each in (*sections[1:], more)]
+    report = scale_report(parts, [])
+    summary = pd.DataFrame(report.rows)
     assert list(summary.columns) == documented(SCALE, "summary.csv")
     assert summary["section"].to_list() == ["efficiency", "circuits", "gates", "copilot", "iterations"]
     assert summary["seed"].fillna(-1).to_list() == [-1, 0, 0, 0, 4]
-    assert (results.path / "times.csv").read_text() == "x\n1\n"
-    assert json.loads((results.path / "run.json").read_text())["settings"]["iterations"] == {"a": 1}
-    report = (results.path / "report.html").read_text()
-    assert "Seeds: 0, 4." in report
-    assert "PUBLIC iteration times" in report
-    plots = sum(len(each.findings.plots) for each in (*sections[1:], more))
-    assert report.count("data:image/png;base64") == plots
-
-
-def test_a_report_needs_a_table(tmp_path: Path) -> None:
-    results = ScaleResults(
-        Run("mfabric_scale", "scale", ["python"], datetime(2026, 1, 2)), out=tmp_path / "out"
-    )
-    with pytest.raises(ScenarioError, match="without a table"), results:
-        results.add(NO_SHEET)
+    assert report.tables["times"] is more.tables["times"]
+    assert report.settings["iterations"] == {"a": 1}
+    assert len(report.findings.plots) == sum(len(each.findings.plots) for each in (*sections[1:], more))
+    sources = [claim.source for claim in report.findings.claims]
+    assert sources == sorted(sources, key=sources.index), "those of one source together"
 
 
 def test_tables_fit_a_terminal_of_80_columns_whole(sections: list[Section]) -> None:
@@ -345,7 +337,7 @@ def test_a_run_prints_tables_and_leaves_results(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert f"results: {out}/report.html" in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.splitlines()[:-1])
-    assert {path.suffix for path in out.iterdir()} == {".png", ".csv", ".json", ".html"}
+    assert {path.suffix for path in out.glob("*.*")} == {".png", ".csv", ".json", ".html"}
     for file in out.glob("*.csv"):
         assert list(pd.read_csv(file, nrows=0).columns) == documented(SCALE, file.name), file.name
     settings = json.loads((out / "run.json").read_text())["settings"]

@@ -19,6 +19,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.region_plan import RegionalSetup
 from testbed.study.output import sheet_table
+from tests.computed_here import found_of
 from tests.results_page import SCALE, documented
 from topologies.rail import rail_fabric
 from traffic.delegated import DelegatedSetup
@@ -43,7 +44,8 @@ def small_domains() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def shares() -> Section:
-    return share.training_shares(range(1))
+    part = share.training_shares(range(1))
+    return part.section(found_of(part.points))
 
 
 def test_bytes_are_those_of_the_spec_s_formulas() -> None:
@@ -126,7 +128,7 @@ def test_an_iteration_is_that_of_the_whole_step_predicted(fabric: str) -> None:
     tokens = share.tokens_of(SMALL, share.EVEN, 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(look, "MODEL", alone)
-        exchanges_s = look._exchanges_s(0, (look.Case(ports, share.EVEN), fabric))
+        exchanges_s = look.exchanges_s(0, look.Case(ports, share.EVEN), fabric)
         found_s = look.iteration_s(tokens, 1e15, ports, exchanges_s)
     machines = Machines(1e15, ports.nvlink_bps(fabric), 8, (0,))
     step = moe_step(alone, repeated_gate(tokens), micro_batches=1, machines=machines)
@@ -141,7 +143,8 @@ def test_an_iteration_is_that_of_the_whole_step_predicted(fabric: str) -> None:
 
 @pytest.mark.usefixtures("small_domains")
 def test_the_table_of_figure_16_has_every_case_and_fits() -> None:
-    section = look.lookahead(range(2))
+    part = look.lookahead(range(2))
+    section = part.section(found_of(part.points))
     table = section.tables["lookahead"]
     assert list(table.columns) == documented(SCALE, "lookahead.csv")
     assert len(table) == len(look.CASES) * len(look.GPU_FLOPS)

@@ -1,15 +1,11 @@
 """Mixtral 8x7B by the size of the cluster: what is predicted, and what tables and claims make of it."""
 
-from io import StringIO
-
 import pytest
-from rich.console import Console
-from rich.progress import Progress
 
 from scenarios._mfabric.fabrics import FAT_TREE, MFABRIC, RAIL
 from scenarios._mfabric.iteration_parts import PARTS
 from scenarios._mfabric.size import checked_servers, size, size_points, size_table
-from scenarios._mfabric.steps import DELAY_S, Iteration, Setting, iterations
+from scenarios._mfabric.steps import DELAY_S, Iteration, Setting, iteration
 from tests.results_page import SCALE, documented
 from topologies.errors import ScenarioError
 
@@ -51,9 +47,8 @@ def test_claims_are_about_the_worst_size() -> None:
 
 
 def test_a_replica_on_16_servers_is_predicted() -> None:
-    with Progress(console=Console(file=StringIO())) as progress:
-        setting = Setting([], sizes=(16,))
-        found = iterations(size_points(setting), setting, progress)
+    setting = Setting([], sizes=(16,))
+    found = {point: iteration(setting, point) for point in size_points(setting)}
     times_s = {(point.fabric, point.delay_s): iteration.seconds for point, iteration in found.items()}
     over_packets, over_circuits = times_s[FAT_TREE, DELAY_S], times_s[MFABRIC, DELAY_S]
     assert 1.0 < over_circuits / over_packets < 1.1

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import Progress
 
 from scenarios._mfabric import delays as delay_section
 from scenarios._mfabric import iteration_times as time_section
@@ -43,7 +42,7 @@ from scenarios._mfabric.steps import (
     StepPoint,
     as_simulated_s,
     at_once,
-    iterations,
+    iteration,
     step_experiment,
     step_fabric,
     waits_s,
@@ -232,8 +231,7 @@ def test_a_wait_for_circuits_is_what_a_fast_ocs_saves(toy: str) -> None:
     slow = StepPoint(toy, MFABRIC, 400e9, servers=16)
     fabrics = (FAT_TREE, DELEGATED, OVERSUBSCRIBED, TOPOOPT)
     others = [StepPoint(toy, fabric, 400e9, servers=16) for fabric in fabrics]
-    with Progress(disable=True) as progress:
-        found = iterations([slow, at_once(slow), *others], SETTING, progress)
+    found = {point: iteration(SETTING, point) for point in (slow, at_once(slow), *others)}
     fat_tree, delegated, blocked, panel = (found[point] for point in others)
     assert fat_tree.seconds < found[at_once(slow)].seconds < found[slow].seconds
     assert delegated.seconds < found[at_once(slow)].seconds
@@ -244,8 +242,8 @@ def test_a_wait_for_circuits_is_what_a_fast_ocs_saves(toy: str) -> None:
     forward_s, backward_s = waits_s(slow, found)
     assert forward_s == pytest.approx(3 * 2 * 0.025, rel=0.2)
     assert 0 <= backward_s < forward_s
-    for iteration in found.values():
-        assert sum(iteration.parts_s.values()) == pytest.approx(iteration.seconds)
+    for each in found.values():
+        assert sum(each.parts_s.values()) == pytest.approx(each.seconds)
 
 
 @pytest.mark.parametrize("fabric", [FAT_TREE, OVERSUBSCRIBED])
