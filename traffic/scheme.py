@@ -1,5 +1,6 @@
 """A scheme: what becomes of operations, and which queue pairs carry their bytes, once these may go."""
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -254,17 +255,36 @@ class WholeMessages:
 
     def place(self, view: View, messages: Messages) -> Placement:
         """Return one parcel per message."""
-        servers = view.fabric.gpu_servers
-        ends = zip(messages.source.tolist(), messages.destination.tolist(), strict=True)
-        chosen = [
-            self._queue_pair(view, servers[source], servers[destination]) for source, destination in ends
-        ]
+        chosen = [self._queue_pair(view, *ends) for ends in servers_of(view.fabric, messages)]
         numbers = {queue_pair: number for number, queue_pair in enumerate(dict.fromkeys(chosen))}
         qp = np.array([numbers[queue_pair] for queue_pair in chosen], dtype=np.int64)
         return Placement(tuple(numbers), qp, np.arange(len(messages)), messages.bytes)
 
 
-class Routed:
+class OverLight(ABC):
+    """Places messages in equal parts over lanes of light; those without any wait in the dark."""
+
+    lacks = ("no circuit joins", "light circuits between them, or have the message wait for light")
+    """What joins no servers where a message has to go, and what to do."""
+
+    @abstractmethod
+    def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
+        """Return the lanes of each message; none where nothing joins its servers."""
+
+    def lower(self, ops: Ops, view: View) -> Ops:
+        """Return operations with messages held in the dark whose servers nothing joins."""
+        return by_light(ops, lambda moves: [bool(lanes) for lanes in self.lanes_now(view, moves)])
+
+    def place(self, view: View, messages: Messages) -> Placement:
+        """Return a parcel per message and lane; ScenarioError if nothing joins its servers."""
+        lanes = self.lanes_now(view, messages)
+        if not all(lanes):
+            near, far = servers_of(view.fabric, messages)[list(map(bool, lanes)).index(False)]
+            raise ScenarioError(f"{self.lacks[0]} server {near} to server {far}", self.lacks[1])
+        return in_equal_parts(messages, lanes)
+
+
+class Routed(OverLight):
     """Each message on one queue pair over circuits, from the NIC from which the shortest route starts.
 
     Of equally short ones it is that of the lowest source NIC, then of the lowest destination NIC; where a
@@ -274,38 +294,21 @@ class Routed:
     """
 
     spreads = False
+    lacks = (
+        "no route over what is lit joins",
+        "light circuits that do before messages start, or have servers forward",
+    )
 
     def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
         """Return the lane of each message; none where no route joins its servers."""
-        routes = view.routes()
-        found = cache(partial(_routed, view.fabric, routes))
-        return [
-            [min(hops, key=hops.__getitem__)] if (hops := found(*ends)) else []
-            for ends in servers_of(view.fabric, messages)
-        ]
-
-    def lower(self, ops: Ops, view: View) -> Ops:
-        """Return operations with messages held in the dark whose servers no route joins."""
-        routes = view.routes()
-        joined = cache(lambda near, far: bool(_routed(view.fabric, routes, near, far)))
-        return by_light(ops, lambda moves: [joined(*ends) for ends in servers_of(view.fabric, moves)])
-
-    def place(self, view: View, messages: Messages) -> Placement:
-        """Return one parcel per message; ScenarioError if no route joins its servers."""
-        routes = view.routes()
-        shortest = cache(partial(_shortest, view.fabric, routes))
-        return WholeMessages(lambda _view, near, far: shortest(near, far)).place(view, messages)
+        shortest = cache(partial(_shortest, view.fabric, view.routes()))
+        return [shortest(*ends) for ends in servers_of(view.fabric, messages)]
 
 
-def _shortest(fabric: Fabric, routes: Routes, near: int, far: int) -> QueuePair:
-    """Return the queue pair between two servers whose route crosses the fewest light paths."""
+def _shortest(fabric: Fabric, routes: Routes, near: int, far: int) -> list[QueuePair]:
+    """Return the queue pair between two servers whose route crosses the fewest light paths, if any."""
     hops = _routed(fabric, routes, near, far)
-    if not hops:
-        raise ScenarioError(
-            f"no route over what is lit joins server {near} to server {far}",
-            "light circuits that do before messages start, or have servers forward",
-        )
-    return min(hops, key=hops.__getitem__)
+    return [min(hops, key=hops.__getitem__)] if hops else []
 
 
 def _routed(fabric: Fabric, routes: Routes, near: int, far: int) -> dict[QueuePair, int]:
@@ -329,34 +332,26 @@ def _routed(fabric: Fabric, routes: Routes, near: int, far: int) -> dict[QueuePa
     return named or hops
 
 
-class OnceLit:
+class OnceLit(OverLight):
     """Each message over the light paths that join its two servers, in equal parts, once there is one.
 
     A light path counts that is lit both ways, so that acknowledgements come back. Which ones carry a message
     is decided when it starts, and for what is left of it when others are lit.
     """
 
-    def lower(self, ops: Ops, view: View) -> Ops:
-        """Return what is under way, that whose servers no circuit joins in the dark."""
-        return by_light(ops, lambda moves: [bool(paths) for paths in _direct(view, moves)])
-
     spreads = True
 
     def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
         """Return the light paths of each message."""
-        return _direct(view, messages)
+        routes = view.routes()
 
-    def place(self, view: View, messages: Messages) -> Placement:
-        """Return a parcel per message and light path; ScenarioError for a message without one."""
-        paths = _direct(view, messages)
-        if not all(paths):
-            message = list(map(bool, paths)).index(False)
-            raise ScenarioError(
-                f"no circuit joins the servers of GPUs {messages.source[message]} and "
-                f"{messages.destination[message]}",
-                "light circuits between them, or have the message wait for light",
-            )
-        return in_equal_parts(messages, paths)
+        @cache
+        def direct(near: int, far: int) -> list[QueuePair]:
+            nics = [Nic(near, nic) for nic in range(view.fabric.servers[near].nics)]
+            reached = [(nic, to) for nic in nics if (to := routes.next_nic(nic)) and to.server == far]
+            return [QueuePair(nic, to) for nic, to in reached if routes.next_nic(to) == nic]
+
+        return [direct(*ends) for ends in servers_of(view.fabric, messages)]
 
 
 def in_equal_parts(messages: Messages, lanes: Sequence[Sequence[QueuePair]]) -> Placement:
@@ -388,24 +383,6 @@ def servers_of(fabric: Fabric, messages: Messages) -> list[tuple[int, int]]:
     return list(zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True))
 
 
-def _direct(view: View, messages: Messages) -> list[list[QueuePair]]:
-    """Return the queue pairs of each message whose light joins its servers directly, both ways."""
-    servers, routes = view.fabric.gpu_servers, view.routes()
-    found = []
-    for source, destination in zip(messages.source.tolist(), messages.destination.tolist(), strict=True):
-        near, far = servers[source], servers[destination]
-        nics = [Nic(near, nic) for nic in range(view.fabric.servers[near].nics)]
-        reached = [(nic, routes.next_nic(nic)) for nic in nics]
-        found.append(
-            [
-                QueuePair(nic, to)
-                for nic, to in reached
-                if to and to.server == far and routes.next_nic(to) == nic
-            ]
-        )
-    return found
-
-
 class OverCircuits:
     """Each message over all circuits that could join its servers, whenever one is lit.
 
@@ -426,8 +403,7 @@ class OverCircuits:
             for far in light_peers(view.fabric, near):
                 joined[near.server, far.server].append(LaneSet((near,), (far,)))
         shared = {pair: tuple(lanes) for pair, lanes in joined.items()}
-        servers = view.fabric.server_of_gpu
-        ends = zip(servers[messages.source].tolist(), servers[messages.destination].tolist(), strict=True)
+        ends = servers_of(view.fabric, messages)
         return WhileLit(tuple(shared.get(pair, ()) for pair in ends), self._rest)
 
 

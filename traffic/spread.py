@@ -14,8 +14,7 @@ from topologies.events import View
 from topologies.fabric import Nic
 from topologies.routing import Table
 from traffic.messages import Messages
-from traffic.ops import Ops
-from traffic.scheme import Placement, Scheme, by_light, in_equal_parts, servers_of
+from traffic.scheme import OverLight, Scheme, servers_of
 from traffic.spraying.policy import QueuePair
 
 Ends = tuple[int, int]
@@ -49,7 +48,7 @@ class SpreadSetup:
         return Spread(self.most, anew=self.anew)
 
 
-class Spread:
+class Spread(OverLight):
     """Places messages over the paths of a routing.
 
     Parameters
@@ -58,29 +57,19 @@ class Spread:
         As of `SpreadSetup`.
     """
 
+    lacks = (
+        "no path of the routing joins",
+        "light circuits that do, or take a routing that has one",
+    )
+
     def __init__(self, most: int = 0, *, anew: bool = False) -> None:
         self._most, self.spreads = most or None, anew
         self._known: tuple[Table, Mapping[Ends, list[QueuePair]]] | None = None
-
-    def lower(self, ops: Ops, view: View) -> Ops:
-        """Return operations with messages held in the dark whose servers no path joins."""
-        return by_light(ops, lambda moves: [bool(lanes) for lanes in self.lanes_now(view, moves)])
 
     def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
         """Return the lanes of each message; none where no path joins its servers."""
         lanes = self._lanes(view)
         return [list(islice(lanes.get(ends, ()), self._most)) for ends in servers_of(view.fabric, messages)]
-
-    def place(self, view: View, messages: Messages) -> Placement:
-        """Return a parcel per message and path; ScenarioError if no path joins its servers."""
-        lanes = self.lanes_now(view, messages)
-        if not all(lanes):
-            near, far = servers_of(view.fabric, messages)[list(map(bool, lanes)).index(False)]
-            raise ScenarioError(
-                f"no path of the routing joins server {near} to server {far}",
-                "light circuits that do, or take a routing that has one",
-            )
-        return in_equal_parts(messages, lanes)
 
     def _lanes(self, view: View) -> Mapping[Ends, list[QueuePair]]:
         """Return the lanes of each two servers; found once for what is lit and has failed."""

@@ -49,7 +49,7 @@ def test_light_joins_servers_if_it_goes_both_ways_over_what_works(
     waits = [part for part in lowered.parts if part.medium == DARK and len(part)]
     assert [part.of.tolist() for part in waits] == ([] if joined else [[7]])
     if not joined:
-        with pytest.raises(ScenarioError, match="no circuit joins the servers of GPUs 0 and 1"):
+        with pytest.raises(ScenarioError, match="no circuit joins server 0 to server 1"):
             scheme.place(view(lit, *failed), asked)
 
 
