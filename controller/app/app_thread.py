@@ -1,7 +1,7 @@
 """The app's one thread, as other threads see it."""
 
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from topologies.errors import NetworkError
@@ -34,19 +34,15 @@ class AppThread:
         NetworkError
             If the thread does not answer within `ANSWER_S`.
         """
-        answers: SimpleQueue[tuple[Answer | None, Exception | None]] = SimpleQueue()
+        answer: Future[Answer] = Future()
 
         def work() -> None:
             try:
-                answers.put((question(), None))
+                answer.set_result(question())
             except Exception as error:
-                answers.put((None, error))
+                answer.set_exception(error)
 
         self.post(work)
-        try:
-            answer, error = answers.get(timeout=ANSWER_S)
-        except Empty:
-            raise NetworkError(f"the controller did not answer within {ANSWER_S:g} s") from None
-        if error:
-            raise error
-        return answer  # type: ignore[return-value]  # None only where the question's answer is
+        if not wait([answer], ANSWER_S).done:
+            raise NetworkError(f"the controller did not answer within {ANSWER_S:g} s")
+        return answer.result()
