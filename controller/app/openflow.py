@@ -310,16 +310,13 @@ def _flow_mod(datapath: Datapath, command: int, rule: Rule) -> Message:
 
 
 def _match(match: Match) -> dict[str, object]:
-    fields: dict[str, object] = {}
-    if match.in_port is not None:
-        fields["in_port"] = _number(match.in_port)
-    if match.eth_type is not None:
-        fields["eth_type"] = match.eth_type
-    if match.ipv4_dst is not None:
-        fields["ipv4_dst"] = (str(match.ipv4_dst.network_address), str(match.ipv4_dst.netmask))
-    if match.ipv4_src is not None:
-        fields["ipv4_src"] = (str(match.ipv4_src.network_address), str(match.ipv4_src.netmask))
-    return fields
+    fields = {
+        "in_port": None if match.in_port is None else _number(match.in_port),
+        "eth_type": match.eth_type,
+        "ipv4_dst": match.ipv4_dst and tuple(match.ipv4_dst.with_netmask.split("/")),
+        "ipv4_src": match.ipv4_src and tuple(match.ipv4_src.with_netmask.split("/")),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _action(action: Action) -> Message:
