@@ -74,11 +74,6 @@ class Audit:
     """How many of the nodes were looked at row by row, 0..1: all, but of very large runs."""
 
     @property
-    def sound(self) -> bool:
-        """Whether nothing was found."""
-        return not self.findings
-
-    @property
     def limits(self) -> tuple[str, ...]:
         """What was not looked at, in words; nothing as a rule."""
         own = (

@@ -113,4 +113,4 @@ class Deciding:
                 "order it when programs have ended, and take OverCircuits with a rest",
             )
         self._placing.light_is_over = True
-        self._placing.again(self._carriers.recall(self._carriers.taking_light))
+        self._placing.place(self._carriers.recall(self._carriers.taking_light))

@@ -9,7 +9,6 @@ once.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count, pairwise
 from typing import NamedTuple
 
@@ -428,7 +427,10 @@ class Ledger:
         sent = self.ops[numbers.start : numbers.stop]
         node, let_go_ps = self._nodes[sent[0].node], self._released_ps.get(sent[0].node, 0)
         parts = list(map(self._packing.part, self._as_moved(ops, sent)))
-        legs_of = partial(self._legs_of, numbers)
+
+        def legs_of(place: int) -> Iterator[Leg]:
+            return self._legs(numbers[place])
+
         if ops.brought:
             lost = any(number in given_up for number in numbers)
             written.add_brought(node, ops.brought, parts, _times_ps(sent), legs_of, let_go_ps, given_up=lost)
@@ -470,9 +472,6 @@ class Ledger:
                 over, size = self._over[leg.over], leg.bytes
                 slot = self._slot(over.lane, leg.first_ps, last_ps) if self._slots else -1
                 written.legs.add(node, row, 0, 0, *over, *ends, size, leg.first_ps, last_ps, slot, -1)
-
-    def _legs_of(self, numbers: range, place: int) -> Iterator[Leg]:
-        return self._legs(numbers[place])
 
     def _legs(self, number: int, hop: int = 0) -> Iterator[Leg]:
         """Yield the legs of an operation that brought bytes, those of its hops among them."""

@@ -41,12 +41,7 @@ class Scheduled:
 
     def bind(self, fabric: Fabric, job: Job, scale: Dilation, _seed: int, _moves: object) -> Rule:
         """Return what the runner asks; ScenarioError as of `OcsPlan`, and for several collectives."""
-        if len(job.collectives) != 1:
-            raise ScenarioError(
-                f"job {job.name!r} has {len(job.collectives)} collectives, a schedule is of one",
-                "give a job of one collective",
-            )
-        plan = OcsPlan(fabric, bytes_between(job.collectives[0].pattern, job.gpus), self, scale)
+        plan = OcsPlan(fabric, scheduled_bytes(job), self, scale)
         delays = dict.fromkeys(plan.ocses, self.delay)
         bound_s = partial(plan.lower_bound_with, plan.delay_s)
         return Rule(
@@ -67,6 +62,16 @@ class Scheduled:
     def undrawn(self) -> object:
         """What of it no seed decides: all."""
         return self
+
+
+def scheduled_bytes(job: Job) -> NDArray[np.int64]:
+    """Return what the GPUs of a job of one collective owe each other; ScenarioError for several."""
+    if len(job.collectives) != 1:
+        raise ScenarioError(
+            f"job {job.name!r} has {len(job.collectives)} collectives, a schedule is of one",
+            "give a job of one collective",
+        )
+    return bytes_between(job.collectives[0].pattern, job.gpus)
 
 
 def plan_of(rule: Rule | None) -> "OcsPlan":

@@ -249,11 +249,6 @@ class Placing:
         placed, messages = self._messages_of([(number, 1) for number in wanted])
         return dict(zip(placed.tolist(), self._follows.lanes_now(self._view(0), messages), strict=True))
 
-    def again(self, left: Left) -> None:
-        """Place anew what operations lack."""
-        if left:
-            self.place(left)
-
     def wait(self, parcels: Left) -> None:
         """Have bytes wait until more is lit."""
         self._in_the_dark += parcels

@@ -176,7 +176,7 @@ class Revising:
 
     def place_left(self, left: Left) -> None:
         """Place what is left of operations, but of those that are lost."""
-        self._placing.again([(number, size) for number, size in left if number not in self.lost])
+        self._placing.place([(number, size) for number, size in left if number not in self.lost])
 
     def lose(self, numbers: Iterable[int]) -> list[str]:
         """Give up operations from or to GPUs that are gone; return the node of each.
