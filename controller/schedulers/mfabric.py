@@ -117,26 +117,7 @@ def region_circuits(
     failed: AbstractSet[Nic] = frozenset(),
     variant: Variant = PUBLISHED,
 ) -> NicMapping:
-    """Return the circuits of a region for a demand between its servers: Algorithm 1, down to NICs.
-
-    Parameters
-    ----------
-    fabric, region
-        What is wired.
-    demand
-        Bytes between the region's servers.
-    last
-        The circuits that are lit.
-    failed
-        NICs that get no circuit.
-    variant
-        How the algorithm is read.
-
-    Raises
-    ------
-    DemandError
-        If the demand makes no sense.
-    """
+    """Return the circuits of a region for a demand between its servers, else as `reconfigure_ocs`."""
     alpha = [len(nics) for nics in _free_nics(region, failed)]
     eps_nics = min(
         fabric.servers[server].nics - len(nics)
