@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import testbed.report.pages
-from scenarios._spectra.ocs_sweep import COLUMNS as SWEEP_COLUMNS
-from scenarios._spectra.sweep_results import SweepResults
+from scenarios._spectra.ocs_sweep import Case, rows_of
+from scenarios._spectra.sweep_report import sweep_report
 from testbed.report.page import Page
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
@@ -64,11 +64,10 @@ def test_schedules_over_ocses_have_the_columns_that_it_documents_besides() -> No
     assert list(row) == [*documented(EXPERIMENTS, "summary.csv"), *besides]
 
 
-def test_plans_write_what_it_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SweepResults, "_close", lambda _results: None)  # a row is too little for a report
-    with SweepResults(RUN, out=tmp_path / "out") as results:
-        results.add(pd.DataFrame([dict.fromkeys(SWEEP_COLUMNS, 1)]))
-    assert columns_of(results.path) == {"summary.csv": documented(PLANS, "summary.csv")}
+def test_plans_write_what_it_documents() -> None:
+    planned = sweep_report([rows_of(Case("gpt", 0.003, delays=(0.01,), switches=(4,), plus=()), 0)])
+    assert list(planned.summary.columns) == documented(PLANS, "summary.csv")
+    assert not planned.tables
 
 
 def test_every_column_has_a_meaning() -> None:

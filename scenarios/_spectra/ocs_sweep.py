@@ -17,7 +17,7 @@ from controller.schedulers.less import balanced_split
 from controller.schedulers.schedule import Schedule, Slot, frozen_schedule
 from controller.schedulers.spectra import decompose, equalize, schedule
 from controller.schedulers.spectra_plus import lighter, spread
-from testbed.machine.processes import in_processes
+from testbed.study.computed import Call
 from traffic.workloads.ocs_workloads import NOISE, benchmark, gpt, moe
 
 Matrix = NDArray[np.float64]
@@ -72,28 +72,20 @@ def cases() -> list[Case]:
     ]
 
 
-def sweep(seeds: int) -> pd.DataFrame:
-    """Return a row per workload, seed, number of switches, delay and scheme.
+def points(seeds: int) -> list[Call]:
+    """Return the plans of each case with each seed, as calls of `rows_of`: the longest first.
 
     Parameters
     ----------
     seeds
         How many random matrices of each workload; the paper has 50.
     """
-    with in_processes(rows_of, points(seeds)) as parts:
-        rows = [row for part in parts for row in part]
-    return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def points(seeds: int) -> list[tuple[Case, int]]:
-    """Return what is planned by itself: each case with each seed, the longest first."""
     work = [(case, seed) for case in cases() for seed in range(seeds)]
-    return sorted(work, key=lambda point: -(point[0].flows or 0))
+    return [Call(rows_of, each) for each in sorted(work, key=lambda each: -(each[0].flows or 0))]
 
 
-def rows_of(point: tuple[Case, int]) -> list[tuple[object, ...]]:
-    """Return the rows of a point, as `COLUMNS` names them."""
-    case, seed = point
+def rows_of(case: Case, seed: int) -> list[tuple[object, ...]]:
+    """Return a row per number of switches, delay and scheme, as `COLUMNS` names them."""
     demand = case.demand(seed)
     key = (case.workload, case.noise, case.flows, seed)
     rows: list[tuple[object, ...]] = []

@@ -1,45 +1,45 @@
 """The report of schedules that were planned and not executed: Spectra's figures."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import pandas as pd
 
 from scenarios._spectra.claims_spectra import spectra_claims
+from scenarios._spectra.ocs_sweep import COLUMNS
 from scenarios._spectra.sweep_plots import sweep_plots
 from testbed.report.collective_report import VERDICTS
-from testbed.report.page import Block, Line, Page, Sheet, counted
-from testbed.report.run_json import Run
+from testbed.report.page import Block, Findings, Line, Sheet, counted
+from testbed.study.computed import Found, Report
 
 WORKLOADS = ("gpt", "moe", "benchmark")
 
 
-def sweep_page(run: Run, table: pd.DataFrame) -> Page:
+def sweep_report(found: Found) -> Report:
     """Return the report of schedules that were planned and not executed: Spectra's figures.
 
     Parameters
     ----------
-    run
-        What was run.
-    table
-        Of `scenarios._spectra.ocs_sweep`, each row's verdict ``model``.
+    found
+        The rows of each of `scenarios._spectra.ocs_sweep.points`.
     """
+    table = pd.DataFrame(chain.from_iterable(found), columns=COLUMNS).assign(verdict="model")
     seeds = table["seed"].nunique()
     delays = sorted(table["delay"].unique())
     switches = sorted(table["switches"].unique())
-    return Page(
-        run=run,
-        sentence=f"Spectra's figures 6 to 10: {', '.join(WORKLOADS)} at the paper's "
+    makespans = Sheet(
+        ("scheme",),
+        [f"{size} switch{'es' if size > 1 else ''}" for size in switches],
+        _planned_blocks(table, switches),
+        "Makespan over the lower bound: means over all delays and seeds ± standard deviation.",
+    )
+    return Report(
+        f"Spectra's figures 6 to 10: {', '.join(WORKLOADS)} at the paper's "
         f"size, {counted(seeds, 'seed')}, planned for {', '.join(map(str, switches))} parallel switches and "
         f"for delays of {delays[0]:g} to {delays[-1]:g} line times. Nothing was sent.",
-        table=table,
-        results=Sheet(
-            ("scheme",),
-            [f"{size} switch{'es' if size > 1 else ''}" for size in switches],
-            _planned_blocks(table, switches),
-            "Makespan over the lower bound: means over all delays and seeds ± standard deviation.",
-        ),
-        claims=spectra_claims(table),
-        plots=sweep_plots(table),
+        Findings([makespans], sweep_plots(table), spectra_claims(table)),
+        table,
+        "Every plan is a row of summary.csv beside this file.",
         definitions=(
             ("makespan", "How long the plan keeps the busiest switch: its slots, and a delay before each."),
             (
@@ -49,7 +49,6 @@ def sweep_page(run: Run, table: pd.DataFrame) -> Page:
             ("line time", "How long the busiest port would send alone; all times are shares of it."),
             VERDICTS[-1],
         ),
-        files="Every plan is a row of summary.csv beside this file.",
     )
 
 
