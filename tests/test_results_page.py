@@ -66,7 +66,7 @@ def test_schedules_over_ocses_have_the_columns_that_it_documents_besides() -> No
 
 def test_plans_write_what_it_documents() -> None:
     planned = sweep_report([rows_of(Case("gpt", 0.003, delays=(0.01,), switches=(4,), plus=()), 0)])
-    assert list(planned.summary.columns) == documented(PLANS, "summary.csv")
+    assert list(planned.rows[0]) == documented(PLANS, "summary.csv")
     assert not planned.tables
 
 

@@ -38,7 +38,7 @@ def sweep_report(found: Found) -> Report:
         f"size, {counted(seeds, 'seed')}, planned for {', '.join(map(str, switches))} parallel switches and "
         f"for delays of {delays[0]:g} to {delays[-1]:g} line times. Nothing was sent.",
         Findings([makespans], sweep_plots(table), spectra_claims(table)),
-        table,
+        table.to_dict("records"),
         "Every plan is a row of summary.csv beside this file.",
         definitions=(
             ("makespan", "How long the plan keeps the busiest switch: its slots, and a delay before each."),
