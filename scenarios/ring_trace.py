@@ -3,13 +3,13 @@
 import _checkout  # first: runs this file under the checkout's Python
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
 import typer
 
 from testbed.report.page import counted
+from testbed.run.experiment import Experiment
 from testbed.study.command import run
 from testbed.study.options import (
     NicRate,
@@ -129,8 +129,8 @@ def ring_trace(
         over_circuits = cast(OverCircuits, own_object("fabric kind", OVER_TOPOOPT))
         return over_circuits(step, wired, title, drawn)
     step = with_rings(step, wired, rings)
-    points = [(step, scheme, seed) for seed in drawn for scheme in listed(schemes)]
-    return replace(Study.of("ring_trace", title, wired, points), report="rings")
+    points = [Experiment(wired, step, scheme, seed=seed) for seed in drawn for scheme in listed(schemes)]
+    return Study("ring_trace", title, points, report="rings")
 
 
 def _check_planned(servers: int, rails: int, rings: HowMany, schemes: str) -> None:

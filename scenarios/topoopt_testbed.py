@@ -90,6 +90,7 @@ def topoopt_testbed(
         baseline=cluster.full_name,
         rings_s=RUN_S,
         most_nic_bps=NIC_BPS,
+        transports="ideal",
     )
 
 
@@ -109,4 +110,4 @@ def _cluster(degree: int, rate: float, buckets: int, seed: int) -> Cluster:
 
 
 if __name__ == "__main__":
-    run(topoopt_testbed, "ideal")
+    run(topoopt_testbed)

@@ -64,7 +64,7 @@ INTERRUPTED = 130
 """The exit code that typer makes of Ctrl-C."""
 
 
-def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRANSPORTS) -> NoReturn:
+def run(describe: Callable[..., Study]) -> NoReturn:
     """Run a scenario: its parameters are its options, and after them those that say how to carry it out."""
 
     def command(
@@ -105,7 +105,7 @@ def run(describe: Callable[..., Study], transports_by_default: str = DEFAULT_TRA
             resume=resume, part=None if part is None else part_of(part), cluster=cluster,
         )  # fmt: skip
         detect_s = known_after_s(detect_us)
-        named = transports_by_default if transport is None else transport
+        named = DEFAULT_TRANSPORTS if transport is None else transport
         setups = transports(named, initial_window, least_rto_ms, entropies)
         scenario = describe(**parameters)
         if transport is None and scenario.transports:

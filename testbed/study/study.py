@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from testbed.study.glances import Failures
 from testbed.study.options import check_volume
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from traffic.job import Job
 from traffic.transports.host_settings import TransportSetup
 
 
@@ -105,10 +104,6 @@ def no_findings(_outcomes: Sequence[Outcome]) -> Findings:
     return Findings()
 
 
-PointOf = tuple[Job, str, int]
-"""A point: job, scheme and seed."""
-
-
 @dataclass(frozen=True)
 class Study:
     """One experiment in many points."""
@@ -144,19 +139,6 @@ class Study:
     """By commas, what moves bytes where ``--transport`` does not say; empty for those of its experiments."""
     parameters: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """What the study varies, by the key of a point at real scale: columns of its row."""
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        title: str,
-        fabric: Fabric,
-        points: Iterable[PointOf],
-        claims: Callable[[pd.DataFrame], list[Claim]] = no_claims,
-    ) -> "Study":
-        """Return a scenario of points at real scale."""
-        experiments = [Experiment(fabric, job, scheme, UNSCALED, seed) for job, scheme, seed in points]
-        return cls(name, title, experiments, claims)
 
     @property
     def relights(self) -> bool:

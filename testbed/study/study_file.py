@@ -313,23 +313,29 @@ class _Point:
 
 
 def _points(document: Document, whole: Whole) -> Iterator[_Point]:
-    """Yield the points of functions, then the cross product of fabrics, workloads, seeds and schemes."""
-    functions = rows(document, "points")
-    if not functions or document.tables("workload"):
-        yield from _product(document, whole)
-    else:
+    """Yield the points of functions, and the cross product of fabrics, workloads, seeds and schemes."""
+    functions, is_product = rows(document, "points"), bool(document.tables("workload"))
+    if functions and not is_product:
         _check_decided(document, functions)
+    yield from _of_functions(document, whole, functions)
+    if is_product or not functions:
+        yield from _product(document, whole)
+
+
+def _of_functions(document: Document, whole: Whole, functions: Sequence[Row]) -> Iterator[_Point]:
+    """Yield what functions return, each for every seed if it takes one."""
     if (count := len(functions) * len(whole.seed)) > MOST_POINTS:
         raise too_many(document, (), count)
     calls = [(row, seed) for row in functions for seed in (whole.seed if is_drawn(row) else [0])]
     words = [{**row.words, "points.seed": seed} for row, seed in calls]
-    if whole.findings and (varied := [*_short(words)[0]] if words else []):
-        at = ("seed",) if varied[0] == "seed" else (*calls[0][0].keys, varied[0])
+    if whole.findings and len(calls) > 1:
+        varied = next((key for some in _short(words) for key in some), "function")
+        at = ("seed",) if varied == "seed" else (*calls[0][0].keys, varied)
         hint = "give one value; a list where the function of [points] takes lists"
         raise document.mistake(at, "the findings are about one value of it", hint)
-    for (row, seed), said_of_it in zip(calls, words, strict=True):
+    for (row, seed), said in zip(calls, words, strict=True):
         for made in points_of(document, row, seed):
-            yield _Point(experiment_of(made), said_of_it, made)
+            yield _Point(experiment_of(made), said, made)
 
 
 def _check_decided(document: Document, functions: Sequence[Row]) -> None:
