@@ -67,43 +67,6 @@ class Circuits:
         return cls(len(outputs), tuple(lit))
 
 
-@dataclass(frozen=True)
-class Transition:
-    """What a reconfiguration does to the ports."""
-
-    dark: tuple[Pair, ...]
-    """Circuits that go dark at once."""
-    kept: tuple[Pair, ...]
-    """Circuits that stay lit throughout."""
-    lit: tuple[Pair, ...]
-    """Circuits that are lit once the device is done."""
-
-
-def transition(before: Circuits, after: Circuits, partial: bool = True) -> Transition:
-    """Return which circuits go dark, stay lit and are lit when an OCS is reconfigured.
-
-    Parameters
-    ----------
-    before, after
-        What is lit before and after.
-    partial
-        Whether circuits that both have keep carrying; if not, all go dark.
-
-    Raises
-    ------
-    DemandError
-        If the two are not of one OCS.
-    """
-    if before.ports != after.ports:
-        raise DemandError(f"circuits for {after.ports} ports on an OCS of {before.ports}")
-    kept = tuple(pair for pair in before.pairs if partial and pair in after.pairs)
-    return Transition(
-        tuple(pair for pair in before.pairs if pair not in kept),
-        kept,
-        tuple(pair for pair in after.pairs if pair not in kept),
-    )
-
-
 def check_permitted(switch: Switch, circuits: Circuits) -> None:
     """Raise DemandError if none of the permutations that an OCS permits has all of these circuits."""
     if not switch.permits(circuits.pairs):

@@ -27,7 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from controller.circuits.circuits import Circuits, Pair, Transition, transition
+from controller.circuits.circuits import Circuits, Pair
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.circuits.programs import Day, Program
@@ -287,24 +287,23 @@ class OpticalSwitch:
         if self.phase != "lit":
             self._stamp(replaced=True)
         self.number += 1
-        change = transition(self.lit, command.circuits, command.partial)
-        self.log.append(self._entry(command, change, now))
-        self._command = command
-        self.lit = Circuits(self.lit.ports, change.kept)
+        kept = tuple(pair for pair in self.lit.pairs if command.partial and pair in command.circuits.pairs)
+        dark = tuple(pair for pair in self.lit.pairs if pair not in kept)
+        self._command, self.lit = command, Circuits(self.lit.ports, kept)
+        self.log.append(self._entry(command, len(dark), now))
         self.phase = "darkening"
-        self._going[self.number] = change.dark
+        self._going[self.number] = dark
         # Also what another command darkened: that is not proved, and may yet be refused.
         going = tuple(dict.fromkeys(chain(*self._going.values(), self._unproved)))
         if going:
             return [Darken(self.number, going)]
         return self.confirmed(self.number, now)
 
-    def _entry(self, command: Command, change: Transition, now: float) -> LogEntry:
+    def _entry(self, command: Command, darkened: int, now: float) -> LogEntry:
         delay_s = 0.0
-        if change.lit:
+        if self._missing():
             delay_s = self.delay.flip_s if command.flips else self.delay.draw_s(self._rng)
-        asked = command.circuits.pairs
-        return LogEntry(self.number, asked, command.partial, len(change.dark), delay_s, now)
+        return LogEntry(self.number, command.circuits.pairs, command.partial, darkened, delay_s, now)
 
     def _darkened(self, now: float) -> list[Order]:
         coming = self._missing()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.circuits.circuits import IDLE, Circuits, check_permitted, circuits_from_text, transition
+from controller.circuits.circuits import IDLE, Circuits, check_permitted, circuits_from_text
 from controller.circuits.devices import (
     DEVICES,
     LEAST_DELAY_S,
@@ -39,16 +39,6 @@ def test_circuits_are_their_permutation_and_their_text(circuits: Circuits) -> No
     assert circuits_from_text(str(circuits), circuits.ports) == circuits
 
 
-@given(some_circuits(), some_circuits(), st.booleans())
-def test_a_transition_darkens_all_that_changes(before: Circuits, after: Circuits, partial: bool) -> None:
-    change = transition(before, after, partial)
-    common = set(before.pairs) & set(after.pairs)
-    assert set(change.kept) == (common if partial else set())
-    assert set(change.dark) | set(change.kept) == set(before.pairs)
-    assert set(change.lit) | set(change.kept) == set(after.pairs)
-    assert not set(change.dark) & set(change.kept)
-
-
 @pytest.mark.parametrize(
     ("pairs", "reason"),
     [
@@ -70,8 +60,6 @@ def test_circuits_back_and_forth() -> None:
         circuits_from_text(f"{'9' * 5_000}>0", 4)
     with pytest.raises(DemandError, match="'0-3' is not a valid circuit"):
         circuits_from_text("0-3", 4)
-    with pytest.raises(DemandError, match="circuits for 5 ports on an OCS of 4"):
-        transition(Circuits(4), Circuits(5))
 
 
 def test_days_and_nights_as_a_person_types_them() -> None:

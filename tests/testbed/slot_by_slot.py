@@ -6,7 +6,7 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.circuits.circuits import Circuits, transition
+from controller.circuits.circuits import Circuits
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import plan_of
 
@@ -34,9 +34,10 @@ def _lit(experiment: Experiment, delays_s: Sequence[Sequence[float]]) -> dict[tu
         known_s = delays_s[ocs] if delays_s else ()
         for slot, delay_s in zip(slots, chain(known_s, repeat(plan.delay_s)), strict=False):
             after = Circuits.of_permutation(slot.permutation)
-            change = transition(before, after, plan.setup.partial)
-            lit_s = now + delay_s if change.lit else now
-            for start_s, pairs in ((now, change.kept), (lit_s, change.lit)):
+            kept = {*before.pairs} & {*after.pairs} if plan.setup.partial else set()
+            new = {*after.pairs} - kept
+            lit_s = now + delay_s if new else now
+            for start_s, pairs in ((now, kept), (lit_s, new)):
                 for pair in pairs:
                     lit.setdefault(pair, []).append((start_s, lit_s + slot.weight, ocs))
             now, before = lit_s + slot.weight, after
