@@ -13,7 +13,6 @@ from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim
 from testbed.report.page import Findings
 from testbed.report.run_json import Kind
-from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.run.scale import RINGS_S
