@@ -8,16 +8,23 @@ neither OpenFlow nor the northbound asks who connects.
 import ctypes
 import gc
 import json
+import logging
 import os
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from socket import socket
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from controller.app.listeners import private_listener
 from topologies.errors import FabricError, LightrailError
 
+if TYPE_CHECKING:
+    from controller.app.app import Controller
+
+log = logging.getLogger("controller")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -48,8 +55,8 @@ def _run(options: Namespace) -> None:
 
     # Imported only now: switches connect while Python reads the libraries, 0.2 s for OpenFlow's
     # and 0.2 s more, on the northbound's thread, for HTTP's.
-    gc.disable()  # until all is read, which makes little garbage: `serve_northbound` ends that
-    from controller.app.app import Controller, serve_northbound
+    gc.disable()  # until all is read, which makes little garbage: `_serve_northbound` ends that
+    from controller.app.app import Controller
     from controller.app.openflow import run
     from topologies.fabric import Fabric
     from topologies.own_routing import CheckedRouting, routing_of_document
@@ -58,11 +65,26 @@ def _run(options: Namespace) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads, so that sigwait gets them
     routing = routed and CheckedRouting(routing_of_document(json.loads(routed)))
     controller = run(Controller, switches, fabric=Fabric.from_json(text), routing=routing)
-    Thread(target=serve_northbound, args=(controller, clients), daemon=True).start()
+    Thread(target=_serve_northbound, args=(controller, clients), daemon=True).start()
     signal.sigwait(signals)
     for path in (options.openflow, options.northbound):
         path.unlink(missing_ok=True)
     os._exit(0)  # the library's threads are not daemons and wait for switches
+
+
+def _serve_northbound(controller: "Controller", listener: socket) -> None:
+    """Answer the northbound's clients until the process ends; if that fails, end it: they would wait."""
+    try:
+        # A third of a second of imports, which switches need not wait for.
+        from controller.app.northbound import serve
+
+        gc.freeze()  # what was read stays
+        gc.enable()
+        serve(controller, listener)
+    except BaseException:  # also SystemExit, by which the HTTP server says that it cannot start
+        log.exception("the northbound failed")
+    log.critical("the northbound has ended, and the controller with it")
+    os._exit(1)
 
 
 def _text(path: Path) -> str:

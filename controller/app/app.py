@@ -4,13 +4,10 @@ Whatever comes from switches, timers and the northbound is an event in its queue
 thread: its state has one owner and no lock. ``python -m controller`` runs it under os-ken.
 """
 
-import gc
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from socket import socket
 
 from controller.app.app_thread import AppThread, Work
 from controller.app.known_switch import KnownSwitch
@@ -299,18 +296,3 @@ class Controller(App):  # type: ignore[misc]
         question = Question(switch.name, switch.datapath, request)
         self.send_event(self.name, question)
         return question.answer()
-
-
-def serve_northbound(controller: Controller, listener: socket) -> None:
-    """Answer the northbound's clients until the process ends; if that fails, end it: they would wait."""
-    try:
-        # A third of a second of imports, which switches need not wait for.
-        from controller.app.northbound import serve
-
-        gc.freeze()  # what was read stays
-        gc.enable()
-        serve(controller, listener)
-    except BaseException:  # also SystemExit, by which the HTTP server says that it cannot start
-        log.exception("the northbound failed")
-    log.critical("the northbound has ended, and the controller with it")
-    os._exit(1)
