@@ -93,13 +93,6 @@ def printed(low: float, high: float | None = None) -> Range:
     return (round(low - NO_DECIMALS_BEYOND, 9), round(high + NO_DECIMALS_BEYOND, 9))
 
 
-def judged(
-    text: str, source: str, expected: Range, measured: float, reason: str = "", pattern: str = TIMES
-) -> Claim:
-    """Return a claim and its ruling; NaN is not comparable."""
-    return Claim(text, source, expected, measured, ruling(measured, expected), reason, pattern)
-
-
 def predicted(
     text: str, source: str, expected: Range, measured: float, reason: str = "", pattern: str = TIMES
 ) -> Claim:
