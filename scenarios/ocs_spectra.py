@@ -122,7 +122,7 @@ def ocs_spectra(
     With --varying every reconfiguration takes its own time, and plans take the mean. No light is
     shortened: all that an OCS has yet to show comes later or earlier. So the CCT is around the planned
     makespan, a little above it on average, as the OCS that was dark longest decides; the prediction
-    counts the delays that were drawn.
+    of what was emulated counts the delays that were drawn; with --model-only nothing is drawn.
     """
     if plan_only:
         raise ScenarioError("the paper's figures have a command of their own", "run ocs_figures.py")

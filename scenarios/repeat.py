@@ -48,14 +48,15 @@ def repeat(
     transport or a pattern of your own whose module has changed since is measured, and not compared.
     """
     file = results / "run.json" if results.is_dir() else results
-    experiments, before = experiments_of(file), _summary(file.with_name("summary.csv"))
+    experiments = experiments_of(file)
+    if not experiments:
+        raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")
+    before = _summary(file.with_name("summary.csv"))
     datapath = datapath or datapath_of(file)
     changed = _changed(experiments, file)
     claims = partial(
         repeat_claims, before=before, source=f"as in {file.parent.resolve().name}", changed=changed
     )
-    if not experiments:
-        raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")
     scenario = Study("repeat", TITLE, experiments, claims, kind_of(file))
     model_only = not dry_run and all(each.dilation == UNSCALED for each in experiments)
     options = Options(

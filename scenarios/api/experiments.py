@@ -8,6 +8,7 @@ from testbed.report.run_json import Kind
 from testbed.run.experiment import Experiment
 from testbed.study.carry_out import carry_out
 from testbed.study.study import Options, Study, no_claims
+from topologies.errors import ScenarioError
 
 
 def run(
@@ -36,6 +37,8 @@ def run(
     LightrailError
         If they do not go together, or the machine cannot emulate them.
     """
+    if not experiments:
+        raise ScenarioError("there is no experiment to run", "give one at least")
     report: Kind = "circuits" if all(each.has_slots for each in experiments) else "schemes"
     scenario = Study("python", title, list(experiments), no_claims, report)
     results = carry_out(scenario, Options(model_only=not emulate, out=None if out is None else Path(out)))

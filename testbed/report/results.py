@@ -62,8 +62,6 @@ WRITTEN = (
     "traces/*",
 )
 """What is written, as in the table above: nothing of it may be there before."""
-WRITTEN_ANEW = ("*.csv", "summary.parquet", "report.html", "*.png")
-"""What a run that goes on with another makes of all points."""
 RESULTS = Path("results")
 """Where results go by default: in the directory that a run was started in."""
 LONGEST_NAME = 150
@@ -110,6 +108,8 @@ class RunDirectory(ABC):
         check_named_apart(planned)
         self._out, self._root, self._resume = out, root, resume
         self._experiments = {experiment.key: experiment for experiment in planned}
+        self._begun = set[str]()
+        """The tables that have rows of this run."""
         self._planned = planned_lines(planned)
         """As run.json has them: a run is described again and again, and experiments take long to write."""
         self._finished: list[str] = []
@@ -141,9 +141,6 @@ class RunDirectory(ABC):
         self._path = self._directory()
         self._lock.enter_context(directory_lock(self._path))
         self._write_run()
-        for pattern in WRITTEN_ANEW if self._resume else ():
-            for file in self.path.glob(pattern):
-                file.unlink()
         return self
 
     def __exit__(
@@ -195,9 +192,13 @@ class RunDirectory(ABC):
             self._finished.append(experiment.key)
 
     def _append(self, name: str, text: str) -> None:
-        """Append the rows of a table, of which the file has the header once."""
+        """Append the rows of a table; its first ones make the file anew, with the header."""
         file = self.path / f"{name}.csv"
-        append_text(file, text.partition("\n")[2] if file.exists() else text)
+        if name in self._begun:
+            append_text(file, text.partition("\n")[2])
+        else:
+            write_whole(file, text)
+            self._begun.add(name)
 
     def _directory(self) -> Path:
         """Make the directory, or take the one that is there."""

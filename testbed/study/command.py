@@ -153,7 +153,7 @@ def run_computed(describe: Callable[..., Computed | Study]) -> NoReturn:
         if isinstance(study, Study):
             carry_out(study, options)
         else:
-            compute(study, options)
+            compute(study, options, parameters)
 
     main(_with_options(command, describe))
 

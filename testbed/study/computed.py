@@ -149,11 +149,19 @@ class KeptResults:
         return self._folder / call.key
 
 
-def compute(study: Computed, options: Options) -> None:
-    """Carry out what is missing of a study; print and write what it says, or how to join a part."""
+def compute(study: Computed, options: Options, asked: Mapping[str, object] | None = None) -> None:
+    """Carry out what is missing of a study; print and write what it says, or how to join a part.
+
+    Parameters
+    ----------
+    study, options
+        What is carried out, and how.
+    asked
+        The options of its own: what is gone on with has the same.
+    """
     by_key = {call.key: call for call in study.points}
     points, out = list(by_key.values()), options.resume or options.out
-    run = replace(new_run(study.name, study.title), settings={"points": _told(by_key)})
+    run = replace(new_run(study.name, study.title), settings={"points": _told(by_key, asked or {})})
     if out and (options.resume or (options.part and (out / RUN).exists())):
         check_code(out, ())
         if settings_of(out / RUN).get("points") != run.settings["points"]:
@@ -176,10 +184,10 @@ def compute(study: Computed, options: Options) -> None:
     print_results([*map(sheet_table, report.findings.sheets), *judged], results.path)
 
 
-def _told(keys: Iterable[str]) -> str:
-    """Return how many points there are, and a digest of their keys."""
-    sorted_keys = sorted(keys)
-    return f"{len(sorted_keys)} ({sha256(''.join(sorted_keys).encode()).hexdigest()[:SHORT]})"
+def _told(keys: Iterable[str], asked: Mapping[str, object]) -> str:
+    """Return how many points there are, and a digest of their keys and of what was asked."""
+    points = list(keys)
+    return f"{len(points)} ({sha256(repr((points, sorted(asked.items()))).encode()).hexdigest()[:SHORT]})"
 
 
 def _carry_out(points: Sequence[Call], kept: KeptResults, options: Options) -> None:

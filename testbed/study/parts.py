@@ -10,10 +10,20 @@ from testbed.machine.files import directory_lock, make_directory, write_whole
 from testbed.report.finished import Finished
 from testbed.report.kept_points import KeptPoints
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Known, Run, experiments_of, planned_lines, run_json
+from testbed.report.run_json import (
+    Known,
+    Run,
+    datapath_of,
+    experiments_of,
+    planned_lines,
+    real_link_delay_of,
+    run_json,
+    settings_of,
+)
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.study.output import say
+from testbed.study.resume import check_code
 from topologies.errors import ScenarioError
 
 RUN, PARTS = "run.json", "parts"
@@ -77,15 +87,20 @@ class PartDirectory:
         with directory_lock(self.path / PARTS, waits=True):
             if not (self.path / RUN).exists():
                 write_whole(self.path / RUN, run_json(self.run, planned_lines(self._planned)))
-        self._check_scale()
+        self._check_same()
         self.describe()
         return self
 
-    def _check_scale(self) -> None:
-        """Refuse a scale of one's own, where another part has begun the run meanwhile."""
-        if {each.key for each in experiments_of(self.path / RUN)} != {each.key for each in self._planned}:
+    def _check_same(self) -> None:
+        """Refuse what another part has begun meanwhile with other code, points or options."""
+        file, run = self.path / RUN, self.run
+        check_code(self.path, self._planned)
+        theirs = datapath_of(file), real_link_delay_of(file), settings_of(file).get("points")
+        mine = run.datapath, run.real_link_delay_s, run.settings.get("points")
+        there, here = ({each.key for each in some} for some in (experiments_of(file), self._planned))
+        if (there, theirs) != (here, mine):
             raise ScenarioError(
-                f"another part began the run in {self.path} meanwhile, at a scale of its own",
+                f"another part began the run in {self.path} meanwhile, with other options or another scale",
                 "start this part again",
             )
 

@@ -72,13 +72,14 @@ def check_code(directory: Path, planned: Sequence[Experiment]) -> None:
         )
 
 
-def _failing(planned: Sequence[Experiment]) -> set[str]:
-    return {fault.name for each in planned for fault in each.faults}
+def _failing(planned: Sequence[Experiment]) -> set[tuple[str, float]]:
+    return {(fault.name, fault.detect_s) for each in planned for fault in each.faults}
 
 
-def _would_fail(study: Study) -> set[str]:
-    written = study.failures.faults if study.failures else ()
-    return _failing(study.experiments) | {fault.text for fault in written}
+def _would_fail(study: Study) -> set[tuple[str, float]]:
+    failures = study.failures
+    written = [(fault.text, failures.detect_s) for fault in failures.faults] if failures else []
+    return _failing(study.experiments).union(written)
 
 
 def real_keys(experiments: Sequence[Experiment]) -> list[str]:

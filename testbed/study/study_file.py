@@ -453,7 +453,7 @@ def _by_key(points: Sequence[_Point]) -> dict[str, dict[str, object]]:
 
 def _settings_of(point: _Point) -> dict[str, object]:
     """Return what the file says of a point but for seed and scheme, which tables have."""
-    in_tables = ("seed", "scheme", "workload.seed", "workload.scheme")
+    in_tables = ("seed", "scheme", "workload.seed", "workload.scheme", "points.seed")
     return {key: value for key, value in point.words.items() if key not in in_tables}
 
 

@@ -53,7 +53,9 @@ def ocs_demand(workload: str, seed: int, servers: int, line_bytes: float) -> Dem
         raise DemandError(f"a line that carries {line_bytes:g} bytes", "take a number above 0")
     matrix, what = SCALED[workload]
     owed = np.where(np.eye(servers, dtype=bool), 0, matrix(seed, servers)) * line_bytes
-    return Demand(workload, np.rint(owed).astype(np.int64), f"synthetic: {what(servers)}")
+    if not (rounded := np.rint(owed).astype(np.int64)).any():
+        raise DemandError(f"a line that carries {line_bytes:g} bytes", "take more: no flow has a byte")
+    return Demand(workload, rounded, f"synthetic: {what(servers)}")
 
 
 def demand_of_file(path: Path, servers: int) -> Demand:
