@@ -1,6 +1,7 @@
 """A run: what was run, with what, on what; written as ``run.json``, from which it can be repeated."""
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -59,6 +60,11 @@ class Run:
     """The SHA-256 of the source of each module that is a user's own (`topologies.own.own_sources`)."""
     alike: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By transport, those that are predicted as it is and left out, where nothing is emulated."""
+
+    @property
+    def command_line(self) -> str:
+        """The command as one types it."""
+        return shlex.join(self.command)
 
 
 class Known(TypedDict, total=False):
