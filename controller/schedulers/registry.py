@@ -19,7 +19,7 @@ from topologies.own import check_arguments, own_code, own_object
 Scheduler = Callable[[ArrayLike, int, float], Schedule]
 """Takes a demand matrix, a number of switches and a reconfiguration delay, see `spectra`."""
 
-SCHEDULERS = {
+SCHEDULERS: dict[str, str | Scheduler] = {
     "spectra": "controller.schedulers.spectra:spectra",
     "spectra_plus": "controller.schedulers.spectra_plus:spectra_plus",
     "less": "controller.schedulers.less:less",
@@ -57,7 +57,8 @@ def scheduler_named(name: str, *, covering: bool = True) -> Scheduler:
             f"unknown scheduler {name!r}",
             f"choose among {', '.join(SCHEDULERS)}, or name your own as module:function",
         )
-    return cast(Scheduler, own_object("scheduler", SCHEDULERS[name]))
+    found = SCHEDULERS[name]
+    return cast(Scheduler, own_object("scheduler", found)) if isinstance(found, str) else found
 
 
 @dataclass(frozen=True, slots=True)

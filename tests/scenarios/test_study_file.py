@@ -266,8 +266,8 @@ def test_a_function_makes_points(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="--set rings: the findings are about one value of it; give one"):
         study(tmp_path, text, "rings=one,two")
     of_two = study(tmp_path, text.replace("findings", "#"), "rings=one,two", "seed=0..1")
-    named = [f"uniform, rings {rings}, seed {seed}" for rings in ("one", "two") for seed in (0, 1)]
-    assert [each.job.name for each in of_two.experiments[::2]] == named
+    named = [(f"uniform, rings {rings}", seed) for rings in ("one", "two") for seed in (0, 1)]
+    assert [(each.job.name, each.seed) for each in of_two.experiments[::2]] == named
     assert [claim.text for claim in of_two.claims(pd.DataFrame())][-1] == "two of 3"
 
 

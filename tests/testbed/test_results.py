@@ -209,7 +209,7 @@ def test_a_run_that_is_interrupted_in_its_first_point_can_go_on(
         with ResultsDirectory(RUN, planned=[outcome.experiment], out=tmp_path / "out") as results:
             results.add(outcome)
 
-    monkeypatch.setattr("testbed.report.results.append_text", interrupted)
+    monkeypatch.setattr("testbed.report.rows.write_whole", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run()
     monkeypatch.undo()
