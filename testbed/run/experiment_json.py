@@ -166,8 +166,10 @@ def record_json(record: ExperimentRecord) -> str:
     """Return a record as JSON; LightrailError where a job or an effect of it has no words."""
     try:
         return record.model_dump_json()
-    except PydanticSerializationError:
+    except PydanticSerializationError as error:
         # It has the text of the error and not the error, which is raised here as what it is.
+        if KeyboardInterrupt.__name__ in str(error):
+            raise KeyboardInterrupt from error
         job_document(record.job)
         _revisions_data(record.revisions)
         _faults_data(record.faults)
