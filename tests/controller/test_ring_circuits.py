@@ -108,7 +108,9 @@ def test_placement_uses_healthy_nodes_once_and_leaves_no_room(
     assert {len(group) for group in placed} <= {size}
     room = sum(len(part) // size for part in ring.components(faulty))
     assert len(placed) <= room
-    if ring.bundles % 2 == 0 or size < 3:
+    # Where a ring is so small that links reach round a gap of its nodes, a group may be cut there.
+    is_wide = not ring.closed or ring.nodes > 2 * max(ring.exits) + 2
+    if (ring.bundles % 2 == 0 and is_wide) or size < 3:
         assert len(placed) == room
 
 
