@@ -99,14 +99,19 @@ def is_permutation(job: Job) -> bool:
     return all((each <= 1).all() for each in ends)
 
 
-@cache
 def _data_set(pattern: PatternName) -> Path | None:
     """Return htsim's file of a pattern, where it is found."""
     try:
         return dataset_path(DATA_SETS[pattern], None)
     except TraceError as error:
-        say(f"{error}; going on with a synthetic {pattern}")
+        _say_once(f"{error}; going on with a synthetic {pattern}")
         return None
+
+
+@cache
+def _say_once(sentence: str) -> None:
+    """Say what would be said for every seed."""
+    say(sentence)
 
 
 @cache

@@ -61,7 +61,6 @@ def sent(job: Job) -> np.ndarray:
     return demand.matrix
 
 
-@pytest.mark.slow
 def test_the_data_set_is_replayed_and_takes_as_long_as_the_busiest_link_of_each_scheme(
     tmp_path: Path,
 ) -> None:
