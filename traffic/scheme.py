@@ -262,7 +262,7 @@ class WholeMessages:
 
 
 class OverLight(ABC):
-    """Places messages in equal parts over lanes of light; those without any wait in the dark."""
+    """Places each message in equal parts over lanes of light; one that has no lane waits in the dark."""
 
     lacks = ("no circuit joins", "light circuits between them, or have the message wait for light")
     """What joins no servers where a message has to go, and what to do."""
@@ -272,7 +272,7 @@ class OverLight(ABC):
         """Return the lanes of each message; none where nothing joins its servers."""
 
     def lower(self, ops: Ops, view: View) -> Ops:
-        """Return operations with messages held in the dark whose servers nothing joins."""
+        """Return the operations, with each message held in the dark that has no lane."""
         return by_light(ops, lambda moves: [bool(lanes) for lanes in self.lanes_now(view, moves)])
 
     def place(self, view: View, messages: Messages) -> Placement:

@@ -44,7 +44,7 @@ PROBED = 2
 PROBE_S = 0.0005
 PROBE, PROBE_PORT = bytes(48), 9999
 PROBE_BYTES = 28 + len(PROBE)
-"""Of a probe from its IP header on: by them it is told from traffic."""
+"""Of a probe from its IP header on. The size tells a probe from traffic."""
 TRAFFIC_BYTES = 8900
 TRAFFIC_PORT = 9
 SEND_BUFFER_BYTES = 40_000

@@ -131,7 +131,7 @@ class KeptPoints:
 
     @contextmanager
     def _valid(self, experiment: Experiment) -> Iterator[Path]:
-        """Yield a point's file; what cannot be read of it is a ScenarioError."""
+        """Yield a point's file; an error while it is read becomes a ScenarioError."""
         file = self._file(experiment)
         try:
             yield file

@@ -19,9 +19,9 @@ from testbed.run.similitude import Number, similitude
 from testbed.study.directories import Directory
 from testbed.study.dry_run import foreseen, workload_of
 from testbed.study.emulating import constants_of, network_of
-from testbed.study.emulation import check_machine, emulated_study
+from testbed.study.emulation import checked_machine, emulated_study
 from testbed.study.glances import glances
-from testbed.study.machine import machine_by, machine_for
+from testbed.study.machine import machine_for
 from testbed.study.output import print_results, print_tables, progress_bar, say, sheet_table
 from testbed.study.parts import say_how_to_join
 from testbed.study.prediction import predicted
@@ -91,9 +91,7 @@ def _foresee(study: Study, options: Options) -> None:
 
 def _explore(study: Study, options: Options) -> None:
     """Open Mininet's CLI on the first network of a study."""
-    with EmulationWorker(sandbox=options.sandbox) as worker:
-        check_machine(study, options, worker)
-        machine = machine_by(worker, options, relights=waits_for_light(study)).told()
+    machine = checked_machine(study, options).told()
     with progress_bar() as progress:
         shown = _shown(prepared(study, options, machine, progress))
     with EmulationWorker(sandbox=options.sandbox, terminal=True) as worker:

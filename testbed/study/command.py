@@ -3,6 +3,7 @@
 import gc
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import update_wrapper
 from inspect import Signature, signature
 from io import TextIOWrapper
@@ -99,10 +100,11 @@ def run(describe: Callable[..., Study]) -> NoReturn:
     ) -> None:
         _check_scale(resume, volume, emulated_rate)
         rate_bps = emulated_bps(emulated_rate) if emulated_rate is not None else None
-        options = Options(
-            rate_bps, model_only, cli, datapath, not no_sandbox, out, volume, dry_run, calibrate,
-            real_link_delay_s=real_link_delay_s(real_link_delay_us), jobs=check_jobs(jobs),
-            resume=resume, part=None if part is None else part_of(part), cluster=cluster,
+        options = replace(
+            _carried_out_by(jobs, resume, part, cluster, out),
+            emulated_rate_bps=rate_bps, model_only=model_only, cli=cli, datapath=datapath,
+            sandbox=not no_sandbox, volume=volume, dry_run=dry_run, calibrate=calibrate,
+            real_link_delay_s=real_link_delay_s(real_link_delay_us),
         )  # fmt: skip
         detect_s = known_after_s(detect_us)
         named = DEFAULT_TRANSPORTS if transport is None else transport
@@ -145,10 +147,7 @@ def run_computed(describe: Callable[..., Computed | Study]) -> NoReturn:
         debug: Debug = False,
         **parameters: object,
     ) -> None:
-        options = Options(
-            out=out, jobs=check_jobs(jobs), resume=resume,
-            part=None if part is None else part_of(part), cluster=cluster,
-        )  # fmt: skip
+        options = _carried_out_by(jobs, resume, part, cluster, out)
         study = describe(**parameters)
         if isinstance(study, Study):
             carry_out(study, options)
@@ -156,6 +155,14 @@ def run_computed(describe: Callable[..., Computed | Study]) -> NoReturn:
             compute(study, options, parameters)
 
     main(_with_options(command, describe))
+
+
+def _carried_out_by(
+    jobs: int, resume: Path | None, part: str | None, cluster: str | None, out: Path | None
+) -> Options:
+    """Return who carries points out, and where they are kept."""
+    of_all = None if part is None else part_of(part)
+    return Options(out=out, jobs=check_jobs(jobs), resume=resume, part=of_all, cluster=cluster)
 
 
 def _with_options(command: Callable[..., None], describe: Callable[..., object]) -> Callable[..., None]:

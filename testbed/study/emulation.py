@@ -39,12 +39,13 @@ def emulated_study(study: Study, options: Options) -> Directory:
         check_machine(study, options, worker)
         machine = machine_by(worker, options, relights=waits_for_light(study)).told()
         try:
-            return _emulated(study, options, machine, partial(_by_worker, worker, machine.calibration))
+            doubtful = machine.calibration
+            return _emulated(study, options, machine, lambda to, mine: to.carry_out(worker, mine, doubtful))
         except ContradictedError as error:
             say(f"{error}: it is calibrated anew")
         anew = replace(options, calibrate=True)
         machine = machine_by(worker, anew, relights=waits_for_light(study)).told()
-        return _emulated(study, options, machine, partial(_by_worker, worker, None))
+        return _emulated(study, options, machine, lambda to, mine: to.carry_out(worker, mine, None))
 
 
 def _on_cluster(study: Study, options: Options, cluster: RayCluster) -> Directory:
@@ -52,7 +53,7 @@ def _on_cluster(study: Study, options: Options, cluster: RayCluster) -> Director
     local = replace(options, cluster=None)
     asked = [cluster.emulating(name).submit(checked_machine, study, local) for name in cluster.emulators]
     machine = weakest([each.result() for each in asked]).told()
-    return _emulated(study, options, machine, partial(_by_machines, cluster))
+    return _emulated(study, options, machine, lambda to, mine: to.carry_out_on(cluster, mine))
 
 
 def checked_machine(study: Study, options: Options) -> Machine:
@@ -97,19 +98,6 @@ def _emulated(
     return results
 
 
-def _by_worker(
-    worker: EmulationWorker,
-    doubtful: Calibration | None,
-    emulation: "Emulation",
-    points: Sequence[Experiment],
-) -> None:
-    emulation.carry_out(worker, points, doubtful)
-
-
-def _by_machines(cluster: RayCluster, emulation: "Emulation", points: Sequence[Experiment]) -> None:
-    emulation.carry_out_on(cluster, points)
-
-
 class Emulation:
     """Takes what a worker yields into a directory of results."""
 
@@ -140,18 +128,19 @@ class Emulation:
         """
         begun = {about: begun_on(self._results, some) for about, some in _compared(points).items()}
         groups = [
-            (begun[about], self._asked(some))
+            (begun[about], asked, self._missing(asked))
             for of_network in boots(points)
             for about, some in _compared(of_network).items()
+            for asked in [self._asked(some)]
         ]
-        missing = defaultdict[str | None, list[list[Asked]]](list)
-        for machine, asked in groups:
-            if some := self._missing(asked):
-                missing[machine].append(some)
+        due = defaultdict[str | None, list[list[Asked]]](list)
+        for machine, _, missing in groups:
+            if missing:
+                due[machine].append(missing)
         there = partial(events_of, options=replace(self._options, cluster=None))
-        found = {machine: cluster.emulating(machine).map(there, some) for machine, some in missing.items()}
-        for machine, asked in groups:
-            self._write(asked, next(found[machine]) if self._missing(asked) else ())
+        found = {machine: cluster.emulating(machine).map(there, some) for machine, some in due.items()}
+        for machine, asked, missing in groups:
+            self._write(asked, next(found[machine]) if missing else ())
 
     def _check_not_mixed(self, points: Sequence[Experiment]) -> None:
         """Raise ScenarioError if points are missing of a comparison that another machine began."""

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -31,17 +30,15 @@ def predicted(study: Study, options: Options) -> Directory:
         experiments = [each for each, _ in looked] if study.failures else experiments
     experiments, alike = _each_prediction(experiments)
     mine = of_part(experiments, options.part, emulated=False)
-    with ExitStack() as executors:
-        predicting = executors.enter_context(executor_of(options))  # before there is a directory
-        with (
-            directory_of(study, options, experiments, alike) as results,
-            progress_bar() as progress,
-            executors,
-        ):
-            task = progress.add_task("predict", total=len(mine))
-            for experiment, point in _points(mine, results, options.jobs, predicting):
-                results.add_finished(experiment, point)
-                progress.advance(task)
+    with (
+        executor_of(options) as predicting,  # first: without its cluster a run has no directory
+        directory_of(study, options, experiments, alike) as results,
+        progress_bar() as progress,
+    ):
+        task = progress.add_task("predict", total=len(mine))
+        for experiment, point in _points(mine, results, options.jobs, predicting):
+            results.add_finished(experiment, point)
+            progress.advance(task)
     return results
 
 
