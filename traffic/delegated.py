@@ -25,16 +25,7 @@ from traffic.gathered import Gathered
 from traffic.messages import Messages
 from traffic.ops import LANES, Ops, Part
 from traffic.relays import hop_by_hop
-from traffic.scheme import (
-    Choice,
-    KeepsConnections,
-    Placement,
-    Scheme,
-    Whereabouts,
-    WhileLit,
-    memory_of,
-    name_of,
-)
+from traffic.scheme import Choice, Placement, Scheme, WhileLit, keeps_connections, memory_of, name_of
 
 
 @dataclass(frozen=True)
@@ -60,12 +51,10 @@ class DelegatedSetup:
 
     def scheme(self, rest: Scheme | None, *, over_circuits: bool) -> Scheme:
         """Return the scheme for one run."""
-        return Delegated(
-            rest or (Lanes() if over_circuits else None),
-            pipelined=self.pipelined,
-            spill=self.spill,
-            two_hops=self.two_hops,
-        )
+        return Delegated(self, rest or (Lanes() if over_circuits else None))
+
+
+DELEGATED = DelegatedSetup()
 
 
 class Delegated:
@@ -73,27 +62,18 @@ class Delegated:
 
     Parameters
     ----------
+    setup
+        How they go.
     rest
         Places the messages of other collectives, those of pipelines and of data-parallel rings; by default
         evenly on the packet NICs of their servers, NIC m to NIC m.
-    pipelined
-        Whether all legs of an all-to-all go at once.
-    spill, two_hops
-        As of `Lanes`.
     """
 
-    def __init__(
-        self,
-        rest: Scheme | None = None,
-        *,
-        pipelined: bool = False,
-        spill: bool = False,
-        two_hops: bool = False,
-    ) -> None:
+    def __init__(self, setup: DelegatedSetup = DELEGATED, rest: Scheme | None = None) -> None:
         self._packets = Lanes(light=False)
         self._rest: Scheme = rest or self._packets
-        self.pipelined = pipelined
-        self.lanes = Lanes(spill=spill, two_hops=two_hops)
+        self._pipelined = setup.pipelined
+        self.lanes = Lanes(spill=setup.spill, two_hops=setup.two_hops)
         self._known: dict[object, Delegation] = {}
         self._shapes = Shapes()
         self._lowered: dict[tuple[Delegation, bool], DelegatedOps] = {}
@@ -106,7 +86,7 @@ class Delegated:
     @property
     def keeps_connections(self) -> bool:
         """Whether the scheme of other collectives does."""
-        return isinstance(self._rest, KeepsConnections) and self._rest.keeps_connections
+        return keeps_connections(self._rest)
 
     @property
     def memory(self) -> int:
@@ -117,9 +97,9 @@ class Delegated:
         """Return what the other scheme makes of messages of other collectives."""
         return self._rest.place(view, messages)
 
-    def follow(self, fabric: Fabric) -> Whereabouts:
+    def follow(self, fabric: Fabric) -> Gathered:
         """Return what follows the bytes of a run: they are scattered from where they arrived."""
-        return Gathered(fabric, pipelined=self.pipelined)
+        return Gathered(fabric, pipelined=self._pipelined)
 
     def lower(self, ops: Ops, view: View) -> Ops:
         """Return an all-to-all gathered, crossing and scattered, and what no lane joins by its hops."""
@@ -130,7 +110,7 @@ class Delegated:
         if key not in self._lowered:
             make_room(self._lowered)
             self._lowered[key] = in_stages(
-                found, pipelined=self.pipelined, coupled=ops.coupled, as_one=key[1]
+                found, pipelined=self._pipelined, coupled=ops.coupled, as_one=key[1]
             )
         return self._lowered[key]
 

@@ -12,13 +12,26 @@ What a relay passes on inside its server is not reckoned with, as in the delegat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from topologies.fabric import Fabric
 from traffic.delegation import DelegatedOps, Delegation, delegation_gpus, scattered
 from traffic.messages import Messages
 from traffic.ops import Ops
-from traffic.scheme import Hop, Placement
+from traffic.scheme import Placement, Scheme
 from traffic.spraying.policy import QueuePair
+
+
+class Hop(NamedTuple):
+    """Bytes of an operation that cross NVLink, since its lanes are not those that they are ready for."""
+
+    number: int
+    """The operation."""
+    source: int
+    destination: int
+    bytes: int
+    then: QueuePair | None = None
+    """On which they go afterwards; None if they are on their way meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +68,7 @@ class Gathered:
         """The all-to-all that a scatter is of, and the operations of its pairs."""
 
     def admit(self, ops: Ops, first: int) -> None:
-        """Take an all-to-all as it will be gathered."""
+        """Follow an all-to-all, as it will be gathered; its operations are numbered from a first one on."""
         if not isinstance(ops, DelegatedOps) or not ops.delegation:
             return
         found, begin = ops.delegation, first + ops.first_pair
@@ -77,7 +90,15 @@ class Gathered:
     def put(
         self, placed: Placement, numbers: Sequence[int], wholes: Sequence[int]
     ) -> tuple[Placement, list[Hop]]:
-        """Return what goes on its lanes at once, and what crosses NVLink."""
+        """Return what of operations goes on their lanes at once, and what crosses NVLink.
+
+        Parameters
+        ----------
+        placed
+            Where operations go.
+        numbers, wholes
+            Of each, and of the one that it is or brings a hop further.
+        """
         hops, sizes = list[Hop](), placed.bytes.copy()
         parcels = zip(placed.message.tolist(), placed.qp.tolist(), placed.bytes.tolist(), strict=True)
         lacking = list[tuple[int, int, int]]()
@@ -131,6 +152,20 @@ class Gathered:
             return []
         size -= _taken(due, gpu, size)
         return [Hop(number, gpu, other, moved) for other, moved in _drawn(due, size)]
+
+
+@runtime_checkable
+class FollowsBytes(Scheme, Protocol):
+    """A scheme that places what goes over `LANES` by another, and has to know where its bytes are."""
+
+    @property
+    def lanes(self) -> Scheme:
+        """The other one."""
+        ...
+
+    def follow(self, fabric: Fabric) -> Gathered:
+        """Return what follows the bytes of a run."""
+        ...
 
 
 def _taken(held: Counter[int], gpu: int, size: int) -> int:

@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import compress, product
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,34 +102,15 @@ class WhileLit:
 
 
 class Scheme(Protocol):
-    """Places messages that start together; all of them leave their server."""
+    """Places messages that start together; all of them leave their server.
+
+    One that has messages go the way of an earlier one (`Part.channel`), where it places a message whole on
+    one queue pair, says so by an attribute ``keeps_connections = True``. One that keeps something for the run
+    has a ``memory``: another number whenever it may place messages otherwise than it did before.
+    """
 
     def place(self, view: View, messages: Messages) -> Placement | Choice | WhileLit:
         """Return the parcels of messages, or what they may choose from as they go."""
-        ...
-
-
-@runtime_checkable
-class KeepsConnections(Scheme, Protocol):
-    """A scheme that may have messages go the way of an earlier one (`Exchange.connection`)."""
-
-    @property
-    def keeps_connections(self) -> bool:
-        """Whether it does, where it places a message whole on one queue pair."""
-        ...
-
-
-@runtime_checkable
-class FollowsLight(Scheme, Protocol):
-    """A scheme that places what is left of messages anew when the circuits change that join their servers."""
-
-    @property
-    def spreads(self) -> bool:
-        """Whether messages are spread anew over more lanes, and not only led away from dark ones."""
-        ...
-
-    def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
-        """Return the lanes on which it would place each message now."""
         ...
 
 
@@ -146,80 +127,14 @@ class Lowers(Scheme, Protocol):
         ...
 
 
-@runtime_checkable
-class HasLanes(Scheme, Protocol):
-    """A scheme that places what goes over `LANES` by another scheme."""
-
-    @property
-    def lanes(self) -> Scheme:
-        """That scheme."""
-        ...
-
-
-class Hop(NamedTuple):
-    """Bytes of an operation that cross NVLink, since its lanes are not those that they are ready for."""
-
-    number: int
-    """The operation."""
-    source: int
-    destination: int
-    bytes: int
-    then: QueuePair | None = None
-    """On which they go afterwards; None if they are on their way meanwhile."""
-
-
-class Whereabouts(Protocol):
-    """Which GPUs have the bytes of operations, for a scheme that decides by that."""
-
-    def admit(self, ops: Ops, first: int) -> None:
-        """Follow the operations of a collective, which are numbered from a first one on."""
-        ...
-
-    def put(
-        self, placed: Placement, numbers: Sequence[int], wholes: Sequence[int]
-    ) -> tuple[Placement, list[Hop]]:
-        """Return what of operations goes on their lanes at once, and what crosses NVLink.
-
-        Parameters
-        ----------
-        placed
-            Where operations go.
-        numbers, wholes
-            Of each, and of the one that it is or brings a hop further.
-        """
-        ...
-
-    def withdraw(self, lane: QueuePair, left: Iterable[tuple[int, int]]) -> None:
-        """Take what a lane gives back: the operation, and bytes."""
-        ...
-
-    def moves(self, number: int) -> Messages | None:
-        """Return the moves of an operation as bytes are now; None if as it was lowered."""
-        ...
-
-
-@runtime_checkable
-class FollowsBytes(Scheme, Protocol):
-    """A scheme that has to know where bytes are when lanes may change."""
-
-    def follow(self, fabric: Fabric) -> Whereabouts:
-        """Return what follows the bytes of a run."""
-        ...
-
-
-@runtime_checkable
-class Remembers(Scheme, Protocol):
-    """A scheme that keeps something for the run."""
-
-    @property
-    def memory(self) -> int:
-        """Another number whenever it may place messages otherwise than it did before."""
-        ...
-
-
 def memory_of(scheme: Scheme) -> int:
     """Return a scheme's memory; 0 of one that keeps nothing."""
-    return scheme.memory if isinstance(scheme, Remembers) else 0
+    return int(getattr(scheme, "memory", 0))
+
+
+def keeps_connections(scheme: object) -> bool:
+    """Return whether a scheme, or its policy, has messages go the way of an earlier one."""
+    return bool(getattr(scheme, "keeps_connections", False))
 
 
 def of_communicator(
@@ -228,17 +143,20 @@ def of_communicator(
     """Return what a scheme decided, on the queue pairs of a communicator: no scheme has to name it."""
     if not communicator:
         return placed
-    if isinstance(placed, Placement):
-        queue_pairs = tuple(replace(each, communicator=communicator) for each in placed.queue_pairs)
-        return replace(placed, queue_pairs=queue_pairs)
     own = partial(replace, communicator=communicator)
-    return replace(placed, lanes=_each_changed(placed.lanes, own))
+    return _changed(placed, own, own)
 
 
-def _each_changed(lanes: Iterable[Lanes], change: Callable[[LaneSet], LaneSet]) -> tuple[Lanes, ...]:
-    """Return what messages may use with each set of lanes changed, once for all messages that share it."""
-    changed = cache(lambda sets: tuple(map(change, sets)))
-    return tuple(map(changed, lanes))
+def _changed(
+    placed: Placement | Choice | WhileLit,
+    pair: Callable[[QueuePair], QueuePair],
+    lanes: Callable[[LaneSet], LaneSet],
+) -> Placement | Choice | WhileLit:
+    """Return what a scheme decided on other queue pairs or lanes; messages that share some still do."""
+    if isinstance(placed, Placement):
+        return replace(placed, queue_pairs=tuple(map(pair, placed.queue_pairs)))
+    shared = cache(lambda sets: tuple(map(lanes, sets)))
+    return replace(placed, lanes=tuple(map(shared, placed.lanes)))
 
 
 class WholeMessages:
@@ -262,14 +180,19 @@ class WholeMessages:
 
 
 class OverLight(ABC):
-    """Places each message in equal parts over lanes of light; one that has no lane waits in the dark."""
+    """Places each message in equal parts over lanes of light; one that has no lane waits in the dark.
 
+    What is left of messages it places anew when the circuits change that join their servers.
+    """
+
+    spreads: bool
+    """Whether they are spread anew over more lanes then, and not only led away from dark ones."""
     lacks = ("no circuit joins", "light circuits between them, or have the message wait for light")
     """What joins no servers where a message has to go, and what to do."""
 
     @abstractmethod
     def lanes_now(self, view: View, messages: Messages) -> Sequence[Sequence[QueuePair]]:
-        """Return the lanes of each message; none where nothing joins its servers."""
+        """Return the lanes on which it would place each message now; none where nothing joins its servers."""
 
     def lower(self, ops: Ops, view: View) -> Ops:
         """Return the operations, with each message held in the dark that has no lane."""
@@ -446,14 +369,14 @@ class Sprayed:
     @property
     def keeps_connections(self) -> bool:
         """Whether the policy says so."""
-        return bool(getattr(self._policy(), "keeps_connections", False))
+        return keeps_connections(self._policy())
 
     @property
     def memory(self) -> int:
         """Another number after each draw, and after all that a policy decided that is not steady."""
         return self._memory
 
-    def place(self, view: View, messages: Messages) -> Placement | Choice:
+    def place(self, view: View, messages: Messages) -> Placement | Choice | WhileLit:
         """Return a proactive policy's chunks in order, or what a reactive one may choose from."""
         part = None
         if view.failed or is_mixed(view.fabric):
@@ -499,7 +422,7 @@ class Sprayed:
 
     def _place_in(
         self, part: PacketPart, kept: "_Kept", view: View, messages: Messages
-    ) -> Placement | Choice:
+    ) -> Placement | Choice | WhileLit:
         """Place messages as the policy does that sees a packet part only."""
         gpus = np.asarray(part.gpus)
         source, destination = gpus[messages.source], gpus[messages.destination]
@@ -519,18 +442,14 @@ class Sprayed:
                 )
             return part.nics[nic]
 
-        if isinstance(placed, Placement):
-            queue_pairs = tuple(
-                replace(each, source=there(each.source), destination=there(each.destination))
-                for each in placed.queue_pairs
-            )
-            return replace(placed, queue_pairs=queue_pairs)
+        def pair(each: QueuePair) -> QueuePair:
+            return replace(each, source=there(each.source), destination=there(each.destination))
 
         def inside(lanes: LaneSet) -> LaneSet:
             sources, destinations = (tuple(map(there, nics)) for nics in (lanes.sources, lanes.destinations))
             return replace(lanes, sources=sources, destinations=destinations)
 
-        return replace(placed, lanes=_each_changed(placed.lanes, inside))
+        return _changed(placed, pair, inside)
 
 
 @dataclass(slots=True, eq=False)

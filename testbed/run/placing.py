@@ -20,19 +20,17 @@ from topologies.events import View
 from topologies.fabric import Fabric, Nic
 from traffic import ops as media
 from traffic.collectives.pattern import Pattern
+from traffic.gathered import FollowsBytes, Hop
 from traffic.messages import Messages, crosses_network
 from traffic.ops import DARK, LANES, Ops, Part
 from traffic.placing import lowered_by, placed_by
 from traffic.scheme import (
-    FollowsBytes,
-    FollowsLight,
-    HasLanes,
-    Hop,
-    KeepsConnections,
     Lowers,
+    OverLight,
     Placement,
     Scheme,
     WhileLit,
+    keeps_connections,
     of_communicator,
 )
 from traffic.spraying.policy import QueuePair
@@ -82,14 +80,14 @@ class Placing:
         self._backend, self._start, self._arrived, self._view = backend, start, arrived, view
         self._communicator, self._release = communicators, release
         self._ops = ledger.ops
-        self.by_light = isinstance(scheme, HasLanes)
+        self.by_light = isinstance(scheme, FollowsBytes)
         """Whether the scheme has lanes by what is lit, and others for what is left when that goes dark."""
-        self._follows = scheme if isinstance(scheme, FollowsLight) else None
+        self._follows = scheme if isinstance(scheme, OverLight) else None
         """The scheme, if it places what is left anew when circuits change."""
-        self._lanes = scheme.lanes if isinstance(scheme, HasLanes) else scheme
+        self._lanes = scheme.lanes if isinstance(scheme, FollowsBytes) else scheme
         self._lowers = scheme if isinstance(scheme, Lowers) else None
         """The scheme, if it lowers operations."""
-        self._keeps = isinstance(scheme, KeepsConnections) and scheme.keeps_connections
+        self._keeps = keeps_connections(scheme)
         self._kept: dict[str, dict[int, QueuePair]] = defaultdict(dict)
         """The queue pair of each connection that a collective under way keeps."""
         self._where = scheme.follow(fabric) if may_move and isinstance(scheme, FollowsBytes) else None

@@ -41,7 +41,7 @@ def solved_once(
         Runs a job over the backend from now to its end, under a scheme that places equal messages alike as
         long as its memory is the same.
     memory
-        Returns that (`traffic.scheme.Remembers`); by default the scheme keeps nothing.
+        Returns that (`traffic.scheme.Scheme`); by default the scheme keeps nothing.
     """
     found = sections(job)
     if len(found) == 1:

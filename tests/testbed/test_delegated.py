@@ -21,7 +21,7 @@ from topologies.fabric import Fabric, Port
 from topologies.light import Circuit
 from topologies.mfabric import mfabric_fabric
 from traffic.collectives.all_to_all import AllToAll
-from traffic.delegated import Delegated
+from traffic.delegated import Delegated, DelegatedSetup
 from traffic.demand import Demand
 from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, Node, chain
@@ -97,7 +97,7 @@ def test_legs_in_turn_take_their_bounds_one_after_the_other(
     matrix = rng.integers(1, 1000, (4 * gpus, 4 * gpus)) * 1_000_000
     fabric = mfabric_fabric(4, gpus=gpus, nics=alpha + 2, packet_nics=2, one_packet_switch=True)
     view = lit_view(fabric, matrix.reshape(4, gpus, 4, gpus).sum(axis=(1, 3)))
-    scheme = Delegated(spill=spill)
+    scheme = Delegated(DelegatedSetup(spill=spill))
     run = Case(fabric, matrix, view.lit["ocs0"], scheme, couples).run()
     best = bounds(view, scheme.delegate(view, sent(matrix)))
     # Lanes over packet NICs that are not coupled share both ends' NICs by their bytes: nearly the bound.
@@ -163,7 +163,7 @@ def test_pipelined_legs_go_at_once() -> None:
     fabric = mfabric_fabric(4, gpus=4, nics=4, packet_nics=1, nvlink_bps=400e9)
     view = lit_view(fabric, EXAMPLE)
     runs = [
-        Case(fabric, matrix, view.lit["ocs0"], Delegated(pipelined=pipelined)).run()
+        Case(fabric, matrix, view.lit["ocs0"], Delegated(DelegatedSetup(pipelined=pipelined))).run()
         for pipelined in (False, True)
     ]
     best = bounds(view, Delegated().delegate(view, sent(matrix)))

@@ -9,7 +9,7 @@ from testbed.run.run import Run
 from tests.testbed.test_delegated import Case, took_s
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric
-from traffic.delegated import Delegated
+from traffic.delegated import Delegated, DelegatedSetup
 from traffic.faults import cut
 from traffic.records import legs_of
 
@@ -143,6 +143,6 @@ def test_what_flows_on_at_once_crosses_nvlink_beside_its_lane() -> None:
     """At both ends, over an NVLink that is slower than the packet NICs, and faster than the circuit."""
     nvlink_bps = 1.5 * CIRCUIT_BPS
     case = over_a_circuit(1, packet_bps=2 * CIRCUIT_BPS, nvlink_bps=nvlink_bps)
-    run = fault(replace(case, scheme=Delegated(pipelined=True)), Nic(0, 1), AFTER_S).run()
+    run = fault(replace(case, scheme=Delegated(DelegatedSetup(pipelined=True))), Nic(0, 1), AFTER_S).run()
     left = SIZE - CIRCUIT_BPS * AFTER_S / 8
     assert took_s(run) == pytest.approx(AFTER_S + seconds(left, nvlink_bps), rel=0.01)

@@ -9,7 +9,7 @@ from topologies.events import View
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric
 from topologies.packet_part import cut_off
-from traffic.delegated import Delegated
+from traffic.delegated import Delegated, DelegatedSetup
 from traffic.delegation import Lanes
 from traffic.relays import Hop
 
@@ -81,5 +81,5 @@ def test_bytes_are_gathered_at_the_first_hop_and_scattered_behind_the_last() -> 
 def test_spilling_leaves_alone_what_is_relayed() -> None:
     paths = Lanes(spill=True).paths(view_of(0), sent(DEMAND))
     assert paths[2] == (Hop(0, 1, True), Hop(1, 3, False))
-    found = Delegated(spill=True).delegate(view_of(0), sent(DEMAND))
+    found = Delegated(DelegatedSetup(spill=True)).delegate(view_of(0), sent(DEMAND))
     assert found.lanes.bytes.sum() == DEMAND.sum() + 4 * MEGABYTE
