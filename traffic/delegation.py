@@ -125,7 +125,11 @@ class Lanes:
             if lanes[pair] and on_packet_switch(view.fabric, lanes[pair][0].source):
                 over_packets[pair] += size
         lacking = [pair for pair, own in lanes.items() if not own]
-        found = relayed_paths(view, _nics_on_light(view.fabric), lacking, over_packets) if lacking else {}
+        found = (
+            relayed_paths(view, _nics(view.fabric, on_packets=False), lacking, over_packets)
+            if lacking
+            else {}
+        )
         return [found.get(pair, ()) for pair in ends]
 
     def _place(self, view: View, messages: Messages) -> Placement:
@@ -167,7 +171,7 @@ class Lanes:
     ) -> dict[tuple[int, int], list[QueuePair]]:
         routes = view.routes()
         lit = defaultdict[tuple[int, int], list[QueuePair]](list)
-        for nic in (nic for server in servers for nic in _nics_on_light(view.fabric)[server]):
+        for nic in (nic for server in servers for nic in _nics(view.fabric, on_packets=False)[server]):
             if self._light and (far := routes.next_nic(nic)):
                 lit[nic.server, far.server].append(QueuePair(nic, far))
         found = {}
@@ -568,7 +572,7 @@ def _forwarded(fabric: Fabric, routes: Routes, near: int, far: int) -> list[Queu
 def _by_light_paths(fabric: Fabric, routes: Routes, near: int, far: int) -> defaultdict[int, list[QueuePair]]:
     """Return the queue pairs between two servers by how many light paths their route has."""
     found = defaultdict[int, list[QueuePair]](list)
-    nics = _nics_on_light(fabric)
+    nics = _nics(fabric, on_packets=False)
     for pair in starmap(QueuePair, product(nics[near], nics[far])):
         if route := routes.sending(pair.source, pair.destination):
             found[len(route.light)].append(pair)
@@ -587,17 +591,7 @@ def _disjoint(queue_pairs: Iterable[QueuePair]) -> list[QueuePair]:
 
 def _working(fabric: Fabric, failed: AbstractSet[Port], server: int) -> list[Nic]:
     """Return the packet NICs of a server that have not failed."""
-    return [nic for nic in _packet_nics(fabric)[server] if fabric.nic_port(nic) not in failed]
-
-
-@lru_cache(maxsize=4)
-def _packet_nics(fabric: Fabric) -> tuple[tuple[Nic, ...], ...]:
-    return _by_server(fabric, on_packets=True)
-
-
-@lru_cache(maxsize=4)
-def _nics_on_light(fabric: Fabric) -> tuple[tuple[Nic, ...], ...]:
-    return _by_server(fabric, on_packets=False)
+    return [nic for nic in _nics(fabric, on_packets=True)[server] if fabric.nic_port(nic) not in failed]
 
 
 @lru_cache(maxsize=4)
@@ -607,11 +601,13 @@ def _light_of(fabric: Fabric) -> tuple[frozenset[str], ...]:
     if light_leads(fabric):
         return (frozenset(ocses),) * len(fabric.servers)
     return tuple(
-        frozenset(fabric.peer(fabric.nic_port(nic)).node for nic in nics) for nics in _nics_on_light(fabric)
+        frozenset(fabric.peer(fabric.nic_port(nic)).node for nic in nics)
+        for nics in _nics(fabric, on_packets=False)
     )
 
 
-def _by_server(fabric: Fabric, *, on_packets: bool) -> tuple[tuple[Nic, ...], ...]:
+@lru_cache(maxsize=8)
+def _nics(fabric: Fabric, *, on_packets: bool) -> tuple[tuple[Nic, ...], ...]:
     found: list[list[Nic]] = [[] for _ in fabric.servers]
     for nic in fabric.nics:
         if on_packet_switch(fabric, nic) == on_packets:
