@@ -59,6 +59,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         """Check the effects and the times, and that GPUs stay away."""
+        when = self.when
         for effect in self.effects:
             check_effect(effect)
         if not (self.links or self.gpus or self.daemon):
@@ -67,33 +68,18 @@ class Fault:
             )
         if len(daemon_states(self.effects)) > 1:
             raise ScenarioError(f"fault {self.name!r} is of two daemons", "give each a fault of its own")
-        times_s = (self.after_s, self.detect_s, self.lasts_s or 0.0)
-        if not all(0 <= time_s <= LONGEST_S for time_s in times_s) or self.lasts_s == 0:
+        times_s = (when.after_s, self.detect_s, when.lasts_s or 0.0)
+        if not all(0 <= time_s <= LONGEST_S for time_s in times_s) or when.lasts_s == 0:
             raise ScenarioError(
-                f"fault {self.name!r} comes after {self.after_s:g} s, lasts {self.lasts_s} s and is known "
+                f"fault {self.name!r} comes after {when.after_s:g} s, lasts {when.lasts_s} s and is known "
                 f"{self.detect_s:g} s later",
                 f"give times from 0 to {LONGEST_S:g} s, and let it last",
             )
-        if self.gpus and self.lasts_s:
+        if self.gpus and when.lasts_s:
             raise ScenarioError(
-                f"fault {self.name!r} takes GPUs along, and is over after {self.lasts_s:g} s",
+                f"fault {self.name!r} takes GPUs along, and is over after {when.lasts_s:g} s",
                 "a job does not get GPUs back: let it stay, or let their NICs fail",
             )
-
-    @property
-    def node(self) -> str:
-        """As of `When`."""
-        return self.when.node
-
-    @property
-    def after_s(self) -> float:
-        """As of `When`."""
-        return self.when.after_s
-
-    @property
-    def lasts_s(self) -> float | None:
-        """As of `When`."""
-        return self.when.lasts_s
 
     @cached_property
     def links(self) -> dict[Port, LinkState]:
@@ -133,8 +119,8 @@ class Fault:
     @property
     def is_standing(self) -> bool:
         """Whether links are changed for good and that is known before anything is sent, and no more fails."""
-        at_once = not self.node and self.after_s == self.detect_s == 0
-        return at_once and self.lasts_s is None and not (self.gpus or self.daemon)
+        at_once = not self.when.node and self.when.after_s == self.detect_s == 0
+        return at_once and self.when.lasts_s is None and not (self.gpus or self.daemon)
 
 
 def cut(

@@ -46,20 +46,20 @@ def _due_ps(course: Course, fault: Fault, noted: Mapping[str, tuple[int, int]]) 
     Left out is what depends on what did not come, and on a node that has no span.
     """
     due: dict[str, int] = {}
-    if fault.node:
-        rows = course.spans_by_node[course.number_of.get(fault.node, -1)]
-        is_compute = isinstance(course.nodes.get(fault.node), Compute)
+    if fault.when.node:
+        rows = course.spans_by_node[course.number_of.get(fault.when.node, -1)]
+        is_compute = isinstance(course.nodes.get(fault.when.node), Compute)
         if len(rows):
             began = course.spans["first_ps" if is_compute else "ready_ps"][rows]
-            due["failed"] = int(began.min()) + ps(fault.after_s)
+            due["failed"] = int(began.min()) + ps(fault.when.after_s)
     else:
-        due["failed"] = ps(fault.after_s)
+        due["failed"] = ps(fault.when.after_s)
     if "failed" in noted:
         failed_ps = noted["failed"][0]
-        if fault.lasts_s is None or fault.detect_s < fault.lasts_s:
+        if fault.when.lasts_s is None or fault.detect_s < fault.when.lasts_s:
             due["detected"] = failed_ps + ps(fault.detect_s)
-        if fault.lasts_s is not None:
-            due["back"] = failed_ps + ps(fault.lasts_s)
+        if fault.when.lasts_s is not None:
+            due["back"] = failed_ps + ps(fault.when.lasts_s)
     return due
 
 

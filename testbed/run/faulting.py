@@ -91,8 +91,8 @@ class Faulting:
     def node_began(self, node: str) -> None:
         """Have the faults come in time that count from the start of a node, or of the job."""
         for fault in self._faults:
-            if fault.node == node and not self.stands(fault):
-                self._at(self._backend.now_ps + ps(fault.after_s), partial(self._fail, fault))
+            if fault.when.node == node and not self.stands(fault):
+                self._at(self._backend.now_ps + ps(fault.when.after_s), partial(self._fail, fault))
 
     def _fail(self, fault: Fault) -> None:
         self._begun.append(fault)
@@ -104,10 +104,10 @@ class Faulting:
         self._ledger.fault(now_ps, "failed", fault.name)
         self._note_links(fault, now_ps)
         self._set_daemon(fault)
-        if fault.lasts_s is None or fault.detect_s < fault.lasts_s:
+        if fault.when.lasts_s is None or fault.detect_s < fault.when.lasts_s:
             self._at(now_ps + ps(fault.detect_s), partial(self._is_known, fault))
-        if fault.lasts_s is not None:
-            self._at(now_ps + ps(fault.lasts_s), partial(self._is_back, fault))
+        if fault.when.lasts_s is not None:
+            self._at(now_ps + ps(fault.when.lasts_s), partial(self._is_back, fault))
 
     def _is_back(self, fault: Fault) -> None:
         now_ps = self._backend.now_ps
@@ -172,7 +172,7 @@ class Faulting:
 
     def _expect(self) -> None:
         """Say whether something that bytes wait for will be back: switches forward without the controller."""
-        stays = [fault for fault in self.standing if fault.lasts_s is None]
+        stays = [fault for fault in self.standing if fault.when.lasts_s is None]
         for_good, now = self._down(stays), self._down(self.standing)
         if (expects := not now <= for_good) != self._expects_back:
             self._expects_back = expects

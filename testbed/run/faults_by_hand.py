@@ -152,7 +152,7 @@ class StandingFaults:
             fault = replace(fault, name=text)
             self._break((fault,), tuple(self._named.values()))
             self._named[text] = fault
-        elif fault.daemon == "switches" and fault.lasts_s is None:
+        elif fault.daemon == "switches" and fault.when.lasts_s is None:
             raise ScenarioError(
                 f"after {text} nothing is forwarded any more", "say when it is back, as in @40%-70%"
             )

@@ -449,8 +449,8 @@ def _check(fabric: Fabric, job: Job, faults: Sequence[Fault], later: Sequence[No
     check_faults(faults, fabric)
     names = {node.name for node in (*job.nodes, *later)}
     for fault in faults:
-        if fault.node and fault.node not in names:
+        if fault.when.node and fault.when.node not in names:
             raise ScenarioError(
-                f"fault {fault.name!r} counts from node {fault.node!r}, which job {job.name!r} has not",
+                f"fault {fault.name!r} counts from node {fault.when.node!r}, which job {job.name!r} has not",
                 f"name one of {', '.join(sorted(names))}",
             )

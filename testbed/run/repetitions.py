@@ -69,7 +69,7 @@ def _shape(experiment: Experiment) -> object:
 def _failing(experiment: Experiment) -> object:
     """Return what fails, and not when."""
     return [
-        replace(fault, when=When(fault.node, lasts_s=None if fault.lasts_s is None else 1.0))
+        replace(fault, when=When(fault.when.node, lasts_s=None if fault.when.lasts_s is None else 1.0))
         for fault in experiment.faults
     ]
 

@@ -95,7 +95,7 @@ def test_what_survives_arrives(sandbox: Box | None, scheme: str, faults: list[st
             outcome = tried(failing(healthy, *text.split(",")), network)
             assert survives(outcome), text
             for fault in outcome.experiment.faults:
-                over = ["back", "in use again"] if fault.lasts_s else []
+                over = ["back", "in use again"] if fault.when.lasts_s else []
                 expected = ["failed", "detected", "gone around", *over]
                 assert stages(emulated(outcome), fault.name) == expected
             assert outcome.over_predicted > 0.7, text

@@ -88,7 +88,7 @@ def test_each_point_is_followed_by_the_same_with_what_fails() -> None:
     assert [bool(point.faults) for point, _ in found] == [False, True] * 2
     for (healthy, glance), (failing, added) in zip(found[::2], found[1::2], strict=True):
         [fault] = failing.faults
-        assert fault.after_s == pytest.approx(0.4 * predict(healthy).iteration_s)
+        assert fault.when.after_s == pytest.approx(0.4 * predict(healthy).iteration_s)
         assert added.iteration_s == predict(failing).iteration_s > glance.iteration_s
 
 
@@ -97,7 +97,7 @@ def test_what_fails_is_placed_in_points_that_are_not_predicted_too() -> None:
     assert [bool(point.faults) for point, _ in found] == [False, True] * len(POINTS)
     for point, glance in found[1::2]:
         assert point.faults == glance.faults
-        assert 0 < point.faults[0].after_s < glance.iteration_s
+        assert 0 < point.faults[0].when.after_s < glance.iteration_s
 
 
 def test_the_baseline_of_circuits_does_not_fail_and_a_point_keeps_its_own_faults() -> None:

@@ -263,7 +263,9 @@ def test_a_replay_has_what_failed_and_all_works_while_links_are_sampled(
     assert network.names == failed, "as before"
     assert "uniform, ecmp, nic:1:1, gpu:3, link:h0-leaf0: CCT " in capsys.readouterr().out
     (experiment,) = trials.experiments
-    assert [(each.after_s, each.detect_s, each.lasts_s) for each in experiment.faults] == [(0, 0, None)] * 3
+    assert [(each.when.after_s, each.detect_s, each.when.lasts_s) for each in experiment.faults] == [
+        (0, 0, None)
+    ] * 3
     assert experiment.gone == {3}
     cli.onecmd("mend")
     assert "mended: nic:1:1, gpu:3, link:h0-leaf0" in capsys.readouterr().out
@@ -304,7 +306,7 @@ def test_what_fails_at_a_time_fails_in_replays(
     cli.onecmd("replay uniform")
     (fault,) = trials.experiments[0].faults
     healthy = replace(trials.experiments[0], faults=())
-    assert fault.after_s == pytest.approx(0.4 * predict(healthy).iteration_s)
+    assert fault.when.after_s == pytest.approx(0.4 * predict(healthy).iteration_s)
     cli.onecmd("mend")
     assert "mended: nic:0:0@40%-70%" in capsys.readouterr().out
 

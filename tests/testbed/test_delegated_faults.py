@@ -101,7 +101,7 @@ def test_every_byte_arrives_whatever_fails_when(
     for fault in faults:
         (port,) = map(fabric.peer, fault.ports)
         known_s = run.events[(run.events["which"] == fault.name) & (run.events["what"] == "detected")]["at_s"]
-        if port.node == "ocs0" and fault.lasts_s is None and len(known_s):
+        if port.node == "ocs0" and fault.when.lasts_s is None and len(known_s):
             assert all(port.number not in ports for ports in shown(run, known_s.iloc[0]))
 
 

@@ -115,25 +115,27 @@ def run(faults: Sequence[Fault], backend: FluidBackend) -> Run:
 
 
 def standing(faults: Sequence[Fault], at_ps: int) -> list[Fault]:
-    return [f for f in faults if ps(f.after_s) <= at_ps and (f.lasts_s is None or at_ps < _end_ps(f))]
+    return [
+        f for f in faults if ps(f.when.after_s) <= at_ps and (f.when.lasts_s is None or at_ps < _end_ps(f))
+    ]
 
 
 def known(faults: Sequence[Fault], at_ps: int) -> list[Fault]:
-    found = [f for f in faults if ps(f.after_s) + ps(f.detect_s) <= at_ps]
+    found = [f for f in faults if ps(f.when.after_s) + ps(f.detect_s) <= at_ps]
     return [
         f
         for f in found
-        if f.lasts_s is None or (f.detect_s < f.lasts_s and at_ps < _end_ps(f) + ps(f.detect_s))
+        if f.when.lasts_s is None or (f.detect_s < f.when.lasts_s and at_ps < _end_ps(f) + ps(f.detect_s))
     ]
 
 
 def _end_ps(fault: Fault) -> int:
-    return ps(fault.after_s) + ps(fault.lasts_s or 0.0)
+    return ps(fault.when.after_s) + ps(fault.when.lasts_s or 0.0)
 
 
 def states(faults: Sequence[Fault]) -> dict[Link, LinkState]:
     found = dict.fromkeys(FABRIC.links, LinkState())
-    for fault in sorted(faults, key=lambda fault: (fault.after_s, fault.node)):
+    for fault in sorted(faults, key=lambda fault: (fault.when.after_s, fault.when.node)):
         for effect in fault.effects:
             if isinstance(effect, LinkEffect):
                 for link in {FABRIC.link_at[port] for port in effect.ports}:
@@ -160,7 +162,7 @@ def expected(faults: Sequence[Fault], at_ps: int) -> dict[object, object]:
     return links | {
         "failed": FABRIC.both_ends(link.a for link in down(known(faults, at_ps)) if isinstance(link, Link)),
         "switches": DaemonState("switches" not in down(now)),
-        "expects back": bool(down(now) - down([fault for fault in now if fault.lasts_s is None])),
+        "expects back": bool(down(now) - down([fault for fault in now if fault.when.lasts_s is None])),
         "rates": learned,
     }
 
@@ -170,9 +172,9 @@ def test_at_every_instant_all_is_as_the_faults_say(seed: int) -> None:
     faults, backend = timeline(Random(seed)), Recording()
     found = run(faults, backend)
     times_ps = {
-        ps(f.after_s) + ps(more_s) + ps(detect_s)
+        ps(f.when.after_s) + ps(more_s) + ps(detect_s)
         for f in faults
-        for more_s in (0.0, f.lasts_s or 0.0)
+        for more_s in (0.0, f.when.lasts_s or 0.0)
         for detect_s in (0.0, f.detect_s)
     }
     for at_ps in sorted(time_ps for time_ps in times_ps if time_ps < ps(ENDS_S)):

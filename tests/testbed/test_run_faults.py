@@ -84,7 +84,7 @@ def test_all_bytes_arrive_around_what_failed(case: tuple[Experiment, Experiment]
     crossing = [n for n, each in enumerate(legs) if each]
     assert [sum(size for size, _ in legs[n]) for n in crossing] == faulty.messages["bytes"][crossing].tolist()
     known = faulty.events.loc[faulty.events["what"] == "detected", "at_s"]
-    if fault.lasts_s is None and len(known):
+    if fault.when.lasts_s is None and len(known):
         fabric = case[0].fabric
         dead = {str(end) for port in fault.ports for end in (port, fabric.peer(port))}
         later = (faulty.messages["start_s"] > known.iloc[0]).to_numpy()

@@ -18,15 +18,15 @@ PREDICTED_S = 0.02
 def test_shares_are_of_the_prediction(server: int, nic: int, begin: int, more: int) -> None:
     found = WrittenFault(f"nic:{server}:{nic}@{begin}%-{begin + more}%").over(FABRIC, PREDICTED_S)
     assert found.ports == (FABRIC.nic_port(Nic(server, nic)),)
-    assert found.after_s == pytest.approx(begin * PREDICTED_S / 100)
-    assert found.lasts_s == pytest.approx(more * PREDICTED_S / 100)
+    assert found.when.after_s == pytest.approx(begin * PREDICTED_S / 100)
+    assert found.when.lasts_s == pytest.approx(more * PREDICTED_S / 100)
 
 
 @given(value=st.floats(0, 1e3, allow_subnormal=False), unit=st.sampled_from(sorted(UNITS_S)))
 def test_times_have_units_and_need_no_prediction(value: float, unit: str) -> None:
     found = WrittenFault(f"gpu:5@{value:f}{unit}").over(FABRIC, float("nan"))
-    assert found.after_s == pytest.approx(float(f"{value:f}") * UNITS_S[unit])
-    assert (found.gpus, found.ports, found.lasts_s) == ((5,), (), None)
+    assert found.when.after_s == pytest.approx(float(f"{value:f}") * UNITS_S[unit])
+    assert (found.gpus, found.ports, found.when.lasts_s) == ((5,), (), None)
 
 
 def test_a_server_takes_its_gpus_along_unless_it_is_back() -> None:
@@ -76,7 +76,7 @@ def test_links_go_on_slower_or_lose_packets(text: str, effect: Effect, lasts_s: 
     written = WrittenFault(text)
     found = written.over(FABRIC, PREDICTED_S)
     assert found.effects == (effect,), "and no GPU of a server is gone"
-    assert found.lasts_s == (None if lasts_s is None else pytest.approx(lasts_s))
+    assert found.when.lasts_s == (None if lasts_s is None else pytest.approx(lasts_s))
     assert (found.name, found.ports, found.gpus, found.only_impairs) == (text, (), (), True)
     assert found.loses == written.loses == isinstance(effect, Lossy)
 
@@ -126,7 +126,7 @@ def test_only_links_are_slowed(what: str, end: str) -> None:
 
 def test_times_may_have_exponents() -> None:
     found = WrittenFault("nic:0:0@1e-3s-2e-3s").over(FABRIC, PREDICTED_S)
-    assert (found.after_s, found.lasts_s) == (1e-3, 1e-3)
+    assert (found.when.after_s, found.when.lasts_s) == (1e-3, 1e-3)
 
 
 @pytest.mark.parametrize("daemon", ["controller", "switches"])
