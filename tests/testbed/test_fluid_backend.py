@@ -102,7 +102,7 @@ class AdmitsNothing(MinRtt):
 
 
 def test_a_message_without_lanes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(POLICIES, "reps", AdmitsNothing)
+    monkeypatch.setitem(POLICIES, "reps", lambda _count, _entropies: AdmitsNothing())
     with pytest.raises(ScenarioError, match="chunks and no lane"):
         run_of(work_of(rail_fabric(2, 1), np.ones((2, 2), dtype=np.int64)), "reps")
 

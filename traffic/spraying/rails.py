@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic
 from traffic.messages import Chunks, Messages
-from traffic.spraying.connections import turns, ways
-from traffic.spraying.order import taking_turns
+from traffic.spraying.connections import round_queue_pairs, taking_turns
 from traffic.spraying.policy import Assignment, QueuePair
 
 SHORT_RUN = 100
@@ -158,16 +157,13 @@ def same_rail(
     nics = [fabric.rails(server) for server in range(len(fabric.servers))]
     ends = [(Nic(a, nics[a][rail]), Nic(b, nics[b][rail])) for a, b, rail in indices]
     order = taking_turns(chunks)
-    if entropies == 1:
-        return Assignment(tuple(QueuePair(*end) for end in ends), joined.astype(np.int64), order)
-    count = np.minimum(ways(fabric, ends, entropies), np.bincount(joined, minlength=len(ends)))
+    count, chunk_qp = round_queue_pairs(fabric, ends, joined.astype(np.int64), order, entropies)
     queue_pairs = tuple(
         QueuePair(*end, entropy)
         for end, own in zip(ends, count.tolist(), strict=True)
         for entropy in range(own)
     )
-    chunk_qp = (np.cumsum(count) - count)[joined] + turns(joined, order) % count[joined]
-    return Assignment(queue_pairs, chunk_qp.astype(np.int64), order)
+    return Assignment(queue_pairs, chunk_qp, order)
 
 
 def lpt(weights: NDArray[np.int64], bins: int, start: NDArray[np.int64] | None = None) -> NDArray[np.int64]:

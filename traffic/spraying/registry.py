@@ -9,7 +9,6 @@ nothing; MinRTT has one.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from inspect import signature
 
 import numpy as np
@@ -41,53 +40,24 @@ from traffic.spraying.rails import Rails
 from traffic.spraying.reps import Reps
 from traffic.spraying.spray import Spray
 
-
-def _plb(count: int | None, entropies: int | None) -> Plb:
-    return Plb(paths=count or entropies or 4, entropies=entropies)
-
-
-def _reps(count: int | None, entropies: int | None) -> Reps:
-    if entropies is None:
-        return Reps(per_nic=count or 2, in_flight=16)
-    return Reps(per_nic=count or entropies, in_flight=None, entropies=entropies)
-
-
-def _minrtt(count: int | None, entropies: int | None) -> MinRtt:
-    return MinRtt(count or 1, entropies=entropies)
-
-
-def _spray(count: int | None, entropies: int | None) -> Spray:
-    return Spray(count or entropies or 8, entropies=entropies)
-
-
-CHOOSING: dict[str, Callable[[int | None, int | None], ReactivePolicy]] = {
-    "plb": _plb,
-    "reps": _reps,
-    "minrtt": _minrtt,
-    "spray": _spray,
+POLICIES: dict[str, Callable[[int | None, int | None], Policy]] = {
+    "ecmp": lambda count, _: Ecmp(count or 1),
+    "plb": lambda count, most: Plb(paths=count or most or 4, entropies=most),
+    "reps": lambda count, most: Reps(
+        per_nic=count or most or 2, in_flight=None if most else 16, entropies=most
+    ),
+    "minrtt": lambda count, most: MinRtt(count or 1, entropies=most),
+    "spray": lambda count, most: Spray(count or most or 8, entropies=most),
+    "pxn": lambda count, _: Pxn(count or 1),
+    "rails": lambda count, _: Rails(count or 1),
+    "optimal": lambda _count, _: Optimal(),
 }
-"""Those that choose as they go, by how many entropies are asked for, if any, and how many a NIC has over
-datagrams; None over TCP."""
-
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "ecmp": Ecmp,
-    "plb": partial(_plb, None, None),
-    "reps": partial(_reps, None, None),
-    "minrtt": partial(_minrtt, None, None),
-    "spray": partial(_spray, None, None),
-    "pxn": Pxn,
-    "rails": Rails,
-    "optimal": Optimal,
-}
-"""Every policy that comes with lightrail, as it is over TCP."""
-
-WITH_ENTROPIES: dict[str, Callable[[int, int | None], Policy]] = {
-    "ecmp": lambda count, _: Ecmp(count),
-    "pxn": lambda count, _: Pxn(count),
-    "rails": lambda count, _: Rails(count),
-    **CHOOSING,
-}
-"""Those of which a name may say how many entropies: of a connection, or from each NIC to a destination's."""
+"""Every policy of lightrail: made of how many entropies are asked for, if any, of a connection or from each
+NIC to a destination's, and of how many a NIC has over datagrams; None over TCP."""
+CHOOSING = ("plb", "reps", "minrtt", "spray")
+"""Those that choose as they go."""
+NUMBERED = ("ecmp", "pxn", "rails", *CHOOSING)
+"""Those of which a name may say how many entropies."""
 
 METHODS = {
     ProactivePolicy: (ProactivePolicy.assign,),
@@ -108,7 +78,7 @@ def policy_named(name: str, entropies: int | None = None) -> Policy:
     Parameters
     ----------
     name
-        A key of `POLICIES`; one of `WITH_ENTROPIES` with a number, as ``ecmp:4``; or ``module:function``
+        A key of `POLICIES`; one of `NUMBERED` with a number, as ``ecmp:4``; or ``module:function``
         with a module on Python's path or in the current directory.
     entropies
         How many entropies a NIC has if lanes are of datagrams; None if each is a TCP connection. A user's own
@@ -128,9 +98,7 @@ def policy_named(name: str, entropies: int | None = None) -> Policy:
             f"there is no scheme named {name!r}",
             f"choose among {', '.join(sorted(POLICIES))}, or name your own as module:function",
         )
-    if entropies and name in CHOOSING:
-        return CHOOSING[name](None, entropies)
-    return POLICIES[name]()
+    return POLICIES[name](None, entropies)
 
 
 def is_own(name: str) -> bool:
@@ -148,10 +116,10 @@ def is_own(name: str) -> bool:
 def _with_entropies(name: str, entropies: int | None) -> Policy:
     """Return a policy with as many entropies as its name says, which tables call by that name."""
     scheme, _, count = name.partition(":")
-    if scheme not in WITH_ENTROPIES:
+    if scheme not in NUMBERED:
         raise ScenarioError(
             f"the scheme {scheme!r} takes nothing behind a colon, and {name!r} has {count!r}",
-            f"leave it out; {', '.join(WITH_ENTROPIES)} take a number of entropies",
+            f"leave it out; {', '.join(NUMBERED)} take a number of entropies",
         )
     most = entropies if entropies and scheme in CHOOSING else ENTROPIES
     if not re.fullmatch("[1-9][0-9]{0,3}", count) or int(count) > most:
@@ -159,7 +127,7 @@ def _with_entropies(name: str, entropies: int | None) -> Policy:
             f"the scheme {name!r} asks for {count!r} entropies",
             f"give a whole number from 1 to {most}, as in {scheme}:4",
         )
-    policy = WITH_ENTROPIES[scheme](int(count), entropies)
+    policy = POLICIES[scheme](int(count), entropies)
     policy.name = name
     return policy
 
