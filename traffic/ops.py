@@ -59,6 +59,13 @@ class Part:
     hop: int = -1
     """Which hop of these all are, counted from 0; -1 if they go all the way."""
 
+    @property
+    def columns(self) -> dict[str, NDArray[np.int64]]:
+        """What is said of each move, by name."""
+        moves = self.moves
+        ends = {"source": moves.source, "destination": moves.destination}
+        return {"bytes": moves.bytes, **ends, "channel": self.channel, "placed_as": self.placed_as}
+
     def select(self, mask: NDArray[np.bool_]) -> "Part":
         """Return the operations of one move each where ``mask`` is true."""
         columns = {

@@ -140,17 +140,7 @@ def _lowered(pattern: Pattern) -> bytes:
     ops = pattern.lower()
     kinds = [(part.together, part.medium, part.stage) for part in ops.parts]
     digest = sha256(repr((type(pattern), ops.splits, kinds)).encode())
-    columns = [
-        column
-        for part in ops.parts
-        for column in (
-            part.moves.source,
-            part.moves.destination,
-            part.moves.bytes,
-            part.channel,
-            part.placed_as,
-        )
-    ]
+    columns = [column for part in ops.parts for column in part.columns.values()]
     for array in (*columns, ops.after, np.array(sorted(pattern.gpus))):
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(array.tobytes())

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain
 from typing import cast
 
 import numpy as np
@@ -76,15 +75,14 @@ def _check_part(name: str, part: Part, gpus: NDArray[np.int64]) -> None:
     moves = cast(object, part.moves)
     if not isinstance(moves, Messages):
         raise _not_valid(name, f"have moves of type {type(moves).__name__}")
-    ends = {"source": moves.source, "destination": moves.destination}
-    arrays = {"bytes": moves.bytes, **ends, "channel": part.channel, "placed_as": part.placed_as}
-    for field, array in arrays.items():
+    for field, array in part.columns.items():
         if not _is_integers(array):
             raise _not_valid(name, f"have no array of integers for {field}")
         is_optional = field in ("channel", "placed_as") and not array.size
         if array.shape != (moves.bytes.size,) and not is_optional:
             raise _not_valid(name, f"have {field} of the shape {array.shape}, and not {(moves.bytes.size,)}")
-    for field, array in ends.items():
+    for field in ("source", "destination"):
+        array = part.columns[field]
         if (outside := array[~np.isin(array, gpus)]).size:
             raise _not_valid(name, f"have the {field} {outside[0]}, which is not among its gpus")
     if moves.bytes.min(initial=1) < 1:
@@ -106,11 +104,7 @@ def _is_same(ops: Ops, again: Ops) -> bool:
 
 
 def _arrays(ops: Ops) -> list[NDArray[np.int64]]:
-    columns = [
-        (part.moves.source, part.moves.destination, part.moves.bytes, part.channel, part.placed_as)
-        for part in ops.parts
-    ]
-    return [ops.after, *chain.from_iterable(columns)]
+    return [ops.after, *(column for part in ops.parts for column in part.columns.values())]
 
 
 def _owes_as(ops: Ops, other: Ops) -> bool:
