@@ -4,7 +4,7 @@ Percentiles are over the messages that crossed the network. Those inside a serve
 not measured, and would only dilute them; they count for the last byte and for the bandwidth.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -173,18 +173,12 @@ def nic_sent_bytes(sent: Mapping[Port, int], fabric: Fabric) -> NDArray[np.float
     fabric
         What it was sent over.
     """
-    load = _no_load(fabric)
-    for nic in fabric.nics:
-        load[nic] = sent.get(fabric.nic_port(nic), 0)
-    return load
+    return _of_nics(fabric, lambda port: sent.get(port, 0))
 
 
 def nic_received_bytes(sent: Mapping[Port, int], fabric: Fabric) -> NDArray[np.float64]:
     """Return what each NIC received, as `nic_sent_bytes`: what the port at its other end sent."""
-    load = _no_load(fabric)
-    for nic in fabric.nics:
-        load[nic] = sent.get(fabric.peer(fabric.nic_port(nic)), 0)
-    return load
+    return _of_nics(fabric, lambda port: sent.get(fabric.peer(port), 0))
 
 
 def load_mse(nic_bytes: NDArray[np.float64]) -> float:
@@ -233,5 +227,8 @@ def _since_s(tables: Tables) -> NDArray[np.float64]:
     return np.asarray((end_ps - first_ps[node]) / SECOND)
 
 
-def _no_load(fabric: Fabric) -> NDArray[np.float64]:
-    return np.full((len(fabric.servers), max(server.nics for server in fabric.servers)), np.nan)
+def _of_nics(fabric: Fabric, load_of: Callable[[Port], int]) -> NDArray[np.float64]:
+    loads = np.full((len(fabric.servers), max(server.nics for server in fabric.servers)), np.nan)
+    for nic in fabric.nics:
+        loads[nic] = load_of(fabric.nic_port(nic))
+    return loads

@@ -57,8 +57,8 @@ TICK_S = 0.5
 BUFFER_BYTES = 256 << 10
 ZEROS = memoryview(bytes(BUFFER_BYTES))
 TCP_INFO_BYTES = 216
-RETRANSMITS = (100, "=I")
-"""Where struct tcp_info (linux/tcp.h) has them, and as what."""
+RETRANSMITS_AT = 100
+"""Where struct tcp_info (linux/tcp.h) has them, as a number of 32 bits."""
 BROKEN = select.EPOLLERR | select.EPOLLHUP
 
 
@@ -667,10 +667,7 @@ def _broken(stream: _Stream, error: OSError) -> StuckError:
 
 def _resent(stream: _Stream) -> int:
     """Return the packets that TCP sent again since the queue pair was connected."""
-    return _tcp_info(stream.sender, *RETRANSMITS) - stream.resent_before if stream.sender else 0
-
-
-def _tcp_info(connection: socket.socket, offset: int, kind: str) -> int:
-    """Return one field of the kernel's struct tcp_info."""
-    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-    return int(struct.unpack_from(kind, info, offset)[0])
+    if not stream.sender:
+        return 0
+    info = stream.sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    return int(struct.unpack_from("=I", info, RETRANSMITS_AT)[0]) - stream.resent_before
