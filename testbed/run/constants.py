@@ -15,7 +15,7 @@ from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import policy_named
 from traffic.spraying.reps import Reps
-from traffic.transports import credit, datagram_engine, ideal, late_binding, nic_sender, round_trips
+from traffic.transports import credit, datagram_engine, feeder, ideal, late_binding, nic_sender, round_trips
 from traffic.transports.host_settings import CARRYING_TIMEOUT_PACKETS, LOSSY_TIMEOUT_PACKETS
 from traffic.transports.registry import congestion_control
 from traffic.transports.transport import packet_s
@@ -40,7 +40,7 @@ OF_TRANSPORTS: dict[str, dict[str, float]] = {
 OF_CHOICES = {
     "held by a NIC before it takes another chunk": late_binding.DEPTH_PACKETS,
     "between looks at NICs": late_binding.TICK_PACKETS,
-    "between looks at what waits": late_binding.SWEEP_PACKETS,
+    "between looks at what waits": feeder.SWEEP_PACKETS,
 }
 """Those of what carries reactive schemes over connections."""
 OF_MARKS = {"queued unmarked": round_trips.MARK_PACKETS}

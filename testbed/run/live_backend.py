@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
 
 from testbed.network.network import Network
 from testbed.network.tap import Tap
@@ -68,6 +68,7 @@ from traffic.transports.packet_feeder import PacketFeeder
 from traffic.transports.registry import limits_named
 from traffic.transports.round_trips import Crossing, shares_of
 
+_Feeder = TypeVar("_Feeder", ReactiveFeeder, PacketFeeder)
 _By = tuple[int, int | None]
 """A queue pair, and the entropy if packets of any go by it."""
 MOST_IDLE = 4096
@@ -274,7 +275,7 @@ class LiveBackend:
                 ]
         for op in ops:
             if feeder := self._choosing.get(op):
-                left += self._since_asked(op, _carried_by(feeder, op), goes_on=True)
+                left += self._since_asked(op, feeder.carried(op), goes_on=True)
             else:
                 left.append(Left(op, -1, left=self.programs.lacking(op)))
         return left
@@ -385,42 +386,19 @@ class LiveBackend:
             self._policies.append(choice.policy)
         self._go_on()
         if isinstance(self._engine, DatagramEngine):
-            packets = self._packet_feeder(self._engine, choice, chosen.lanes, ops)
-            self._choosing.update(dict.fromkeys(ops, packets))
-            self._engine.feed(packets)
+            self._engine.feed(self._feeder(PacketFeeder, choice, chosen.lanes, ops))
         else:
-            chunks = self._chunk_feeder(choice, chosen.lanes, ops)
-            self._choosing.update(dict.fromkeys(ops, chunks))
-            self._engine.feed(chunks)
+            self._engine.feed(self._feeder(ReactiveFeeder, choice, chosen.lanes, ops))
 
-    def _packet_feeder(
-        self, engine: DatagramEngine, choice: Choice, lanes: Sequence[tuple[int, ...]], ops: Sequence[int]
-    ) -> PacketFeeder:
-        """Return what chooses an entropy for each packet."""
-        return PacketFeeder(
+    def _feeder(
+        self, kind: type[_Feeder], choice: Choice, numbers: Sequence[tuple[int, ...]], ops: Sequence[int]
+    ) -> _Feeder:
+        """Return what chooses an entropy for each packet, or a connection for each chunk."""
+        feeder = kind(
             choice,
             self._dilation.emulated_bytes(choice.chunks.bytes),
             self._nic_rate_bps,
-            numbers=lanes,
-            names=ops,
-            pairs={number: engine.queue_pair(number) for among in dict.fromkeys(lanes) for number in among},
-            began_at=time.monotonic(),
-            real_s=self._real_s,
-            packet=self._packet_bytes,
-            crossing=self._crossing,
-            volume=self._dilation.volume,
-            time=self._dilation.time,
-        )
-
-    def _chunk_feeder(
-        self, choice: Choice, lanes: Sequence[tuple[int, ...]], ops: Sequence[int]
-    ) -> ReactiveFeeder:
-        """Return what chooses a connection for each chunk."""
-        return ReactiveFeeder(
-            choice,
-            self._dilation.emulated_bytes(choice.chunks.bytes),
-            self._nic_rate_bps,
-            lanes=lanes,
+            numbers=numbers,
             names=ops,
             began_at=time.monotonic(),
             real_s=self._real_s,
@@ -429,6 +407,8 @@ class LiveBackend:
             volume=self._dilation.volume,
             time=self._dilation.time,
         )
+        self._choosing.update(dict.fromkeys(ops, feeder))
+        return feeder
 
     def _since_asked(self, op: int, carried: Mapping[_By, int], *, goes_on: bool) -> list[Left]:
         """Report what was carried of an operation since it last was, by queue pair and entropy."""
@@ -445,7 +425,7 @@ class LiveBackend:
             if op in self._choosing and self._choosing[op].lacks(op):
                 lacking.append(op)
             elif op in self._choosing:
-                left += self._since_asked(op, _carried_by(self._choosing.pop(op), op), goes_on=False)
+                left += self._since_asked(op, self._choosing.pop(op).carried(op), goes_on=False)
             else:
                 left += self.programs.stop(op)
         return left + self._take_back(lacking)
@@ -465,13 +445,12 @@ class LiveBackend:
                 self._forget(number)
             for name in names:
                 carried = {
-                    number: max(size - (lacks and self._real_bytes(lacks)), 0)
-                    for number, size in feeder.carried(name).items()
-                    for lacks in [lacking[name, number]]
+                    by: max(size - (lacks and self._real_bytes(lacks)), 0)
+                    for by, size in feeder.carried(name).items()
+                    for lacks in [lacking[name, by[0]]]
                 }
                 lacks_in_all = feeder.real_bytes(name) - sum(carried.values())
-                by: dict[_By, int] = {(number, None): size for number, size in carried.items()}
-                back += [*self._since_asked(name, by, goes_on=False), Left(name, -1, left=lacks_in_all)]
+                back += [*self._since_asked(name, carried, goes_on=False), Left(name, -1, left=lacks_in_all)]
                 del self._choosing[name]
             assert isinstance(self._engine, Engine)
             self._engine.forget(feeder, names)
@@ -482,7 +461,7 @@ class LiveBackend:
         assert isinstance(self._engine, DatagramEngine)
         back = list[Left]()
         for op in ops:
-            carried = _carried_by(feeder, op)
+            carried = feeder.carried(op)
             lacks = feeder.real_bytes(op) - sum(carried.values())
             back += [*self._since_asked(op, carried, goes_on=False), Left(op, -1, left=lacks)]
             del self._choosing[op]
@@ -679,13 +658,6 @@ class LiveBackend:
 
     def _real_s(self, at: float) -> float:
         return self._dilation.real_s(at - self._start)
-
-
-def _carried_by(feeder: ReactiveFeeder | PacketFeeder, op: int) -> dict[_By, int]:
-    """Return how many real bytes of an operation each queue pair carried, and by which entropy if by any."""
-    if isinstance(feeder, PacketFeeder):
-        return feeder.carried(op)
-    return {(number, None): size for number, size in feeder.carried(op).items()}
 
 
 def _foreseen(fabric: Fabric, faults: Sequence[Fault]) -> list[frozenset[Port]]:

@@ -694,7 +694,6 @@ class Fed:
             lambda _nic: RATE_BPS,
             numbers=[tuple(number[pair] for pair in among) for among in self._among],
             names=self.names,
-            pairs={which: pair for pair, which in number.items()},
             began_at=of.clock.now,
             real_s=lambda at: at - 1000.0,
             packet=PACKET,

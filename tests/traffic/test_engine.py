@@ -35,6 +35,7 @@ from traffic.transports.engine import Engine, Health
 from traffic.transports.ideal import Ideal
 from traffic.transports.late_binding import ReactiveFeeder
 from traffic.transports.registry import OVER_TCP, congestion_control, limits_named
+from traffic.transports.round_trips import Crossing
 from traffic.transports.transport import PACKET_BYTES, Limits, NicRate, Offered, Transport
 
 PROACTIVE = [name for name in POLICIES if isinstance(policy_named(name), ProactivePolicy)]
@@ -489,9 +490,12 @@ def feeder_of(
         choice,
         choice.chunks.bytes,
         nic_rate_bps,
-        lanes=[tuple(numbers[pair] for pair in among) for among in lanes],
+        numbers=[tuple(numbers[pair] for pair in among) for among in lanes],
         names=names,
         began_at=time.monotonic(),
+        real_s=lambda at: at,
+        packet=PACKET_BYTES,
+        crossing=lambda pair: Crossing(pair.source, nic_rate_bps(pair.source), nic_rate_bps(pair.source)),
     )
 
 

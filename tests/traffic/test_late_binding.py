@@ -15,9 +15,10 @@ from topologies.rail import rail_fabric
 from traffic.scheme import Choice
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.plb import Plb
-from traffic.spraying.policy import LaneState, ReactivePolicy, each_of
+from traffic.spraying.policy import LaneState, QueuePair, ReactivePolicy, each_of
 from traffic.spraying.reps import Reps
 from traffic.transports.late_binding import DEPTH_PACKETS, ReactiveFeeder
+from traffic.transports.round_trips import Crossing
 from traffic.transports.transport import PACKET_BYTES, NicRate
 
 RATE_BPS = 8e6
@@ -75,10 +76,19 @@ def feeder_of(
         choice,
         work.chunks.bytes * scale,
         rate,
-        lanes=lanes,
+        numbers=lanes,
         names=range(1000, 1000 + len(work.crossing)),
+        began_at=0.0,
+        real_s=lambda at: at,
+        packet=PACKET_BYTES,
+        crossing=unhindered,
     )
     return feeder, Wire(lanes)
+
+
+def unhindered(pair: QueuePair) -> Crossing:
+    """Return a path on which no link is slower than a NIC."""
+    return Crossing(pair.source, RATE_BPS, RATE_BPS)
 
 
 def numbered(choice: Choice) -> list[tuple[int, ...]]:
@@ -118,8 +128,8 @@ def test_every_chunk_is_posted_once_where_it_may_be(
     for message, size in enumerate(work.crossing.bytes.tolist()):
         parts = feeder.carried(1000 + message)
         assert sum(parts.values()) == size
-        assert set(parts) <= set(wire.lanes[message])
-        for number, part in parts.items():
+        assert set(parts) <= {(number, None) for number in wire.lanes[message]}
+        for (number, _), part in parts.items():
             carried[number] += part * scale
     assert {number: wire.counted(number) for number in carried} == carried
 
@@ -232,10 +242,12 @@ def test_a_policy_sees_real_scale_whatever_that_of_the_emulation_is(rate: float,
             replace(choice, chunks=replace(work.chunks, bytes=work.chunks.bytes * size)),
             (work.chunks.bytes * size * volume).astype(np.int64),
             lambda _: RATE_BPS * rate,
-            lanes=numbered(choice),
+            numbers=numbered(choice),
             names=[7],
             began_at=100.0,
+            real_s=lambda at: (at - 100.0) / time,
             packet=int(PACKET_BYTES * volume),
+            crossing=lambda pair: Crossing(pair.source, RATE_BPS * rate, RATE_BPS * rate),
             volume=volume,
             time=time,
         )

@@ -119,7 +119,6 @@ def feeder_of(
         rate,
         numbers=[tuple(number[pair] for pair in each) for each in among],
         names=range(1000, 1000 + len(work.crossing)),
-        pairs={which: pair for pair, which in number.items()},
         began_at=began_at,
         real_s=lambda at: (at - began_at) / time,
         packet=packet,

@@ -16,7 +16,7 @@ import socket
 import struct
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -342,7 +342,7 @@ class Engine:
         self._feeders.append(feeder)
         self._share_at, self._anew = 0.0, True
 
-    def forget(self, feeder: ReactiveFeeder, messages: Iterable[int]) -> None:
+    def forget(self, feeder: ReactiveFeeder, messages: Collection[int]) -> None:
         """Have a feeder bind no more of some messages; it ends if it has no others."""
         feeder.forget(messages)
         if feeder.done:

@@ -1,18 +1,15 @@
 """The feeder of reactive policies over datagrams: a packet is bound to a lane when its NIC can send it.
 
-As an RDMA NIC pulls work from its queue pairs, a NIC here takes the next packet when it has sent nearly all
-that it was given and the packet's receiver has granted it; the messages that may use it take turns, and the
-policy says by which of their lanes each goes. A lane is an entropy from a NIC to another: nothing is opened
-for it, and nothing is kept for one that no packet took.
+A packet waits until its receiver has granted it, too. A lane is an entropy from a NIC to another: nothing is
+opened for it, and nothing is kept for one that no packet took. What else holds of it is in `feeder`.
 
 A policy that is asked per packet chooses for each packet of the emulation, one that is asked per chunk for
-each chunk, or for what fits in a packet where dilation makes chunks smaller than that. It sees the fabric,
-backlogs and times at real scale, so that what it decides does not depend on the emulation's.
+each chunk, or for what fits in a packet where dilation makes chunks smaller than that.
 """
 
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, pairwise, takewhile
@@ -24,12 +21,17 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Nic
 from traffic.scheme import Choice
-from traffic.spraying.checks import choice as lane_chosen
-from traffic.spraying.policy import HearsLosses, Lanes, LaneState, QueuePair, entropies_between
+from traffic.spraying.policy import (
+    HearsLosses,
+    Lanes,
+    LaneState,
+    QueuePair,
+    between_nics,
+    entropies_between,
+)
 from traffic.spraying.states import States
-from traffic.transports.late_binding import SMOOTHING, SWEEP_PACKETS
-from traffic.transports.round_trips import Begun, Crossing, RoundTrips
-from traffic.transports.transport import packet_s
+from traffic.transports.feeder import Fed, Feeder
+from traffic.transports.round_trips import Begun
 
 NEW = -1
 """Stands for the place in its message of what was never sent."""
@@ -80,163 +82,89 @@ class Carrier(Protocol):
         """Send bytes by a lane."""
 
 
-class PacketFeeder:
-    """Sends packet by packet what a reactive policy chooses, messages taking turns at every NIC.
+@dataclass(slots=True, eq=False)
+class _Message(Fed):
+    """A message under way, whose emulated bytes are counted; a burst has its place in it, or `NEW`."""
 
-    Parameters
-    ----------
-    choice
-        The scheme, the messages' chunks, and the lanes that each may use.
-    chunk_bytes
-        Size of each chunk at emulated scale [bytes], shape (chunks,).
-    nic_rate_bps
-        The rate of a NIC at emulated scale [bit/s].
-    numbers
-        What the carrier calls the pairs of NICs that each message may use, in the order of its lanes.
-    names
-        What the carrier calls the messages.
-    began_at
-        When it began, on the carrier's clock [s].
-    real_s
-        Returns what the policy calls a time on the carrier's clock [s].
-    packet
-        Payload of a packet [bytes].
-    crossing
-        Returns the path of a pair of NICs.
-    volume, time
-        Emulated over real bytes, and over real time: the policy sees real ones.
-    """
+    among: "_Among" = field(kw_only=True)
+    unbound: int = field(init=False)
+    """What is on no lane yet [emulated bytes]."""
 
-    def __init__(
+    def __post_init__(self) -> None:
+        Fed.__post_init__(self)
+        self.left = self.unbound = sum(size for _, size, _ in self.bursts)
+
+
+class PacketFeeder(Feeder[_Message]):
+    """Sends packet by packet what a reactive policy chooses; parameters are those of `Feeder`."""
+
+    listed = staticmethod(between_nics)
+
+    def _cut(
         self,
         choice: Choice,
         chunk_bytes: NDArray[np.int64],
-        nic_rate_bps: Callable[[Nic], float],
-        *,
         numbers: Sequence[tuple[int, ...]],
         names: Sequence[int],
-        pairs: Mapping[int, QueuePair],
-        began_at: float,
-        real_s: Callable[[float], float],
-        packet: int,
-        crossing: Callable[[QueuePair], Crossing],
-        volume: float = 1.0,
-        time: float = 1.0,
-    ) -> None:
-        self.began_at, self._policy, self._first = began_at, choice.policy, choice.first
+    ) -> list[_Message]:
         self._hears = choice.policy if isinstance(choice.policy, HearsLosses) else None
-        self._real_s, self._nic_rate_bps, self._packet = real_s, nic_rate_bps, packet
-        self._volume, self._time = volume, time
-        self.pairs = {number: pairs[number] for among in dict.fromkeys(numbers) for number in among}
-        """The pairs of NICs that its messages may use, by the carrier's numbers."""
-        self._place = {number: place for place, number in enumerate(self.pairs)}
-        self._round_trips = RoundTrips(list(map(crossing, self.pairs.values())), packet)
         self._per_packet = bool(getattr(choice.policy, "per_packet", False))
-        among = {each: _Among(self, *each) for each in dict.fromkeys(zip(choice.lanes, numbers, strict=True))}
-        bursts = _cut(choice, chunk_bytes, packet, per_packet=self._per_packet)
-        rows = zip(names, zip(choice.lanes, numbers, strict=True), bursts, strict=True)
-        self._messages = [_Message(name, among[each], deque(own)) for name, each, own in rows]
-        self._message_of = {name: number for number, name in enumerate(names)}
-        self._ready: dict[Nic, deque[int]] = {pair.source: deque() for pair in self.pairs.values()}
-        self.groups: dict[Group, int] = {}
-        """What its messages are granted with, and a pair of NICs of each."""
-        self._sharing: dict[Group, list[int]] = defaultdict(list)
-        self._parked: dict[int, list[Nic]] = {}
-        for number in self._staggered():
-            for pair, group in self._messages[number].among.group_of.items():
-                self.groups.setdefault(group, pair)
-            for group in self._messages[number].among.groups:
-                self._sharing[group].append(number)
-            for nic in self._messages[number].among.nics:
-                self._ready[nic].append(number)
-        self._open = sum(bool(message.left) for message in self._messages)
         self._backlog: dict[tuple[int, int], int] = defaultdict(int)
         """What each lane has on its way, by pair of NICs and entropy [emulated bytes]."""
-        self._rtt_s: dict[tuple[int, int], float] = {}
-        self._sweep_s = 0.0
-        self.rates_changed()
+        self.groups: dict[Group, int] = {}
+        """What its messages are granted with, and a pair of NICs of each."""
+        rows = list(zip(choice.lanes, numbers, strict=True))
+        among = {each: _Among(self, *each) for each in dict.fromkeys(rows)}
+        bursts = _cut(choice, chunk_bytes, self._packet, per_packet=self._per_packet)
+        return [
+            _Message(name, own.states, own.nics, own.groups, deque(cut), 0, among=own)
+            for name, own, cut in zip(names, map(among.__getitem__, rows), bursts, strict=True)
+        ]
 
-    @property
-    def done(self) -> bool:
-        """Whether all messages have arrived."""
-        return not self._open
+    def _line_up(self, number: int) -> None:
+        super()._line_up(number)
+        for pair, group in self._messages[number].among.group_of.items():
+            self.groups.setdefault(group, pair)
 
     def unbound(self, group: Group) -> int:
         """Return what is on no lane yet and may go by a group [bytes]."""
         return sum(self._messages[number].unbound for number in self._sharing[group])
 
-    def carried(self, name: int) -> dict[tuple[int, int | None], int]:
-        """Return how many real bytes of a message arrived by each pair of NICs and entropy."""
-        return self._messages[self._message_of[name]].carried
-
     def other_groups(self, burst: Burst) -> list[Group]:
         """Return the groups by which a burst's message may go besides its own."""
         return [each for each in self._messages[burst.message].among.groups if each != burst.group]
 
-    def real_bytes(self, name: int) -> int:
-        """Return the size of a message [real bytes]."""
-        return self._messages[self._message_of[name]].real
-
-    def lacks(self, name: int) -> bool:
-        """Return whether a message has not arrived."""
-        return self._messages[self._message_of[name]].left > 0
-
-    def rates_changed(self) -> None:
-        """Reckon with the rates that NICs have now."""
-        rate_bps = self._nic_rate_bps
-        ends = [(rate_bps(each.source), rate_bps(each.destination)) for each in self.pairs.values()]
-        self._round_trips.rates_changed(ends)
-        self._sweeps_s = SWEEP_PACKETS * min((packet_s(bps, self._packet) for bps, _ in ends), default=0.0)
-
-    def forget(self, names: Iterable[int]) -> None:
+    def forget(self, names: Collection[int]) -> None:
         """Bind no more of some messages that are under way."""
-        for message in (self._messages[self._message_of[name]] for name in names):
-            message.bursts.clear()
-            self._open -= message.left > 0
-            message.left = message.unbound = 0
+        super().forget(names)
+        for name in names:
+            self._messages[self._message_of[name]].unbound = 0
 
     # Packets leave
 
     def turn(self, carrier: Carrier, at: float) -> None:
         """Give NICs that have sent nearly all of theirs what messages are ready to send."""
         self._carrier = carrier
-        if at >= self._sweep_s:  # policies may wait for time
-            self._sweep_s = at + self._sweeps_s
-            for number in list(self._parked):
-                self._wake(number)
+        self._sweep(at)
         for nic, ready in self._ready.items():
             while ready and carrier.room(nic):
                 self._offer(nic, ready, at)
 
     def granted(self, group: Group) -> None:
         """Let the messages of a group be asked again: it may send more now."""
-        for number in self._sharing.get(group, ()):
-            self._wake(number)
+        self._wake_sharing(group)
 
-    def _wake(self, number: int) -> None:
-        for nic in self._parked.pop(number, ()):
-            self._ready[nic].append(number)
+    def _may_send(self, message: _Message) -> bool:
+        return message.among.may_send(self._carrier)
 
-    def _offer(self, nic: Nic, ready: deque[int], at: float) -> None:
-        """Give the next message its turn at a NIC; it waits for a grant if it may send nothing."""
-        number = ready.popleft()
+    def _bind(self, number: int, lane: int, at: float) -> None:
         message = self._messages[number]
-        if not message.bursts:
-            return
-        among, named = message.among, self._first + number
-        lane = None
-        if among.may_send(self._carrier):
-            lane = lane_chosen(self._policy, named, len(among.states), among.states, self._real_s(at))
-        if lane is None:
-            self._parked.setdefault(number, []).append(nic)
-            return
-        ready.append(number)
-        pair, entropy = among.where(lane)
+        pair, entropy = message.among.where(lane)
         real, size, order = message.bursts.popleft()
         message.unbound -= size
         self._backlog[pair, entropy] += size
         begun = self._round_trips.begun(self._place[pair], size, at)
-        group = among.group_of[pair]
+        group = message.among.group_of[pair]
         burst = Burst(number, message.name, lane, pair, group, entropy, real, size, begun, order)
         self._carrier.put(self, burst)
 
@@ -254,22 +182,10 @@ class PacketFeeder:
         message.left -= size
         self._leave(lane, size)
         if self._per_packet or not burst.size:
-            self._acknowledge(burst, lane, at)
+            timed = self._round_trips.ended(self._place[burst.number], burst.begun, at)
+            self._acknowledge(burst.message, burst.lane, lane, timed, at)
         self._open -= not message.left
         return not message.left
-
-    def _acknowledge(self, burst: Burst, lane: tuple[int, int], at: float) -> None:
-        emulated_s, marked = self._round_trips.ended(self._place[burst.number], burst.begun, at)
-        rtt_s = emulated_s / self._time
-        before_s = self._rtt_s.get(lane, rtt_s)  # smoothed as TCP does (RFC 6298, 2.2 and 2.3)
-        self._rtt_s[lane] = before_s + SMOOTHING * (rtt_s - before_s)
-        self._policy.acknowledged(
-            message=self._first + burst.message,
-            lane=burst.lane,
-            rtt_s=rtt_s,
-            marked=marked,
-            now=self._real_s(at),
-        )
 
     def lost(self, burst: Burst, size: int, order: int, at: float) -> None:
         """Send bytes of a burst again, by a lane that is chosen anew, before what was never sent.
@@ -298,19 +214,6 @@ class PacketFeeder:
         if not self._backlog[lane]:
             del self._backlog[lane]
 
-    def _staggered(self) -> list[int]:
-        """Return the messages in the order of their first turn: every server begins with the one after it.
-
-        Else all would send to the same NIC first, and to the same next.
-        """
-
-        def distance(number: int) -> tuple[int, int, int]:
-            pair = self.pairs[self._messages[number].among.numbers[0]]
-            return (pair.destination.server - pair.source.server) % servers, pair.destination.nic, number
-
-        servers = max((pair.destination.server for pair in self.pairs.values()), default=0) + 1
-        return sorted((n for n, message in enumerate(self._messages) if message.left), key=distance)
-
 
 class _Among:
     """The lanes that some messages may use: entropies between pairs of NICs."""
@@ -338,28 +241,6 @@ class _Among:
     def may_send(self, carrier: Carrier) -> bool:
         """Return whether any lane takes a packet."""
         return any(carrier.takes(number, group) for number, group in self.group_of.items())
-
-
-@dataclass(slots=True, eq=False)
-class _Message:
-    """A message under way."""
-
-    name: int
-    among: _Among
-    bursts: deque[tuple[int, int, int]]
-    """What is on no lane yet: real and emulated bytes of what is bound at once, and its place or `NEW`."""
-    carried: dict[tuple[int, int | None], int] = field(default_factory=dict)
-    """Its real bytes that arrived, by pair of NICs and entropy."""
-    left: int = field(init=False)
-    """What has not arrived [emulated bytes]."""
-    unbound: int = field(init=False)
-    """What is on no lane yet [emulated bytes]."""
-    real: int = field(init=False)
-    """All its real bytes."""
-
-    def __post_init__(self) -> None:
-        self.left = self.unbound = sum(size for _, size, _ in self.bursts)
-        self.real = sum(real for real, *_ in self.bursts)
 
 
 def _groups(pairs: Mapping[int, QueuePair]) -> dict[int, Group]:

@@ -1,0 +1,248 @@
+"""What feeders of reactive policies have in common: messages take turns at NICs, and a policy chooses lanes.
+
+As an RDMA NIC pulls work from its queue pairs, a NIC here takes what is next when it has sent nearly all that
+it was given; the messages that may use it take turns, and the policy says by which of its lanes each goes: a
+chunk by a connection (`traffic.transports.late_binding`), or a packet by an entropy (`packet_feeder`).
+
+A policy sees the fabric, chunks, backlogs and times at real scale, so that what it decides does not depend on
+the emulation's.
+"""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topologies.fabric import Nic
+from traffic.scheme import Choice
+from traffic.spraying.checks import choice as lane_chosen
+from traffic.spraying.policy import Lanes, QueuePair
+from traffic.spraying.states import States
+from traffic.transports.round_trips import Crossing, RoundTrip, RoundTrips
+from traffic.transports.transport import packet_s
+
+SMOOTHING = 1 / 8
+"""How much the last round trip weighs in the smoothed one."""
+SWEEP_PACKETS = 50
+"""After how many packets' time messages that wait are asked again though nothing arrived: policies may wait
+for time."""
+
+
+@dataclass(slots=True, eq=False)
+class Fed:
+    """A message under way."""
+
+    name: int
+    """As the carrier calls it."""
+    states: States
+    """What the policy may know of its lanes."""
+    nics: tuple[Nic, ...]
+    """Those by which it may leave."""
+    by: tuple[Hashable, ...]
+    """What makes room for it when something of it arrives, or is granted."""
+    bursts: deque[tuple[int, ...]]
+    """What is on no lane yet: real and emulated bytes of what is bound at once, and what the feeder adds."""
+    left: int
+    """What has not arrived, as the feeder counts it."""
+    carried: dict[tuple[int, int | None], int] = field(default_factory=dict)
+    """Its real bytes by what carried them: the carrier's number, and the entropy if that was chosen."""
+    real: int = field(init=False)
+    """All its real bytes."""
+
+    def __post_init__(self) -> None:
+        """Count the real bytes."""
+        self.real = sum(real for real, *_ in self.bursts)
+
+
+Message = TypeVar("Message", bound=Fed)
+
+
+class Feeder(ABC, Generic[Message]):
+    """Binds what a reactive policy chooses, messages taking turns at every NIC.
+
+    Parameters
+    ----------
+    choice
+        The scheme, the messages' chunks, and the lanes that each may use.
+    chunk_bytes
+        Size of each chunk at emulated scale [bytes], shape (chunks,).
+    nic_rate_bps
+        The rate of a NIC at emulated scale [bit/s].
+    numbers
+        What the carrier calls the queue pairs that each message may use, in the order of its lanes.
+    names
+        What the carrier calls the messages.
+    began_at
+        When it began, on the carrier's clock [s].
+    real_s
+        Returns what the policy calls a time on the carrier's clock [s].
+    packet
+        Payload of a packet [bytes].
+    crossing
+        Returns the path of a queue pair.
+    volume, time
+        Emulated over real bytes, and over real time: the policy sees real ones.
+    """
+
+    def __init__(
+        self,
+        choice: Choice,
+        chunk_bytes: NDArray[np.int64],
+        nic_rate_bps: Callable[[Nic], float],
+        *,
+        numbers: Sequence[tuple[int, ...]],
+        names: Sequence[int],
+        began_at: float,
+        real_s: Callable[[float], float],
+        packet: int,
+        crossing: Callable[[QueuePair], Crossing],
+        volume: float = 1.0,
+        time: float = 1.0,
+    ) -> None:
+        self.began_at, self._policy, self._first = began_at, choice.policy, choice.first
+        self._real_s, self._nic_rate_bps, self._packet = real_s, nic_rate_bps, packet
+        self._volume, self._time = volume, time
+        self.pairs: dict[int, QueuePair] = {}
+        """The queue pairs that its messages may use, by the carrier's numbers."""
+        for lanes, own in dict.fromkeys(zip(choice.lanes, numbers, strict=True)):
+            self.pairs.update(zip(own, self.listed(lanes), strict=True))
+        self._place = {number: place for place, number in enumerate(self.pairs)}
+        self._round_trips = RoundTrips(list(map(crossing, self.pairs.values())), packet)
+        self._ready: dict[Nic, deque[int]] = {pair.source: deque() for pair in self.pairs.values()}
+        self._parked: dict[int, list[Nic]] = {}
+        self._sharing: dict[Hashable, list[int]] = defaultdict(list)
+        """The messages by what makes room for them."""
+        self._rtt_s: dict[Hashable, float] = {}
+        self._sweep_s = 0.0
+        self._messages = self._cut(choice, chunk_bytes, numbers, names)
+        self._message_of = {name: number for number, name in enumerate(names)}
+        self._open = sum(bool(message.left) for message in self._messages)
+        for number in self._staggered(numbers):
+            self._line_up(number)
+        self.rates_changed()
+
+    @staticmethod
+    @abstractmethod
+    def listed(lanes: Lanes) -> list[QueuePair]:
+        """Return the queue pairs of some lanes."""
+
+    @abstractmethod
+    def _cut(
+        self,
+        choice: Choice,
+        chunk_bytes: NDArray[np.int64],
+        numbers: Sequence[tuple[int, ...]],
+        names: Sequence[int],
+    ) -> list[Message]:
+        """Return the messages, cut into what is bound at once."""
+
+    @property
+    def done(self) -> bool:
+        """Whether all messages have arrived."""
+        return not self._open
+
+    def carried(self, name: int) -> dict[tuple[int, int | None], int]:
+        """Return how many real bytes of a message each queue pair carried, and by which entropy if by any."""
+        return self._messages[self._message_of[name]].carried
+
+    def real_bytes(self, name: int) -> int:
+        """Return the size of a message [real bytes]."""
+        return self._messages[self._message_of[name]].real
+
+    def lacks(self, name: int) -> bool:
+        """Return whether a message has not arrived."""
+        return self._messages[self._message_of[name]].left > 0
+
+    def rates_changed(self) -> None:
+        """Reckon with the rates that NICs have now."""
+        rate_bps = self._nic_rate_bps
+        ends = [(rate_bps(each.source), rate_bps(each.destination)) for each in self.pairs.values()]
+        self._round_trips.rates_changed(ends)
+        self._packet_s = min((packet_s(bps, self._packet) for bps, _ in ends), default=inf)
+        """A packet's time at the fastest NIC that sends [s]."""
+
+    def forget(self, names: Collection[int]) -> None:
+        """Bind no more of some messages that are under way."""
+        for message in (self._messages[self._message_of[name]] for name in names):
+            message.bursts.clear()
+            self._open -= message.left > 0
+            message.left = 0
+
+    def _line_up(self, number: int) -> None:
+        """Have a message wait for its first turn at each of its NICs."""
+        for nic in self._messages[number].nics:
+            self._ready[nic].append(number)
+        for each in self._messages[number].by:
+            self._sharing[each].append(number)
+
+    def _staggered(self, numbers: Sequence[tuple[int, ...]]) -> list[int]:
+        """Return the messages in the order of their first turn: every server begins with the one after it.
+
+        Else all would send to the same NIC first, and to the same next.
+        """
+
+        def distance(message: int) -> tuple[int, int, int]:
+            pair = self.pairs[numbers[message][0]]
+            return (pair.destination.server - pair.source.server) % servers, pair.destination.nic, message
+
+        servers = max((pair.destination.server for pair in self.pairs.values()), default=0) + 1
+        return sorted((n for n, message in enumerate(self._messages) if message.left), key=distance)
+
+    # Turns
+
+    def _sweep(self, at: float) -> None:
+        """Ask all messages again now and then: policies may wait for time."""
+        if at >= self._sweep_s:
+            self._sweep_s = at + SWEEP_PACKETS * self._packet_s
+            for number in list(self._parked):
+                self._wake(number)
+
+    def _wake_sharing(self, by: Hashable) -> None:
+        """Let the messages be asked again that something has made room for."""
+        for number in self._sharing.get(by, ()):
+            self._wake(number)
+
+    def _wake(self, number: int) -> None:
+        for nic in self._parked.pop(number, ()):
+            self._ready[nic].append(number)
+
+    def _offer(self, nic: Nic, ready: deque[int], at: float) -> None:
+        """Give the next message its turn at a NIC; it waits until it is woken if it may send nothing."""
+        number = ready.popleft()
+        message = self._messages[number]
+        if not message.bursts:
+            return
+        states, lane = message.states, None
+        if self._may_send(message):
+            lane = lane_chosen(self._policy, self._first + number, len(states), states, self._real_s(at))
+        if lane is None:
+            self._parked.setdefault(number, []).append(nic)
+            return
+        ready.append(number)
+        self._bind(number, lane, at)
+
+    def _may_send(self, _message: Message) -> bool:
+        """Return whether the policy is to be asked."""
+        return True
+
+    @abstractmethod
+    def _bind(self, number: int, lane: int, at: float) -> None:
+        """Have the next burst of a message go by one of its lanes."""
+
+    def _acknowledge(self, number: int, lane: int, way: Hashable, timed: RoundTrip, at: float) -> None:
+        """Tell the policy of what arrived of a message, and smooth the round trip of the way that it took."""
+        rtt_s = timed.rtt_s / self._time
+        before_s = self._rtt_s.get(way, rtt_s)  # smoothed as TCP does (RFC 6298, 2.2 and 2.3)
+        self._rtt_s[way] = before_s + SMOOTHING * (rtt_s - before_s)
+        self._policy.acknowledged(
+            message=self._first + number,
+            lane=lane,
+            rtt_s=rtt_s,
+            marked=timed.marked,
+            now=self._real_s(at),
+        )
