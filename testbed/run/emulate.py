@@ -22,7 +22,8 @@ from topologies.fabric import Path
 from traffic.metrics import communication_s
 from traffic.spraying.policy import QueuePair
 from traffic.tables import GRANTS
-from traffic.transports.engine import STUCK_S, Health
+from traffic.transports.engine import Health
+from traffic.transports.loop import STUCK_S
 from traffic.transports.order import Reordering
 from traffic.transports.packet_counts import DatagramHealth, PacketCounts
 

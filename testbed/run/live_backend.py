@@ -60,9 +60,10 @@ from traffic.transports.circuit_engine import LEAST_MARGINS, TURN_S, Margins, Me
 from traffic.transports.connections import Ends
 from traffic.transports.datagram_ends import datagram_ends
 from traffic.transports.datagram_engine import DatagramEngine
-from traffic.transports.engine import STUCK_S, Engine, Health
+from traffic.transports.engine import Engine, Health
 from traffic.transports.host_settings import CREDIT, TransportSetup
 from traffic.transports.late_binding import ReactiveFeeder
+from traffic.transports.loop import STUCK_S
 from traffic.transports.order import Reordering
 from traffic.transports.packet_feeder import PacketFeeder
 from traffic.transports.registry import limits_named
@@ -188,7 +189,7 @@ class LiveBackend:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._engine)
             self._news = stack.enter_context(News(self._network.directory / "light.sock"))
-            self._engine.watch(self._news.fileno(), lambda _event: self._read_news())
+            self._engine.loop.watch(self._news.fileno(), lambda _event: self._read_news())
             self._stack = stack.pop_all()
         self._start = self._stands_at = time.monotonic()
         return self
@@ -364,7 +365,7 @@ class LiveBackend:
         what is predicted. Else what they lend would depend on how long a decision takes here.
         """
         if first and self._quiet and self._stands_at is not None:
-            self._engine.rest(self._arrived_at + self._network.wiring.refill_s - time.monotonic())
+            self._engine.loop.rest(self._arrived_at + self._network.wiring.refill_s - time.monotonic())
         for each in flows:
             if isinstance(each, Chosen):
                 self._choose(each)
@@ -378,7 +379,7 @@ class LiveBackend:
         choice, ops = chosen.among, chosen.op.tolist()
         if isinstance(choice, WhileLit):
             if not self.programs.circuits.attached:
-                self.programs.attach(self._engine, self._stack)
+                self.programs.attach(self._engine.loop, self._stack)
             self.programs.post(chosen.lanes, choice.lanes, chosen.bytes.tolist(), ops)
             self._go_on()
             return

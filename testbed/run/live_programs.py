@@ -34,8 +34,7 @@ from traffic.transports.circuit_engine import (
     bind_udp,
 )
 from traffic.transports.datagrams import Ends, header_share
-from traffic.transports.engine import Arrival
-from traffic.transports.loop import Watches
+from traffic.transports.loop import Arrival, Loop
 
 LEAD_S = 0.15
 """How long before it begins a program is announced to the OCSes."""
@@ -116,13 +115,13 @@ class LivePrograms:
         """Whether messages have not arrived."""
         return bool(self._numbers)
 
-    def attach(self, engine: Watches, stack: contextlib.ExitStack) -> None:
+    def attach(self, loop: Loop, stack: contextlib.ExitStack) -> None:
         """Open a UDP socket per NIC on an OCS, which ``stack`` closes, and read it in an engine's loop."""
         for nic in self._ocs_of:
             with inside_namespace(self._network.wiring.namespaces[nic.server]):
                 endpoint = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
             bind_udp(endpoint, str(nic_ip(self._network.fabric, nic)))
-            self.circuits.attach(engine, nic, endpoint)
+            self.circuits.attach(loop, nic, endpoint)
 
     def post(
         self,

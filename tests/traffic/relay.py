@@ -28,7 +28,7 @@ from traffic.transports.datagram_sockets import (
     DatagramEndpoints,
     enlarge,
 )
-from traffic.transports.engine import Arrival
+from traffic.transports.loop import Arrival
 from traffic.transports.transport import HEADER_BYTES, NicRate
 
 PACKET = 1000
@@ -147,7 +147,7 @@ class Relay:
     def join(self, engine: DatagramEngine) -> None:
         """Take what comes whenever an engine serves its sockets."""
         for door in self._doors.values():
-            engine.watch(door.fileno(), lambda _event: self.turn())
+            engine.loop.watch(door.fileno(), lambda _event: self.turn())
 
     @property
     def under_way(self) -> int:

@@ -10,7 +10,7 @@ import pytest
 from topologies.fabric import Nic
 from traffic.transports import circuit_engine
 from traffic.transports.circuit_engine import GUARD_S, LANDED_S, CircuitEngine, Light, Meeting
-from traffic.transports.engine import Arrival, Engine
+from traffic.transports.loop import Arrival, Loop
 
 NEAR, FAR = (Nic(0, 0), Nic(0, 1)), (Nic(1, 0), Nic(1, 1))
 """The NICs of two servers, one on each OCS."""
@@ -44,7 +44,7 @@ class Circuits:
             endpoint = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
             endpoint.bind(("127.0.0.1", 0))
             endpoint.setblocking(False)
-            self.engine.attach(cast(Engine, self), nic, endpoint)
+            self.engine.attach(cast(Loop, self), nic, endpoint)
             self._sockets[nic] = endpoint
         self.engine.owe(7, BYTES, list(zip(NEAR, FAR, strict=True)))
 

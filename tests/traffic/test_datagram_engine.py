@@ -273,7 +273,7 @@ def test_parcels_of_a_queue_pair_share_packets() -> None:
 def test_bursts_have_packets_of_their_own() -> None:
     group = (ONE.source,), ONE.destination, 0
     burst = Burst(0, 0, 0, 0, group, 5, 900, 900, Begun(0.0, 0.0), NEW)
-    lane = Lane(0, ONE, cast(NicSender, None), [])
+    lane = Lane(0, ONE, nic=cast(NicSender, None), addresses=[])
     account = Account(0, ONE.destination, lane)
     plain, chosen = Parcel(1, 900, account), Parcel(2, 900, account, burst)
     for parcels, cut in (

@@ -245,8 +245,8 @@ def test_a_reactive_scheme_moves_all_bytes_where_it_may(
     for message, size in enumerate(work.crossing.bytes.tolist()):
         parts = feeder.carried(7 + message)
         assert sum(parts.values()) == size
-        assert set(parts) <= {numbers[pair] for pair in each_of(choice.lanes[message])}
-        for number, part in parts.items():
+        assert set(parts) <= {(numbers[pair], None) for pair in each_of(choice.lanes[message])}
+        for (number, _), part in parts.items():
             counted[number] += part
     assert list(seen.counted.values()) == list(counted.values())
 
@@ -340,6 +340,19 @@ def test_an_old_connection_that_was_reset_before_it_was_accepted_stands_for_no_q
         assert list(served(engine, {ONE: number}).at_s) == [5]
 
 
+def test_what_is_retracted_before_it_is_sent_is_owed_no_more(loopback: Endpoints) -> None:
+    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine:
+        (number,) = connect(engine, [ONE])
+        engine.hold([number])
+        engine.post(np.array([number, number]), np.array([1000, 500]), np.array([3, 4]))
+        assert (engine.quiet, engine.owed(number)) == (False, 1500)
+        assert engine.retract(number) == [(3, 1000, True), (4, 500, True)]
+        assert (engine.quiet, engine.owed(number)) == (True, 0)
+        engine.resume([number])
+        engine.post(np.array([number]), np.array([700]), np.array([5]))
+        assert list(served(engine, {ONE: number}).at_s) == [5]
+
+
 def test_nothing_to_send_is_done_at_once(loopback: Endpoints) -> None:
     seen = carry(loopback, [], [])
     assert (seen.at_s, seen.health) == ({}, Health())
@@ -372,7 +385,7 @@ def test_a_connection_that_breaks_is_named(loopback: Endpoints, end: str, cut: C
     with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine:
         numbers = connect(engine, [ONE, OTHER])
         engine.post(np.array(numbers), np.array([1000, 50_000_000]), np.arange(2))
-        cut(getattr(engine._streams[numbers[1]], end))
+        cut(getattr(engine._pairs[numbers[1]], end))
         with pytest.raises(StuckError, match=rf"queue pair {OTHER} (broke|was closed)"):
             served(engine, {})
 
@@ -380,9 +393,9 @@ def test_a_connection_that_breaks_is_named(loopback: Endpoints, end: str, cut: C
 def deaf(engine: Engine) -> None:
     """Connect both queue pairs and post on them, but listen to the first only."""
     numbers = connect(engine, [ONE, OTHER])
-    receiver = engine._streams[numbers[1]].receiver
+    receiver = engine._pairs[numbers[1]].receiver
     assert receiver is not None
-    engine._loop.modify(receiver.fileno(), 0)
+    engine.loop.modify(receiver.fileno(), 0)
     engine.post(np.array(numbers), np.array([1000, 2000]), np.arange(2))
 
 

@@ -26,8 +26,7 @@ from topologies.fabric import Nic
 from traffic.packets import DEFAULT_MTU, MOST_MTU
 from traffic.transports.datagram_sockets import enlarge
 from traffic.transports.datagrams import HEADER, OVERHEAD_BYTES, Datagrams, Ends, payload_bytes
-from traffic.transports.engine import Arrival
-from traffic.transports.loop import Watches
+from traffic.transports.loop import Arrival, Loop
 
 Meeting = Literal["drain", "pause", "cut"]
 """How senders meet the dark."""
@@ -141,11 +140,11 @@ class CircuitEngine:
         self._arrived: list[Arrival] = []
         self._buffer = bytearray(MOST_MTU)
 
-    def attach(self, engine: Watches, nic: Nic, endpoint: socket.socket) -> None:
-        """Take the UDP socket of a NIC, bound to its address and `PORT`, and read it in an engine's loop."""
+    def attach(self, loop: Loop, nic: Nic, endpoint: socket.socket) -> None:
+        """Take the UDP socket of a NIC, bound to its address and `PORT`, and read it in a loop."""
         self._sockets[nic], self._addresses[nic] = endpoint, endpoint.getsockname()
         self._nic_at[endpoint.getsockname()] = nic
-        engine.watch(endpoint.fileno(), partial(self._receive, nic))
+        loop.watch(endpoint.fileno(), partial(self._receive, nic))
 
     @property
     def attached(self) -> bool:

@@ -20,13 +20,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from math import inf
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.addresses import ENTROPIES
-from topologies.errors import NetworkError, StuckError
+from topologies.errors import NetworkError
 from topologies.fabric import Nic
 from traffic.spraying.policy import SPRAYED, QueuePair
 from traffic.transports.credit import Credits, Has
@@ -40,8 +39,7 @@ from traffic.transports.datagram_sockets import (
     receiving,
     sending,
 )
-from traffic.transports.engine import STUCK_S, TICK_S, Arrival
-from traffic.transports.loop import Loop
+from traffic.transports.loop import STUCK_S, TICK_S, Arrival, QueuePairs
 from traffic.transports.missing import UnderWay
 from traffic.transports.nic_sender import DEPTH_PACKETS, PLACED_PACKETS, NicSender
 from traffic.transports.order import Orders, Reordering
@@ -65,7 +63,7 @@ AT_ONCE = 64
 """So many packets of a socket are read before others have their turn."""
 
 
-class DatagramEngine:
+class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
     """Moves bytes over queue pairs, which it calls by numbers; a context manager, made for one run.
 
     Parameters
@@ -76,13 +74,11 @@ class DatagramEngine:
         The rate of a NIC at emulated scale [bit/s].
     packet_bytes
         Payload of a packet [bytes].
-    check
-        Called now and then; raises if the network has died.
-    stuck_s
-        A queue pair with bytes to deliver that makes no progress for so long is an error [s].
-    excused
-        Whether at present none is: all may wait for light.
+    check, stuck_s, excused
+        As of `QueuePairs`.
     """
+
+    fed = "packets", "a scheme must choose a lane that has room"
 
     def __init__(
         self,
@@ -94,18 +90,15 @@ class DatagramEngine:
         stuck_s: float = STUCK_S,
         excused: Callable[[], bool] = lambda: False,
     ) -> None:
+        super().__init__(check, stuck_s, excused)
         self._endpoints, self._nic_rate_bps, self._packet_bytes = endpoints, nic_rate_bps, packet_bytes
-        self._check, self._excused, self._stuck_s = check, excused, stuck_s
         self._credits = Credits(nic_rate_bps, packet_bytes)
         self._token = secrets.randbits(64)
-        self._loop = Loop()
         self._nics: dict[Nic, NicSender] = {}
         self._receivers: dict[int, socket.socket] = {}
-        self._lanes: list[Lane] = []
         self._accounts: list[Account] = []
         """By the numbers of their sources."""
         self._groups: dict[Group, Account] = {}
-        self._feeders: list[PacketFeeder] = []
         self._announcing: dict[Account, None] = {}
         """Those that have another thing to announce than before."""
         self._addresses: dict[Nic, list[Address]] = {}
@@ -114,12 +107,7 @@ class DatagramEngine:
         """The NICs that were granted something."""
         self._under_way = UnderWay()
         self._orders = Orders()
-        self._arrived: list[Arrival] = []
         self._probed: set[int] = set()
-        self._open = 0
-        """How many queue pairs have bytes to deliver."""
-        self._held: set[int] = set()
-        """The queue pairs that are held."""
         self._tick_s = inf
         """How often grants are passed on, and NICs looked at [s]."""
         self._turns = 0
@@ -129,32 +117,17 @@ class DatagramEngine:
         self._landed = self._resent = self._late = 0
         self._buffer = bytearray(HEADER.size)
 
-    def __enter__(self) -> Self:
-        """Get ready."""
-        self._loop.__enter__()
-        self._looked = self._heard_at = time.monotonic()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Close all sockets."""
-        self._loop.__exit__(*error)
-
-    @property
-    def quiet(self) -> bool:
-        """Whether nothing is on its way, nor waits to be."""
-        return not (self._open or self._feeders)
-
     @property
     def health(self) -> DatagramHealth:
         """How all went until now."""
-        counted = sum(lane.counted for lane in self._lanes)
-        loop = self._loop
+        counted = sum(lane.counted for lane in self._pairs)
+        loop = self.loop
         return DatagramHealth(self._resent, loop.lateness_s, counted, loop.stall_s, self.packets)
 
     @property
     def packets(self) -> PacketCounts:
         """What became of its packets until now."""
-        sent = sum(lane.packets for lane in self._lanes)
+        sent = sum(lane.packets for lane in self._pairs)
         return PacketCounts(sent, self._landed, self._resent, self._late)
 
     @property
@@ -173,34 +146,18 @@ class DatagramEngine:
             for each in self._accounts
         ]
 
-    def queue_pair(self, number: int) -> QueuePair:
-        """Return what a number stands for."""
-        return self._lanes[number].queue_pair
-
-    def owed(self, number: int) -> int:
-        """Return how many bytes of a queue pair have not arrived."""
-        return self._lanes[number].left
-
-    def rest(self, seconds: float) -> None:
-        """Let time pass while nothing is on its way."""
-        self._loop.rest(seconds)
-
-    def watch(self, descriptor: int, action: Callable[[int], None]) -> None:
-        """Do something whenever a descriptor can be read."""
-        self._loop.watch(descriptor, action)
-
     # Queue pairs
 
     def add(self, queue_pair: QueuePair) -> int:
         """Return the number of a new queue pair; nothing is opened for it but the sockets of its ends."""
         source, destination = queue_pair.source, queue_pair.destination
         if source not in self._nics:
-            endpoint = sending(self._loop.stack, self._endpoints, source)
+            endpoint = sending(self.loop.stack, self._endpoints, source)
             self._nics[source] = NicSender(endpoint, self._nic_rate_bps(source) / 8, self._packet_bytes)
         if destination.server not in self._receivers:
-            receiver = receiving(self._loop.stack, self._endpoints, destination.server, self._token)
+            receiver = receiving(self.loop.stack, self._endpoints, destination.server, self._token)
             self._receivers[destination.server] = receiver
-            self._loop.watch(receiver.fileno(), lambda _event: self._receive(receiver))
+            self.loop.watch(receiver.fileno(), lambda _event: self._receive(receiver))
         if destination not in self._addresses:
             self._addresses[destination] = [
                 self._endpoints.address(destination, entropy) for entropy in range(ENTROPIES)
@@ -208,10 +165,10 @@ class DatagramEngine:
         addresses, is_sprayed = self._addresses[destination], queue_pair.entropy == SPRAYED
         if not is_sprayed:
             addresses = [addresses[queue_pair.entropy % ENTROPIES]]
-        lane = Lane(len(self._lanes), queue_pair, self._nics[source], addresses)
+        lane = Lane(len(self._pairs), queue_pair, nic=self._nics[source], addresses=addresses)
         if not is_sprayed:
             lane.account = self._account(lane)
-        self._lanes.append(lane)
+        self._pairs.append(lane)
         self._set_tick((source, destination))
         return lane.number
 
@@ -227,7 +184,7 @@ class DatagramEngine:
         """Have an account for each group of a feeder."""
         for group, number in feeder.groups.items():
             if group not in self._groups:
-                self._groups[group] = self._account(self._lanes[number], group)
+                self._groups[group] = self._account(self._pairs[number], group)
 
     def _set_tick(self, nics: Iterable[Nic]) -> None:
         """Look at NICs as often as the fastest of them, and of those before, needs it."""
@@ -237,7 +194,7 @@ class DatagramEngine:
 
     def crosses(self, number: int, round_trip_s: float, *, lossy: bool = False) -> None:
         """Note how long the links of a queue pair's path take there and back, and whether they are lossy."""
-        lane = self._lanes[number]
+        lane = self._pairs[number]
         lane.round_trip_s, lane.lossy = round_trip_s, lossy
 
     def connect(self, numbers: Sequence[int]) -> None:
@@ -254,14 +211,14 @@ class DatagramEngine:
             now = time.monotonic()
             if now > deadline:
                 raise NetworkError(
-                    f"no packet of queue pair {self._lanes[missing[0]].queue_pair} arrived within "
+                    f"no packet of queue pair {self._pairs[missing[0]].queue_pair} arrived within "
                     f"{PROBES_S:g} s ({len(missing)} of {len(numbers)} had none)",
                     "look at the links and rules with --cli",
                 )
             if now >= again_at:
                 again_at = now + PROBE_S
                 for number in missing:
-                    lane = self._lanes[number]
+                    lane = self._pairs[number]
                     lane.nic.send(HEADER.pack(self._token, number, PROBE, 0, 0), lane.addresses[0])
             self.serve(min(PROBE_S, deadline - now))
 
@@ -276,13 +233,13 @@ class DatagramEngine:
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry: the queue pair, size and message of each, in order."""
-        self._starts()
+        self._begins()
         turn_bytes = TURN_PACKETS * self._packet_bytes
         lanes, sizes, messages = _in_turns(number, size, message, turn_bytes)
         used, first = np.unique(lanes, return_index=True)
         edges = [*first.tolist(), len(lanes)]
         for which, (begin, end) in zip(used.tolist(), pairwise(edges), strict=True):
-            self._post_on(self._lanes[which], sizes[begin:end].tolist(), messages[begin:end].tolist())
+            self._post_on(self._pairs[which], sizes[begin:end].tolist(), messages[begin:end].tolist())
 
     def _post_on(self, lane: Lane, sizes: Sequence[int], messages: Sequence[int]) -> None:
         assert lane.account  # what is posted is on a queue pair of one entropy
@@ -295,15 +252,14 @@ class DatagramEngine:
 
     def feed(self, feeder: PacketFeeder) -> None:
         """Have a feeder bind packets to entropies as they go."""
-        self._starts()
+        self._begins()
         self._feeders.append(feeder)
         self._open_groups(feeder)
         for group in feeder.groups:
             self._want(self._groups[group], feeder.unbound(group))
 
-    def _starts(self) -> None:
-        if self.quiet:
-            self._loop.starts_anew()  # nothing waited for what was decided before
+    def _begins(self) -> None:
+        super()._begins()
         self._turn_at = 0.0
 
     def _put(self, lane: Lane, parcels: Iterable[Parcel]) -> None:
@@ -323,11 +279,11 @@ class DatagramEngine:
 
     def takes(self, number: int, group: Group) -> bool:
         """Return whether a packet between two NICs may leave."""
-        return self._groups[group].credit > 0 and self._lanes[number].nic.room(DEPTH_PACKETS, self._turns)
+        return self._groups[group].credit > 0 and self._pairs[number].nic.room(DEPTH_PACKETS, self._turns)
 
     def put(self, feeder: PacketFeeder, burst: Burst) -> None:
         """Send bytes by a lane, what is granted of them at once."""
-        lane = self._lanes[burst.number]
+        lane = self._pairs[burst.number]
         parcel = Parcel(burst.name, burst.size, self._groups[burst.group], burst, feeder)
         self._put(lane, (parcel,))
         for group in feeder.other_groups(burst):
@@ -340,7 +296,7 @@ class DatagramEngine:
         """Send what a NIC's queue pairs were granted, as far as there is room."""
         while nic.granted and nic.room(PLACED_PACKETS, self._turns):
             number, size = nic.granted.popleft()
-            lane = self._lanes[number]
+            lane = self._pairs[number]
             if lane.held or not lane.unsent:
                 continue
             account = lane.unsent[0].parcel.account
@@ -389,11 +345,11 @@ class DatagramEngine:
             if size < HEADER.size:
                 continue
             token, number, which, _, _ = HEADER.unpack_from(self._buffer)
-            if token != self._token or number >= len(self._lanes):
+            if token != self._token or number >= len(self._pairs):
                 continue
             if which == PROBE:
                 self._probed.add(number)
-            elif packet := self._lanes[number].flying.pop(which, None):
+            elif packet := self._pairs[number].flying.pop(which, None):
                 self._land(packet, time.monotonic())
             else:
                 self._late += 1
@@ -458,18 +414,18 @@ class DatagramEngine:
 
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
-        return {parcel.message for parcel in self._lanes[number].parcels}
+        return {parcel.message for parcel in self._pairs[number].parcels}
 
     def left(self, number: int) -> dict[int, int]:
         """Return how many bytes of each message a queue pair has yet to deliver."""
         left: dict[int, int] = defaultdict(int)
-        for parcel in self._lanes[number].parcels:
+        for parcel in self._pairs[number].parcels:
             left[parcel.message] += parcel.size
         return dict(left)
 
     def withdraw(self, number: int) -> list[tuple[int, int]]:
         """Close a queue pair; return what it did not deliver, a message and its bytes each."""
-        return self._drop(self._lanes[number], lambda _parcel: True)
+        return self._drop(self._pairs[number], lambda _parcel: True)
 
     def recall(self, feeder: PacketFeeder, messages: Iterable[int]) -> None:
         """Have a feeder send no more of some messages; what is on its way counts no longer."""
@@ -477,7 +433,7 @@ class DatagramEngine:
         before = {group: feeder.unbound(group) for group in feeder.groups}
         for number in feeder.pairs:
             self._drop(
-                self._lanes[number], lambda parcel: parcel.feeder is feeder and parcel.message in names
+                self._pairs[number], lambda parcel: parcel.feeder is feeder and parcel.message in names
             )
         feeder.forget(names)
         for group, size in before.items():
@@ -507,7 +463,7 @@ class DatagramEngine:
         list of tuples of message, bytes and whether none stays
             As of `Backlog.retract`.
         """
-        lane, back = self._lanes[number], dict[Parcel, int]()
+        lane, back = self._pairs[number], dict[Parcel, int]()
         was_open = bool(lane.left)
         for piece in lane.unsent:
             back[piece.parcel] = back.get(piece.parcel, 0) + piece.size
@@ -533,23 +489,14 @@ class DatagramEngine:
         self._set_held(numbers, is_held=False)
 
     def _set_held(self, numbers: Iterable[int], *, is_held: bool) -> None:
-        for lane in map(self._lanes.__getitem__, numbers):
+        for lane in map(self._pairs.__getitem__, numbers):
             if lane.held != is_held:
-                lane.held = is_held
-                (self._held.add if is_held else self._held.discard)(lane.number)
+                self._mark_held(lane, is_held=is_held)
                 lane.moved_at = time.monotonic()
                 if lane.account:
                     lane.account.held = is_held
                     self._announcing[lane.account] = None
         self._turn_at = 0.0
-
-    @property
-    def waiting(self) -> QueuePair | None:
-        """A queue pair that is held, if all that have bytes to deliver are."""
-        if not (self._held and self._open):
-            return None
-        owing = [lane for lane in self._lanes if lane.left]
-        return owing[0].queue_pair if owing and all(lane.held for lane in owing) else None
 
     def rates_changed(self) -> None:
         """Have receivers, and what chooses as it goes, ask anew how fast NICs are."""
@@ -559,23 +506,17 @@ class DatagramEngine:
         for feeder in self._feeders:
             feeder.rates_changed()
         self._tick_s = inf
-        self._set_tick({*self._nics, *(lane.queue_pair.destination for lane in self._lanes)})
-
-    def excuse(self) -> None:
-        """Let no queue pair count as stuck for what was until now: it may have waited for light."""
-        now = time.monotonic()
-        for lane in self._lanes:
-            lane.moved_at = now
+        self._set_tick({*self._nics, *(lane.queue_pair.destination for lane in self._pairs)})
 
     def drained(self, number: int) -> bool:
         """Return whether all that a queue pair has sent has arrived, or is known to be lost."""
-        return not self._lanes[number].flying
+        return not self._pairs[number].flying
 
     # The loop
 
     def serve(self, timeout_s: float) -> list[Arrival]:
         """Wait until something happens, and serve it; return the messages that arrived."""
-        self._loop.begins_round(counts=not self.quiet)
+        self.loop.begins_round(counts=not self.quiet)
         now = time.monotonic()
         if not self.quiet and now >= self._turn_at:
             self._turn(now)
@@ -583,14 +524,8 @@ class DatagramEngine:
         if not self.quiet:
             wait_s = min(wait_s, self._turn_at - time.monotonic())
         self._heard_at = time.monotonic()
-        self._loop.serve(max(wait_s, 0.0), counts=not self.quiet)
-        now = time.monotonic()
-        if now - self._looked > TICK_S:
-            self._check()
-            self._check_progress(now)
-            self._looked = now
-        arrived, self._arrived = self._arrived, []
-        return arrived
+        self.loop.serve(max(wait_s, 0.0), counts=not self.quiet)
+        return self._ended_round(time.monotonic())
 
     def _turn(self, now: float) -> None:
         """Pass on announcements and grants, and have NICs send what they were granted."""
@@ -624,25 +559,6 @@ class DatagramEngine:
             account.credit = min(account.credit, account.offers)
             self._credits.announce(has, now)
         self._announcing.clear()
-
-    def _check_progress(self, now: float) -> None:
-        if self._excused():
-            return
-        if self._feeders and not self._open:
-            moved_at = max((lane.moved_at for lane in self._lanes), default=0.0)
-            if now - max(moved_at, *(feeder.began_at for feeder in self._feeders)) > self._stuck_s:
-                raise StuckError(
-                    f"packets waited for {self._stuck_s:g} s while nothing was on its way",
-                    "a scheme must choose a lane that has room",
-                )
-        stuck = [each for each in self._lanes if each.left and not each.held]
-        stuck = [each for each in stuck if now - each.moved_at > self._stuck_s]
-        if stuck:
-            raise StuckError(
-                f"queue pair {stuck[0].queue_pair} made no progress for {self._stuck_s:g} s "
-                f"({stuck[0].counted:,} of {stuck[0].posted:,} bytes arrived; {len(stuck)} are stuck)",
-                "look at the links with --cli, or lower --rate",
-            )
 
 
 def _in_turns(

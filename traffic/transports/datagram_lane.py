@@ -11,8 +11,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from topologies.fabric import Nic
-from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_sockets import Address
+from traffic.transports.loop import Carried
 from traffic.transports.nic_sender import NicSender
 from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
 
@@ -98,12 +98,10 @@ class Account:
         return self.lane.round_trip_s
 
 
-@dataclass(slots=True, eq=False)
-class Lane:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Lane(Carried):
     """A queue pair: of one entropy, or one by which packets of any go."""
 
-    number: int
-    queue_pair: QueuePair
     nic: NicSender
     addresses: list[Address]
     """Where its packets go, by entropy; the one of a queue pair with one."""
@@ -116,20 +114,10 @@ class Lane:
     """The packets under way, by number."""
     account: Account | None = None
     """What it is granted by, if it has one entropy; else each burst has that of its group."""
-    held: bool = False
     round_trip_s: float = 0.0
     """How long the links of its path take there and back [s]."""
     lossy: bool = False
     """Whether they lose packets."""
-    posted: int = 0
-    """All bytes that it was ever given, and did not give back."""
-    counted: int = 0
-    moved_at: float = 0.0
-
-    @property
-    def left(self) -> int:
-        """The bytes that have not arrived."""
-        return self.posted - self.counted
 
     def put(self, parcels: Iterable[Parcel]) -> None:
         """Carry parcels behind those that it carries already."""

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from math import inf, isfinite
-from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,7 @@ from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
 from traffic.transports.counts import Counts
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.loop import Loop
+from traffic.transports.loop import STUCK_S, TICK_S, Arrival, Carried, QueuePairs
 from traffic.transports.transport import (
     PACKET_BYTES,
     UNLIMITED_BYTES,
@@ -52,23 +51,12 @@ SO_MAX_PACING_RATE = 47
 MAX_PACE_BYTES_S = (1 << 31) - 1
 NO_PACE = -1
 """All bits set: the kernel takes it for no limit."""
-STUCK_S = 15.0
-TICK_S = 0.5
 BUFFER_BYTES = 256 << 10
 ZEROS = memoryview(bytes(BUFFER_BYTES))
 TCP_INFO_BYTES = 216
 RETRANSMITS_AT = 100
 """Where struct tcp_info (linux/tcp.h) has them, as a number of 32 bits."""
 BROKEN = select.EPOLLERR | select.EPOLLHUP
-
-
-class Arrival(NamedTuple):
-    """The last byte arrived of what was posted together of a message on a queue pair, or fed of it."""
-
-    message: int
-    at: float
-    number: int = -1
-    """Of the queue pair, unless it was fed."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +74,12 @@ class Health:
 
 
 @dataclass(slots=True, eq=False)
-class _Stream:
+class _Stream(Carried):
     """One queue pair's byte stream."""
 
-    number: int
-    queue_pair: QueuePair
     sender: socket.socket | None = None
     receiver: socket.socket | None = None
-    held: bool = False
-    """Whether nothing more may be sent for now."""
     sent: int = 0
-    counted: int = 0
     window: int = PACKET_BYTES
     may_send: int = UNLIMITED_BYTES
     """What it may have sent, of all that it ever sends."""
@@ -104,7 +87,6 @@ class _Stream:
     first_pace: float = 0.0
     blocked: bool = True
     """Whether it waits for room in its socket, or to be connected."""
-    moved_at: float = 0.0
     resent_before: int = 0
     backlog: Backlog = field(default_factory=Backlog)
     feeders: list[ReactiveFeeder] = field(default_factory=list)
@@ -112,22 +94,12 @@ class _Stream:
     """Those that share what they may send, where bytes choose among them."""
 
     @property
-    def posted(self) -> int:
-        """All bytes that it was ever given."""
-        return int(self.backlog.posted)
-
-    @property
-    def left(self) -> int:
-        """The bytes that have not arrived."""
-        return self.posted - self.counted
-
-    @property
     def room(self) -> int:
         """How many bytes more it may have been given, so that all of them may leave."""
         return min(self.counted + self.window, self.may_send) - self.posted
 
 
-class Engine:
+class Engine(QueuePairs[_Stream, ReactiveFeeder]):
     """Moves bytes over queue pairs, which it calls by numbers; a context manager, made for one run.
 
     Parameters
@@ -136,13 +108,11 @@ class Engine:
         How sockets are made.
     transport
         Says what queue pairs may have on their way, and how fast they send.
-    check
-        Called now and then; raises if the network has died.
-    stuck_s
-        A queue pair with bytes to deliver that makes no progress for so long is an error [s].
-    excused
-        Whether at present none is: all may wait for light.
+    check, stuck_s, excused
+        As of `QueuePairs`.
     """
+
+    fed = "chunks", "a scheme must choose a queue pair that has room, and a transport make room"
 
     def __init__(
         self,
@@ -153,17 +123,11 @@ class Engine:
         stuck_s: float = STUCK_S,
         excused: Callable[[], bool] = lambda: False,
     ) -> None:
+        super().__init__(check, stuck_s, excused)
         self._endpoints, self._transport = endpoints, transport
-        self._check, self._excused, self._stuck_s = check, excused, stuck_s
-        self._streams: list[_Stream] = []
-        self._feeders: list[ReactiveFeeder] = []
         self._listeners: dict[tuple[int, int], socket.socket] = {}
         """The socket that listens at a port of a server."""
         self._expected: dict[connections.Ends, int] = {}
-        self._loop = Loop()
-        self._arrived: list[Arrival] = []
-        self._open = 0
-        """How many queue pairs have bytes to deliver."""
         self._standing = 0
         """How many queue pairs are connected or about to be."""
         self._groups: dict[tuple[int, Nic, int], list[_Stream]] = defaultdict(list)
@@ -186,73 +150,41 @@ class Engine:
         self._resent = 0
         self._buffer = bytearray(BUFFER_BYTES)
 
-    def __enter__(self) -> Self:
-        """Get ready."""
-        self._loop.__enter__()
-        self._stack = self._loop.stack
-        self._looked = time.monotonic()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Reset all connections, so that their ports are free at once."""
-        self._loop.__exit__(*error)
-
-    @property
-    def quiet(self) -> bool:
-        """Whether nothing is on its way, nor waits to be."""
-        return not (self._open or self._feeders)
-
     @property
     def health(self) -> Health:
         """How all went until now."""
-        resent, counted = self._resent + sum(map(_resent, self._streams)), (s.counted for s in self._streams)
-        return Health(resent, self._loop.lateness_s, sum(counted), self._loop.stall_s)
+        resent, counted = self._resent + sum(map(_resent, self._pairs)), (s.counted for s in self._pairs)
+        return Health(resent, self.loop.lateness_s, sum(counted), self.loop.stall_s)
 
     def posted(self, number: int) -> int:
         """Return how many bytes were posted on a queue pair."""
-        return self._streams[number].posted
+        return self._pairs[number].posted
 
     def counted(self, number: int) -> int:
         """Return how many bytes of a queue pair were counted at its receiver."""
-        return self._streams[number].counted
-
-    def owed(self, number: int) -> int:
-        """Return how many bytes of a queue pair have not arrived."""
-        return self._streams[number].left
-
-    def rest(self, seconds: float) -> None:
-        """Let time pass while nothing is on its way."""
-        self._loop.rest(seconds)
-
-    def watch(self, descriptor: int, action: Callable[[int], None]) -> None:
-        """Do something whenever a descriptor can be read."""
-        self._loop.watch(descriptor, action)
+        return self._pairs[number].counted
 
     # Queue pairs
 
     def add(self, queue_pair: QueuePair) -> int:
         """Return the number of a new queue pair, which is not connected yet."""
-        self._streams.append(_Stream(len(self._streams), queue_pair))
-        self._counts.reserve(len(self._streams))
-        return len(self._streams) - 1
+        self._pairs.append(_Stream(len(self._pairs), queue_pair))
+        self._counts.reserve(len(self._pairs))
+        return len(self._pairs) - 1
 
     def dial(self, number: int) -> None:
         """Begin to connect a queue pair."""
-        stream = self._streams[number]
+        stream = self._pairs[number]
         connections.check_descriptors(self._standing + 1)
         self._listen(stream.queue_pair)
         self._expected[connections.ends(stream.queue_pair, self._endpoints)] = number
-        sender = stream.sender = connections.dial(self._stack, self._endpoints, stream.queue_pair)
+        sender = stream.sender = connections.dial(self.loop.stack, self._endpoints, stream.queue_pair)
         self._standing += 1
-        self._loop.watch(sender.fileno(), partial(self._sendable, stream), select.EPOLLOUT)
-
-    def queue_pair(self, number: int) -> QueuePair:
-        """Return what a number stands for."""
-        return self._streams[number].queue_pair
+        self.loop.watch(sender.fileno(), partial(self._sendable, stream), select.EPOLLOUT)
 
     def dialled(self, number: int) -> bool:
         """Return whether a queue pair is connected or about to be."""
-        return self._streams[number].sender is not None
+        return self._pairs[number].sender is not None
 
     def connect(self, numbers: Sequence[int]) -> None:
         """Connect queue pairs, and wait for it.
@@ -270,16 +202,16 @@ class Engine:
             if count % DIALS == 0:
                 time.sleep(DIAL_PAUSE_S)
         deadline = time.monotonic() + connections.CONNECT_S
-        while missing := [n for n in numbers if not self._streams[n].receiver or self._streams[n].blocked]:
+        while missing := [n for n in numbers if not self._pairs[n].receiver or self._pairs[n].blocked]:
             self.serve(deadline - time.monotonic())
             if time.monotonic() > deadline:
                 raise NetworkError(
-                    f"queue pair {self._streams[missing[0]].queue_pair} did not connect within "
+                    f"queue pair {self._pairs[missing[0]].queue_pair} did not connect within "
                     f"{connections.CONNECT_S:g} s ({len(missing)} of {len(numbers)} did not)",
                     "look at the links and rules with --cli",
                 )
         for number in numbers:
-            self._streams[number].resent_before += _resent(self._streams[number])
+            self._pairs[number].resent_before += _resent(self._pairs[number])
 
     def crosses(self, number: int, round_trip_s: float, *, lossy: bool = False) -> None:
         """Note how long the links of a queue pair's path take there and back, and whether they are lossy."""
@@ -288,49 +220,47 @@ class Engine:
     def _listen(self, queue_pair: QueuePair) -> None:
         server, (_, port) = queue_pair.destination.server, connections.ports(queue_pair)
         if (server, port) not in self._listeners:
-            listener = connections.listening(self._stack, self._endpoints, server, port)
+            listener = connections.listening(self.loop.stack, self._endpoints, server, port)
             self._listeners[server, port] = listener
-            self.watch(listener.fileno(), lambda _event: self._accept(listener))
+            self.loop.watch(listener.fileno(), lambda _event: self._accept(listener))
 
     def _accept(self, listener: socket.socket) -> None:
         """Take a connection as a queue pair's receiving end.
 
         The first of its ends may be an old one, reset before it was accepted: then a second follows.
         """
-        receiver, between = connections.accept(self._stack, listener)
+        receiver, between = connections.accept(self.loop.stack, listener)
         number = self._expected.get(between)
         if number is not None:
-            stream = self._streams[number]
+            stream = self._pairs[number]
             self._drop(stream.receiver)
             stream.receiver = receiver
-            self.watch(receiver.fileno(), lambda _event: self._receive(stream))
+            self.loop.watch(receiver.fileno(), lambda _event: self._receive(stream))
 
     def _drop(self, endpoint: socket.socket | None) -> None:
         """Close a socket of a queue pair, if there is one."""
         if endpoint:
-            self._loop.forget(endpoint.fileno())
+            self.loop.forget(endpoint.fileno())
             endpoint.close()
 
     # Bytes
 
     def post(self, number: NDArray[np.int64], size: NDArray[np.int64], message: NDArray[np.int64]) -> None:
         """Put parcels behind what queue pairs carry: the queue pair, size and message of each, in order."""
-        if self.quiet:
-            self._loop.starts_anew()  # nothing waited for what was decided before
+        self._begins()
         by_stream = np.argsort(number, kind="stable")
         used, first = np.unique(number[by_stream], return_index=True)
         edges = [*first.tolist(), len(number)]
         sizes, messages = size[by_stream].tolist(), message[by_stream].tolist()
         for which, (begin, end) in zip(used.tolist(), pairwise(edges), strict=True):
-            self._put(self._streams[which], sizes[begin:end], messages[begin:end])
+            self._put(self._pairs[which], sizes[begin:end], messages[begin:end])
         self._share_at, self._anew = 0.0, True
 
     def feed(self, feeder: ReactiveFeeder) -> None:
         """Have a feeder bind chunks to queue pairs as they go."""
-        if self.quiet:
-            self._loop.starts_anew()  # nothing waited for what was decided before
+        self._begins()
         for number in feeder.numbers:
-            stream = self._streams[number]
+            stream = self._pairs[number]
             stream.feeders.append(feeder)
             stream.first_pace = 0.0
             pair = stream.queue_pair
@@ -350,7 +280,7 @@ class Engine:
 
     def put(self, number: int, size: int, message: int) -> None:
         """Put bytes of a message behind what a queue pair carries, and send."""
-        stream = self._streams[number]
+        stream = self._pairs[number]
         self._put(stream, [size], [message])
         if stream.may_send != UNLIMITED_BYTES:
             for other in stream.group:
@@ -366,40 +296,37 @@ class Engine:
             if not stream.feeders:
                 stream.first_pace = 0.0
         stream.backlog.post(sizes, messages)
-        self._counts.posted[stream.number] = stream.posted
+        self._set_posted(stream)
+
+    def _set_posted(self, stream: _Stream) -> None:
+        stream.posted = self._counts.posted[stream.number] = int(stream.backlog.posted)
 
     def takes(self, number: int) -> bool:
         """Return whether what a feeder puts on a queue pair now would begin to leave, as far as is known."""
-        stream = self._streams[number]
+        stream = self._pairs[number]
         return stream.room > 0 and not (stream.blocked or stream.held)
 
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
-        return self._streams[number].backlog.messages
+        return self._pairs[number].backlog.messages
 
     def left(self, number: int) -> dict[int, int]:
         """Return how many bytes of each message a queue pair has yet to deliver."""
-        stream = self._streams[number]
+        stream = self._pairs[number]
         return {message: int(size) for message, size in stream.backlog.left(stream.counted).items()}
 
     def hold(self, numbers: Iterable[int]) -> None:
         """Let queue pairs send nothing more for now."""
         for number in numbers:
-            self._streams[number].held = True
+            self._mark_held(self._pairs[number], is_held=True)
             self._counts.held[number] = True
 
     def resume(self, numbers: Iterable[int]) -> None:
         """Let queue pairs send again."""
         for number in numbers:
-            self._streams[number].held = False
+            self._mark_held(self._pairs[number], is_held=False)
             self._counts.held[number] = False
         self._share_at, self._anew = 0.0, True
-
-    @property
-    def waiting(self) -> QueuePair | None:
-        """A queue pair that is held, if all that have bytes to deliver are."""
-        held = [stream for stream in self._streams if stream.left] if self._open else []
-        return held[0].queue_pair if held and all(stream.held for stream in held) else None
 
     def rates_changed(self) -> None:
         """Have the transport, and what chooses as it goes, ask anew how fast NICs are."""
@@ -409,25 +336,19 @@ class Engine:
             feeder.rates_changed()
         self._share_at, self._anew = 0.0, True
 
-    def excuse(self) -> None:
-        """Let no queue pair count as stuck for what was until now: it may have waited for light."""
-        now = time.monotonic()
-        for stream in self._streams:
-            stream.moved_at = now
-
     def drained(self, number: int) -> bool:
         """Return whether all that a queue pair has sent has arrived."""
-        return self._streams[number].sent == self._streams[number].counted
+        return self._pairs[number].sent == self._pairs[number].counted
 
     def withdraw(self, number: int) -> list[tuple[int, int]]:
         """Reset a queue pair; return what it did not deliver, a message and its bytes each."""
-        stream = self._streams[number]
+        stream = self._pairs[number]
         self._open -= bool(stream.left)
         self._resent += _resent(stream)
         left = stream.backlog.withdraw(stream.counted)
         stream.sent = stream.counted
         self._counts.sent[number] = stream.sent
-        self._counts.posted[number] = stream.posted
+        self._set_posted(stream)
         self._drop(stream.sender)
         self._drop(stream.receiver)
         self._expected.pop(connections.ends(stream.queue_pair, self._endpoints), None)
@@ -443,11 +364,11 @@ class Engine:
         list of tuples of message, bytes and whether none stays
             As of `Backlog.retract`.
         """
-        stream = self._streams[number]
+        stream = self._pairs[number]
         was_open = bool(stream.left)
         back = stream.backlog.retract(stream.sent, stream.counted)
+        self._set_posted(stream)
         self._open -= was_open and not stream.left
-        self._counts.posted[number] = stream.posted
         self._share_at, self._anew = 0.0, True
         return [(message, int(size), whole) for message, size, whole in back]
 
@@ -455,22 +376,17 @@ class Engine:
 
     def serve(self, timeout_s: float) -> list[Arrival]:
         """Wait until something happens, and serve it; return the messages that arrived."""
-        self._loop.begins_round(counts=not self.quiet)
+        self.loop.begins_round(counts=not self.quiet)
         if time.monotonic() >= self._share_at:
             self._share()
         self._limit_some()
         tick_s = min([TICK_S, *(feeder.tick_s for feeder in self._feeders)])
         waits_s = min(timeout_s, tick_s, self._share_at - time.monotonic())
-        self._loop.serve(0.0 if self._to_limit else max(waits_s, 0.0), counts=not self.quiet)
+        self.loop.serve(0.0 if self._to_limit else max(waits_s, 0.0), counts=not self.quiet)
         now = time.monotonic()
         for feeder in self._feeders:
             feeder.turn(self, now)
-        if now - self._looked > TICK_S:
-            self._check()
-            self._check_progress(now)
-            self._looked = now
-        arrived, self._arrived = self._arrived, []
-        return arrived
+        return self._ended_round(now)
 
     def _share(self) -> None:
         """Ask the transport what queue pairs may do, and let them."""
@@ -481,9 +397,9 @@ class Engine:
         if not outstanding.any():
             self._share_at = inf
             return
-        if self._known < len(self._streams):
-            self._transport.know([stream.queue_pair for stream in self._streams])
-            self._known = len(self._streams)
+        if self._known < len(self._pairs):
+            self._transport.know([stream.queue_pair for stream in self._pairs])
+            self._known = len(self._pairs)
         limits = self._transport.limits(offered)
         self._waiting = offered.waiting_bytes > 0
         worked_s = time.thread_time() - worked_s
@@ -501,7 +417,7 @@ class Engine:
         """Let some queue pairs do what the transport has said: events must not wait for thousands."""
         some, self._to_limit = self._to_limit[:SLICE], self._to_limit[SLICE:]
         for number in some:
-            self._limit(self._streams[number], self._limits, self._first)
+            self._limit(self._pairs[number], self._limits, self._first)
 
     def _limit(self, stream: _Stream, limits: Limits, anew: bool) -> None:
         """Let a queue pair do what the transport has said, and send what that makes room for."""
@@ -547,13 +463,13 @@ class Engine:
                     _pace(stream, stream.first_pace)
         except BlockingIOError:
             if not stream.blocked:
-                self._loop.modify(stream.sender.fileno(), select.EPOLLOUT)
+                self.loop.modify(stream.sender.fileno(), select.EPOLLOUT)
             stream.blocked = True
             return
         except OSError as error:
             raise _broken(stream, error) from error
         if stream.blocked:
-            self._loop.modify(stream.sender.fileno(), 0)
+            self.loop.modify(stream.sender.fileno(), 0)
             stream.blocked = False
 
     def _receive(self, stream: _Stream) -> None:
@@ -595,25 +511,7 @@ class Engine:
     def _end(self, feeder: ReactiveFeeder) -> None:
         self._feeders.remove(feeder)
         for number in feeder.numbers:
-            self._streams[number].feeders.remove(feeder)
-
-    def _check_progress(self, now: float) -> None:
-        if self._excused():
-            return
-        if self._feeders and not self._open:
-            moved_at = max(stream.moved_at for stream in self._streams)
-            if now - max(moved_at, *(feeder.began_at for feeder in self._feeders)) > self._stuck_s:
-                raise StuckError(
-                    f"chunks waited for {self._stuck_s:g} s while nothing was on its way",
-                    "a scheme must choose a queue pair that has room, and a transport make room",
-                )
-        stuck = [s for s in self._streams if s.left and not s.held and now - s.moved_at > self._stuck_s]
-        if stuck:
-            raise StuckError(
-                f"queue pair {stuck[0].queue_pair} made no progress for {self._stuck_s:g} s "
-                f"({stuck[0].counted:,} of {stuck[0].posted:,} bytes arrived; {len(stuck)} are stuck)",
-                "look at the links with --cli, or lower --rate",
-            )
+            self._pairs[number].feeders.remove(feeder)
 
 
 def _pace(stream: _Stream, bytes_s: float) -> None:

@@ -1,23 +1,23 @@
-"""The loop of an engine: waits for sockets, serves them, and knows how late it was."""
+"""The loop of an engine, which waits for sockets and serves them, and what engines have in common."""
 
 import contextlib
 import select
 import time
 from collections.abc import Callable
-from typing import Protocol, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
+from topologies.errors import StuckError
+from traffic.spraying.policy import QueuePair
+from traffic.transports.feeder import Feeder
+
 EVENTS = 128
 """As many are served at once: 512 kept the others of 7,848 queue pairs waiting for 18 ms."""
-
-
-class Watches(Protocol):
-    """An engine, by its loop."""
-
-    def watch(self, descriptor: int, action: Callable[[int], None]) -> None:
-        """Do something whenever a descriptor can be read."""
-        ...
+STUCK_S = 15.0
+TICK_S = 0.5
+"""How often an engine looks after its network and its queue pairs [s]."""
 
 
 class Loop:
@@ -88,3 +88,138 @@ class Loop:
     def stall_s(self) -> float:
         """The longest that it was away: a round of it, or a wait that ended too late [s]."""
         return max(self._overslept_s, max(self._rounds_s, default=0.0))
+
+
+class Arrival(NamedTuple):
+    """The last byte arrived of what was posted together of a message on a queue pair, or fed of it."""
+
+    message: int
+    at: float
+    number: int = -1
+    """Of the queue pair, unless it was fed."""
+
+
+@dataclass(slots=True, eq=False)
+class Carried:
+    """A queue pair of an engine, and what became of its bytes."""
+
+    number: int
+    queue_pair: QueuePair
+    held: bool = False
+    """Whether nothing more may be sent for now."""
+    posted: int = 0
+    """All bytes that it was ever given, and did not give back."""
+    counted: int = 0
+    """Those of them that have arrived."""
+    moved_at: float = 0.0
+
+    @property
+    def left(self) -> int:
+        """The bytes that have not arrived."""
+        return self.posted - self.counted
+
+
+Pair = TypeVar("Pair", bound=Carried)
+Feeds = TypeVar("Feeds", bound=Feeder[Any])
+
+
+class QueuePairs(Generic[Pair, Feeds]):
+    """The queue pairs of an engine, by number, over the sockets of one loop; a context manager.
+
+    Parameters
+    ----------
+    check
+        Called now and then; raises if the network has died.
+    stuck_s
+        A queue pair with bytes to deliver that makes no progress for so long is an error [s].
+    excused
+        Whether at present none is: all may wait for light.
+    """
+
+    fed: ClassVar[tuple[str, str]]
+    """What a feeder binds, and what to do if it binds none while nothing is on its way."""
+
+    def __init__(
+        self,
+        check: Callable[[], None],
+        stuck_s: float,
+        excused: Callable[[], bool],
+    ) -> None:
+        self._check, self._stuck_s, self._excused = check, stuck_s, excused
+        self.loop = Loop()
+        self._pairs: list[Pair] = []
+        self._feeders: list[Feeds] = []
+        self._arrived: list[Arrival] = []
+        self._open = 0
+        """How many queue pairs have bytes to deliver."""
+        self._held: set[int] = set()
+        """The queue pairs that are held."""
+
+    def __enter__(self) -> Self:
+        """Get ready."""
+        self.loop.__enter__()
+        self._looked = time.monotonic()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close all sockets; connections are reset, so that their ports are free at once."""
+        self.loop.__exit__(*error)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is on its way, nor waits to be."""
+        return not (self._open or self._feeders)
+
+    @property
+    def waiting(self) -> QueuePair | None:
+        """A queue pair that is held, if all that have bytes to deliver are."""
+        owing = [pair for pair in self._pairs if pair.left] if self._held and self._open else []
+        return owing[0].queue_pair if owing and all(pair.held for pair in owing) else None
+
+    def queue_pair(self, number: int) -> QueuePair:
+        """Return what a number stands for."""
+        return self._pairs[number].queue_pair
+
+    def owed(self, number: int) -> int:
+        """Return how many bytes of a queue pair have not arrived."""
+        return self._pairs[number].left
+
+    def excuse(self) -> None:
+        """Let no queue pair count as stuck for what was until now: it may have waited for light."""
+        now = time.monotonic()
+        for pair in self._pairs:
+            pair.moved_at = now
+
+    def _mark_held(self, pair: Pair, *, is_held: bool) -> None:
+        pair.held = is_held
+        (self._held.add if is_held else self._held.discard)(pair.number)
+
+    def _begins(self) -> None:
+        """Have something to send from now on."""
+        if self.quiet:
+            self.loop.starts_anew()  # nothing waited for what was decided before
+
+    def _ended_round(self, now: float) -> list[Arrival]:
+        """Look after network and queue pairs now and then; return the messages that arrived."""
+        if now - self._looked > TICK_S:
+            self._check()
+            if not self._excused():
+                self._check_progress(now)
+            self._looked = now
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def _check_progress(self, now: float) -> None:
+        if self._feeders and not self._open:
+            moved_at = max((pair.moved_at for pair in self._pairs), default=0.0)
+            if now - max(moved_at, *(feeder.began_at for feeder in self._feeders)) > self._stuck_s:
+                what, hint = self.fed
+                raise StuckError(f"{what} waited for {self._stuck_s:g} s while nothing was on its way", hint)
+        stuck = [each for each in self._pairs if each.left and not each.held]
+        stuck = [each for each in stuck if now - each.moved_at > self._stuck_s]
+        if stuck:
+            raise StuckError(
+                f"queue pair {stuck[0].queue_pair} made no progress for {self._stuck_s:g} s "
+                f"({stuck[0].counted:,} of {stuck[0].posted:,} bytes arrived; {len(stuck)} are stuck)",
+                "look at the links with --cli, or lower --rate",
+            )

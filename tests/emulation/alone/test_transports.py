@@ -110,7 +110,7 @@ def test_hosts_are_set_as_the_transport_has_it(sandbox: Box | None, setup: Trans
             assert route_metrics(network, server) == {expected}
         number = engine.add(QueuePair(Nic(0, 0), Nic(1, 0)))
         engine.connect([number])
-        sender = engine._streams[number].sender
+        sender = engine._pairs[number].sender
         assert sender is not None
         control = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
         found = tcp_info(sender)
