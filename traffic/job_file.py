@@ -19,11 +19,11 @@ from pydantic import Field, JsonValue, ValidationError
 
 from topologies.errors import DemandError, MachineError, ScenarioError, TraceError
 from topologies.fabric import MOST_GPUS
-from topologies.own_value import class_name
+from topologies.own_value import class_name, document_of
 from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.node_all_to_all import RingAllToAll
-from traffic.collectives.own_pattern import check_lowered, own_pattern, words_of_own
+from traffic.collectives.own_pattern import PATTERN, check_lowered, own_pattern
 from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
@@ -359,7 +359,7 @@ def _words_of_pattern(name: str, pattern: Pattern) -> dict[str, object]:
 
 def _words_of_own(name: str, pattern: Pattern) -> dict[str, object]:
     try:
-        return {"kind": "own", **words_of_own(pattern)}
+        return {"kind": "own", **document_of(PATTERN, pattern)}
     except DemandError as error:
         raise DemandError(f"node {name!r}: {error.sentence}", error.hint) from error
 

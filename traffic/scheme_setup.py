@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from topologies.errors import ScenarioError
-from topologies.own_value import Kind, class_name, document_of, value_of_document
+from topologies.own_value import Kind, class_name
 from traffic.scheme import OnceLit, OverCircuits, Routed, Scheme
 from traffic.transports.circuit_engine import LEAST_MARGINS, Margins, Meeting
 
@@ -27,7 +27,7 @@ SCHEME = Kind(
     word="scheme",
     built_in=SETUPS,
 )
-"""One with settings."""
+"""One with settings, as `topologies.own_value` writes it to JSON and reads it back."""
 
 
 @runtime_checkable
@@ -125,13 +125,3 @@ def check_over_circuits(scheme: str | SchemeSetup, carries: str) -> None:
 def is_own_setup(setup: SchemeSetup) -> bool:
     """Return whether a scheme with settings is of a user's own class."""
     return class_name(type(setup)) not in SETUPS.values()
-
-
-def setup_document(setup: SchemeSetup) -> dict[str, object]:
-    """Return a scheme with settings as JSON has it; LightrailError if a user's own cannot be written down."""
-    return document_of(SCHEME, setup)
-
-
-def setup_of_document(data: object) -> SchemeSetup:
-    """Return the scheme that `setup_document` wrote; LightrailError if the data is something else."""
-    return cast(SchemeSetup, value_of_document(SCHEME, data))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Literal, cast
 
 from pydantic import (
@@ -22,13 +23,14 @@ from testbed.run.dilation import Dilation
 from topologies.errors import FabricError, LightrailError, ScenarioError, TraceError
 from topologies.fabric import Fabric
 from topologies.own_routing import routing_document, routing_of_document
+from topologies.own_value import document_of, value_of_document
 from topologies.routing import Routing
 from traffic.effect_json import effect_document, effect_of_document
 from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revisions, When
 from traffic.job import Job
 from traffic.job_file import job_document, job_of_document
 from traffic.packets import DEFAULT_MTU
-from traffic.scheme_setup import SchemeSetup, setup_document, setup_of_document
+from traffic.scheme_setup import SCHEME, SchemeSetup
 from traffic.transports.host_settings import TransportSetup
 
 
@@ -134,7 +136,7 @@ def _circuits_data(circuits: object) -> object:
 
 
 def _scheme_data(scheme: object) -> object:
-    return setup_document(scheme) if isinstance(scheme, SchemeSetup) else scheme
+    return document_of(SCHEME, scheme) if isinstance(scheme, SchemeSetup) else scheme
 
 
 def _routing_data(routing: object) -> object:
@@ -148,7 +150,7 @@ class ExperimentRecord(BaseModel):
     format: Literal[6] = 6
     fabric: Annotated[Fabric, PlainValidator(_fabric), PlainSerializer(_fabric_data)]
     job: Annotated[Job, PlainValidator(_job), PlainSerializer(job_document)]
-    scheme: Annotated[object, _part(setup_of_document), PlainSerializer(_scheme_data)]
+    scheme: Annotated[object, _part(partial(value_of_document, SCHEME)), PlainSerializer(_scheme_data)]
     dilation: Dilation
     seed: int
     chunk_bytes: int

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from topologies.errors import DemandError
 from topologies.own import own_code
-from topologies.own_value import Kind, class_name, document_of, own_value
+from topologies.own_value import Kind, class_name, own_value
 from traffic.collectives.pattern import Pattern
 from traffic.messages import Messages
 from traffic.ops import ANY, OWN, Ops, Part
@@ -138,8 +138,3 @@ def _check_after(name: str, after: NDArray[np.int64], ops: int) -> None:
 
 def _not_valid(name: str, said: str) -> DemandError:
     return DemandError(f"the operations of the pattern {name!r} {said}", f"see {PATTERN.page}")
-
-
-def words_of_own(pattern: Pattern) -> dict[str, object]:
-    """Return what `own_pattern` makes an equal pattern of; DemandError if that makes none."""
-    return document_of(PATTERN, pattern)
