@@ -10,6 +10,7 @@ nothing; MinRTT has one.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
+from typing import cast
 
 import numpy as np
 
@@ -141,24 +142,14 @@ class OwnProactive:
         How it was named: ``module:function``.
     name
         What tables call it.
-    assign
-        The function, or the method of the class.
-    keeps_connections
-        Whether it has a connection for each two GPUs of a ring.
-    steady
-        As of `ProactivePolicy`; what does not say so may keep something from one collective to the next.
+    own, assign
+        The function, twice, or the class's object and its method. What does not say that it is steady
+        (`ProactivePolicy`) may keep something from one collective to the next.
     """
 
-    def __init__(
-        self,
-        named: str,
-        name: str,
-        assign: Callable[..., object],
-        *,
-        keeps_connections: bool = False,
-        steady: bool = False,
-    ) -> None:
-        self.name, self.keeps_connections, self.steady = name, keeps_connections, steady
+    def __init__(self, named: str, name: str, own: object, assign: Callable[..., object]) -> None:
+        self.name, self.steady = name, bool(getattr(own, "steady", False))
+        self.keeps_connections = bool(getattr(own, "keeps_connections", False))
         self._named, self._assign = named, assign
 
     def assign(
@@ -229,26 +220,12 @@ class OwnReactive:
 
 
 class OwnHearing(OwnReactive):
-    """A user's own reactive policy that hears of losses.
-
-    Parameters
-    ----------
-    named, name
-        As of `OwnProactive`.
-    own
-        The policy.
-    hears
-        The policy again.
-    """
-
-    def __init__(self, named: str, name: str, own: ReactivePolicy, hears: HearsLosses) -> None:
-        super().__init__(named, name, own)
-        self._hears = hears
+    """A user's own reactive policy that hears of losses."""
 
     def lost(self, *, message: int, lane: int, now: float) -> None:
         """Let it handle that a packet was lost."""
         with own_code("scheme", self._named):
-            self._hears.lost(message=message, lane=lane, now=now)
+            cast(HearsLosses, self._own).lost(message=message, lane=lane, now=now)
 
 
 def _own(name: str) -> Policy:
@@ -259,7 +236,7 @@ def _own(name: str) -> Policy:
     if not callable(own):
         raise _not_a_policy(name)
     check_arguments("scheme", name, own, _asked(ProactivePolicy.assign), PAGE)
-    return OwnProactive(name, name, own, steady=bool(getattr(own, "steady", False)))
+    return OwnProactive(name, name, own, own)
 
 
 def _of_class(named: str, own: type) -> Policy:
@@ -274,11 +251,9 @@ def _of_class(named: str, own: type) -> Policy:
     # A class that is derived from one of ours has its name, which would stand for two schemes.
     name = policy.name if _is_name(policy.name) and policy.name.partition(":")[0] not in POLICIES else named
     if isinstance(policy, ProactivePolicy):
-        keeps = bool(getattr(policy, "keeps_connections", False))
-        steady = bool(getattr(policy, "steady", False))
-        return OwnProactive(named, name, policy.assign, keeps_connections=keeps, steady=steady)
+        return OwnProactive(named, name, policy, policy.assign)
     if isinstance(policy, HearsLosses):
-        return OwnHearing(named, name, policy, policy)
+        return OwnHearing(named, name, policy)
     return OwnReactive(named, name, policy)
 
 
