@@ -77,9 +77,12 @@ class ReactiveFeeder(Feeder[Fed]):
         """What the policy calls each queue pair that each message may use."""
         self._choices = np.array([qp for qps in of_message for qp in qps], dtype=np.int64)
         """The queue pairs that message 0 may use, those of message 1, and so on."""
-        self._choices_of = np.repeat(np.arange(len(of_message)), [len(qps) for qps in of_message])
+        counts = np.array([len(qps) for qps in of_message], dtype=np.int64)
+        self._choices_of = np.repeat(np.arange(len(of_message)), counts)
         """Whose each of these is."""
-        self.among = _mean_choices(of_message, len(pairs))
+        total = np.bincount(self._choices, np.repeat(counts, counts), len(pairs))
+        messages = np.bincount(self._choices, minlength=len(pairs))
+        self.among = np.where(messages, total / np.maximum(messages, 1), 1.0)
         """Among how many queue pairs the messages of each may choose, in the mean; shape (queue pairs,)."""
         first: dict[tuple[int, Nic, int], int] = {}
         ends = [(qp.source.server, qp.destination, qp.communicator) for qp in pairs]
@@ -229,12 +232,3 @@ def _bursts(chunks: Chunks, chunk_bytes: NDArray[np.int64], packet: int) -> list
     for message, *sizes in zip(chunks.message[firsts].tolist(), real, emulated, strict=True):
         bursts[message].append((sizes[0], sizes[1]))
     return bursts
-
-
-def _mean_choices(of_message: Sequence[tuple[int, ...]], queue_pairs: int) -> NDArray[np.float64]:
-    """Return among how many queue pairs the messages of each choose, in the mean; 1 where there are none."""
-    total, messages = np.zeros(queue_pairs), np.zeros(queue_pairs)
-    for qps in of_message:
-        total[list(qps)] += len(qps)
-        messages[list(qps)] += 1
-    return np.asarray(np.where(messages, total / np.maximum(messages, 1), 1.0))
