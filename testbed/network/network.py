@@ -54,8 +54,7 @@ from topologies.own_routing import CheckedRouting
 from traffic.effects import Daemon
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.connections import Endpoints
-from traffic.transports.datagram_ends import DATAGRAM_PORT, DATAGRAM_SOURCE_PORT
-from traffic.transports.datagram_sockets import DatagramEndpoints
+from traffic.transports.datagram_sockets import DATAGRAM_PORT, DATAGRAM_SOURCE_PORT, DatagramEndpoints
 from traffic.transports.host_settings import HostSettings, carrying
 
 OPENFLOW, NORTHBOUND = "openflow.sock", "northbound.sock"

@@ -17,7 +17,7 @@ from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Path, Port
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import Ends, is_service, ports
-from traffic.transports.datagram_ends import DATAGRAM_PORT
+from traffic.transports.datagram_sockets import DATAGRAM_PORT
 from traffic.transports.packet_filter import attach_filter
 
 ETH_P_ALL = 3

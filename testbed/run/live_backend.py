@@ -58,8 +58,8 @@ from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import SPRAYED, Counts, NamesInert, QueuePair, ReactivePolicy, inert_in_all
 from traffic.transports.circuit_engine import LEAST_MARGINS, TURN_S, Margins, Meeting
 from traffic.transports.connections import Ends
-from traffic.transports.datagram_ends import datagram_ends
 from traffic.transports.datagram_engine import DatagramEngine
+from traffic.transports.datagram_sockets import datagram_ends
 from traffic.transports.engine import Engine, Health
 from traffic.transports.host_settings import CREDIT, TransportSetup
 from traffic.transports.late_binding import ReactiveFeeder

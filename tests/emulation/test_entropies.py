@@ -24,7 +24,7 @@ from topologies.packet_part import on_packet_switch
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import Ends
-from traffic.transports.datagram_ends import DATAGRAM_PORT, datagram_ends
+from traffic.transports.datagram_sockets import DATAGRAM_PORT, datagram_ends
 
 pytestmark = pytest.mark.emulation
 

@@ -6,8 +6,7 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traffic.transports.datagram_lane import Account, Lane, Packet
-from traffic.transports.missing import UnderWay
+from traffic.transports.datagram_lane import Account, Lane, Packet, UnderWay
 
 NO_LANE, NO_ACCOUNT = cast(Lane, None), cast(Account, None)
 

@@ -29,7 +29,7 @@ from topologies.errors import NetworkError
 from topologies.fabric import Nic
 from traffic.spraying.policy import SPRAYED, QueuePair
 from traffic.transports.credit import Credits, Has
-from traffic.transports.datagram_lane import NOT_NUMBERED, Account, Lane, Packet, Parcel, Piece
+from traffic.transports.datagram_lane import NOT_NUMBERED, Account, Lane, Packet, Parcel, Piece, UnderWay
 from traffic.transports.datagram_sockets import (
     HEADER,
     PAYLOAD,
@@ -40,7 +40,6 @@ from traffic.transports.datagram_sockets import (
     sending,
 )
 from traffic.transports.loop import STUCK_S, TICK_S, Arrival, QueuePairs
-from traffic.transports.missing import UnderWay
 from traffic.transports.nic_sender import DEPTH_PACKETS, PLACED_PACKETS, NicSender
 from traffic.transports.order import Orders, Reordering
 from traffic.transports.packet_counts import DatagramHealth, PacketCounts

@@ -1,10 +1,11 @@
 """A queue pair of datagrams: what it carries, what of that is to be sent, on its way, or delivered.
 
 A message has parcels on queue pairs; a packet carries pieces of parcels of one queue pair, so that small ones
-share it, but a burst, which goes by an entropy of its own, has its packets to itself.
+share it, but a burst, which goes by an entropy of its own, has its packets to itself. Paths keep the order of
+packets, and what is not back after some round trips is lost.
 """
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -201,3 +202,43 @@ class Dropped(NamedTuple):
     """What of it was not sent, by what would have granted it [bytes]."""
     on_the_way: Mapping[Account, int]
     """What packets carry that count no longer [bytes]."""
+
+
+class UnderWay:
+    """The packets under way, by path and by when they left."""
+
+    def __init__(self) -> None:
+        self._of_path: dict[tuple[int, int], deque[Packet]] = defaultdict(deque)
+        """Those of each path, in the order in which they left."""
+        self._oldest: deque[Packet] = deque()
+        """All, in that order."""
+
+    def left(self, packet: Packet) -> None:
+        """Follow a packet that leaves now."""
+        self._of_path[packet.path].append(packet)
+        self._oldest.append(packet)
+
+    def overtaken_by(self, packet: Packet) -> list[Packet]:
+        """Return what left before a packet that arrived, by the same path, and has not: it is lost."""
+        in_order, lost = self._of_path[packet.path], list[Packet]()
+        while in_order and in_order[0] is not packet:
+            before = in_order.popleft()
+            if not before.over:
+                lost.append(before)
+        if in_order:
+            in_order.popleft()
+        if not in_order:
+            del self._of_path[packet.path]
+        return lost
+
+    def missing(self, now: float, patience_s: Callable[[Packet], float]) -> list[Packet]:
+        """Return what left longer ago than one has patience for it [s], and is not back: it is lost."""
+        lost = list[Packet]()
+        while self._oldest:
+            packet = self._oldest[0]
+            if not packet.over:
+                if now - packet.sent_at < patience_s(packet):
+                    break
+                lost.append(packet)
+            self._oldest.popleft()
+        return lost

@@ -1,4 +1,7 @@
-"""The sockets of datagrams: one of each NIC to send by, one of each server to receive with.
+"""The sockets of datagrams, one of each NIC to send by and one of each server to receive with, and addresses.
+
+Switches hash no UDP ports, so the entropy is in the destination address (`topologies.addresses`), and all
+datagrams go to one port.
 
 A server's NICs receive with one socket, whatever their number, since a packet says what it is. Whose packets
 are not of this run the kernel drops before they take room in the socket: a run has a token of its own, which
@@ -13,8 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from termios import TIOCOUTQ
 
-from topologies.fabric import Nic
+from topologies.addresses import entropy_ip, nic_ip
+from topologies.fabric import Fabric, Nic
 from traffic.packets import MOST_MTU
+from traffic.spraying.policy import QueuePair
+from traffic.transports.connections import Ends
 from traffic.transports.packet_filter import attach_filter
 
 HEADER = struct.Struct("!QIIII")
@@ -26,6 +32,10 @@ SEND_BUFFER_BYTES, RECEIVE_BUFFER_BYTES = 4 << 20, 16 << 20
 """What a NIC has to send, and what all NICs of a server were granted, twice over."""
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 """The options that exceed a system's limits, for who may."""
+DATAGRAM_PORT = 4793
+"""To which datagrams are sent: beside RoCEv2's, 4791, and no service's of `connections`."""
+DATAGRAM_SOURCE_PORT = 4794
+"""From which they are: a NIC's own address would else receive on the socket that sends."""
 UDP_HEADER_BYTES = 8
 Address = tuple[str, int]
 
@@ -40,6 +50,13 @@ class DatagramEndpoints:
     """Make a UDP socket that receives what is for a server's NICs, by the server's index."""
     address: Callable[[Nic, int], Address]
     """The address of a NIC for an entropy, and the port."""
+
+
+def datagram_ends(fabric: Fabric, queue_pair: QueuePair) -> Ends:
+    """Return the addresses and ports of a queue pair's datagrams; they leave from the NIC's own address."""
+    near = nic_ip(fabric, queue_pair.source)
+    far = entropy_ip(fabric, queue_pair.destination, queue_pair.entropy)
+    return str(near), DATAGRAM_SOURCE_PORT, str(far), DATAGRAM_PORT
 
 
 def enlarge(endpoint: socket.socket, *, send_bytes: int = 0, receive_bytes: int = 0) -> None:
