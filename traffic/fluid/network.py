@@ -158,17 +158,13 @@ class FluidNetwork:
         number = np.arange(more)
         own = np.asarray(self.pools + number if pool is None else pool, dtype=np.int64)
         whole = first + number if part_of is None else part_of
-        self._pool = np.append(self._pool, own)
-        self._part_of = np.append(self._part_of, np.asarray(whole, dtype=np.int64))
-        self._delivered = np.append(self._delivered, np.broadcast_to(delivered, more))
         named = np.broadcast_to(np.asarray(communicator, dtype=np.int64), more).tolist()
         numbered = [self._communicators.setdefault(name, len(self._communicators)) for name in named]
-        self._communicator = np.append(self._communicator, np.array(numbered, dtype=np.int64))
         together = -1 if coupled_weight is None else len(self._coupled_weight)
-        self._coupled = np.append(self._coupled, np.full(more, together))
         if coupled_weight is not None:
             self._coupled_weight = np.append(self._coupled_weight, coupled_weight)
-        _lengthen(self, _OF_FLOWS, more)
+        said = {"_pool": own, "_part_of": whole, "_delivered": delivered, "_communicator": numbered}
+        _lengthen(self, {**_OF_FLOWS, **said, "_coupled": together}, more)
         self._add_pools(int(own.max(initial=-1)) + 1 - self.pools, delay_s)
         if pool is None and part_of is None and coupled_weight is None and not self._regrouped:
             self._join_components(range(first, first + more))
@@ -184,8 +180,7 @@ class FluidNetwork:
     def _add_pools(self, more: int, delay_s: ArrayLike) -> None:
         if more > 0:
             delay_ps = np.rint(np.multiply(delay_s, SECOND)).astype(np.int64)
-            self._delay_ps = np.append(self._delay_ps, np.broadcast_to(delay_ps, more))
-            _lengthen(self, _OF_POOLS, more)
+            _lengthen(self, {**_OF_POOLS, "_delay_ps": delay_ps}, more)
             self._backlogs += [Backlog() for _ in range(more)]
 
     def post(self, pool: ArrayLike, size: ArrayLike, message: ArrayLike) -> None:
@@ -556,10 +551,11 @@ class FluidNetwork:
         self._flows_of = {int(number[links + group[0]]): group for group in groups if len(group)}
 
 
-def _lengthen(network: FluidNetwork, new: Mapping[str, float], more: int) -> None:
-    for name, value in new.items():
+def _lengthen(network: FluidNetwork, new: Mapping[str, ArrayLike], more: int) -> None:
+    for name, values in new.items():
         column = getattr(network, name)
-        setattr(network, name, np.append(column, np.full(more, value, dtype=column.dtype)))
+        added = np.broadcast_to(np.asarray(values, dtype=column.dtype), more)
+        setattr(network, name, np.append(column, added))
 
 
 def _check_paths(paths: NDArray[np.int64], links: int) -> None:
