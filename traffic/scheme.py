@@ -196,7 +196,12 @@ class OverLight(ABC):
 
     def lower(self, ops: Ops, view: View) -> Ops:
         """Return the operations, with each message held in the dark that has no lane."""
-        return by_light(ops, lambda moves: [bool(lanes) for lanes in self.lanes_now(view, moves)])
+
+        def lowered(part: Part) -> Ops:
+            lit = np.array([bool(lanes) for lanes in self.lanes_now(view, part.moves)], dtype=bool)
+            return Ops((part,) if lit.all() else (part.select(lit), replace(part.select(~lit), medium=DARK)))
+
+        return ops.each_under_way(lowered)
 
     def place(self, view: View, messages: Messages) -> Placement:
         """Return a parcel per message and lane; ScenarioError if nothing joins its servers."""
@@ -288,16 +293,6 @@ def in_equal_parts(messages: Messages, lanes: Sequence[Sequence[QueuePair]]) -> 
                 parcels.append((numbers.setdefault(lane, len(numbers)), message, sent))
     qp, message_of, sizes = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
     return Placement(tuple(numbers), qp, message_of, sizes)
-
-
-def by_light(ops: Ops, has_light: Callable[[Messages], Sequence[bool]]) -> Ops:
-    """Return operations with those that have no light held in the dark."""
-
-    def lowered(part: Part) -> Ops:
-        lit = np.array(has_light(part.moves), dtype=bool)
-        return Ops((part,) if lit.all() else (part.select(lit), replace(part.select(~lit), medium=DARK)))
-
-    return ops.each_under_way(lowered)
 
 
 def servers_of(fabric: Fabric, messages: Messages) -> list[tuple[int, int]]:

@@ -108,9 +108,10 @@ class Ring:
         return Ops(tuple(parts), coupled=True)
 
     def _chunks(self) -> NDArray[np.int64]:
-        """Return the size of each chunk, shape (rings, ranks) [bytes]."""
-        shape = len(self.rings), len(self.rings[0])
-        return np.diff(_edges(self.bytes, shape[0] * shape[1])).reshape(shape)
+        """Return the size of each chunk, shape (rings, ranks) [bytes]; they differ by a byte at most."""
+        rings, ranks = len(self.rings), len(self.rings[0])
+        ends = np.arange(rings * ranks + 1, dtype=np.int64) * self.bytes // (rings * ranks)
+        return np.diff(ends).reshape(rings, ranks)
 
     def renumbered(self, gpus: Sequence[int]) -> "Ring":
         """Return the same collective over rings of other GPUs: ``gpus[k]`` takes the part of GPU k."""
@@ -134,11 +135,6 @@ def owed_in_ring(pattern: Ring) -> Owed:
         follows=np.concatenate([edge[:, -1:], edge[:, :-1]], axis=1).ravel(),
         steps=steps,
     )
-
-
-def _edges(size: int, parts: int) -> NDArray[np.int64]:
-    """Return where parts of a size begin and end that differ by a byte at most, shape (parts + 1,)."""
-    return np.arange(parts + 1, dtype=np.int64) * size // parts
 
 
 def _chunks_sent(ranks: int, operation: Operation) -> list[NDArray[np.int64]]:
