@@ -263,10 +263,7 @@ def test_a_set_of_lanes_is_the_list_that_it_stands_for(
     sources, destinations = (tuple(Nic(*ends) for ends in side) for side in (near, far))
     lanes = LaneSet(sources, destinations, range(entropies))
     listed = [QueuePair(*each) for each in product(sources, destinations, range(entropies))]
-    assert list(lanes) == listed == lanes[:]
-    assert (len(lanes), lanes[-1]) == (len(listed), listed[-1])
-    with pytest.raises(IndexError):
-        lanes[len(lanes)]
+    assert (list(lanes), len(lanes)) == (listed, len(listed))
 
 
 @pytest.mark.parametrize("count", [0, 5000])

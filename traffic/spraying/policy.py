@@ -7,7 +7,7 @@ hashes: queue pairs between the same NICs with different entropies may take diff
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple, Protocol, overload, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ Entropies = tuple[int, ...] | range
 
 
 @dataclass(frozen=True, slots=True)
-class LaneSet(Sequence[QueuePair]):
+class LaneSet:
     """The lanes from each of some NICs to each of some others, by each of some entropies: said, not listed.
 
     Lanes count from 0: those between the first source and the first destination come first.
@@ -62,7 +62,7 @@ class LaneSet(Sequence[QueuePair]):
     Examples
     --------
     >>> lanes = LaneSet((Nic(0, 0), Nic(0, 1)), (Nic(1, 0),), range(64))
-    >>> len(lanes), str(lanes[65])
+    >>> len(lanes), str(list(lanes)[65])
     (128, '0.1>1.0#1')
     """
 
@@ -80,23 +80,6 @@ class LaneSet(Sequence[QueuePair]):
         """Yield them in order."""
         for each in product(self.sources, self.destinations, self.entropies):
             yield QueuePair(*each, self.communicator)
-
-    @overload
-    def __getitem__(self, lane: int) -> QueuePair: ...
-    @overload
-    def __getitem__(self, lane: slice) -> list[QueuePair]: ...
-    def __getitem__(self, lane: int | slice) -> QueuePair | list[QueuePair]:
-        """Return a lane."""
-        if isinstance(lane, slice):
-            return [self[index] for index in range(*lane.indices(len(self)))]
-        ends, entropy = divmod(range(len(self))[lane], len(self.entropies))
-        source, destination = divmod(ends, len(self.destinations))
-        return QueuePair(
-            self.sources[source],
-            self.destinations[destination],
-            self.entropies[entropy],
-            self.communicator,
-        )
 
 
 Lanes = tuple[LaneSet, ...]
