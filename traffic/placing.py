@@ -7,7 +7,6 @@ one of its destination's. A scheme that breaks this is refused in a sentence, em
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter, itemgetter
-from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,6 @@ from traffic.spraying.checks import refusal
 from traffic.spraying.policy import Lanes, LaneSet, QueuePair
 from traffic.tables import CROSSES
 
-Placed = TypeVar("Placed", bound=Placement | Choice | WhileLit)
-Placed_co = TypeVar("Placed_co", bound=Placement | Choice | WhileLit, covariant=True)
 HOME = "have it begin at a NIC of the source GPU's server, and end at one of the destination's"
 
 
@@ -50,15 +47,7 @@ def _owed(ops: Ops) -> int:
     )
 
 
-class _Places(Protocol[Placed_co]):
-    """A scheme that places messages in one way: as parcels, say."""
-
-    def place(self, view: View, messages: Messages) -> Placed_co:
-        """Return what becomes of messages that start together."""
-        ...
-
-
-def placed_by(scheme: _Places[Placed], view: View, messages: Messages) -> Placed:
+def placed_by(scheme: Scheme, view: View, messages: Messages) -> Placement | Choice | WhileLit:
     """Return what a scheme makes of messages that start together.
 
     Raises
