@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
-from traffic.transports.ideal import HEADROOM, LEAST_WINDOW_PACKETS, MOST_WINDOW_PACKETS, NicShares
+from traffic.transports.ideal import HEADROOM, LEAST_WINDOW_PACKETS, MOST_WINDOW_PACKETS, Ideal
 from traffic.transports.transport import PACKET_BYTES, packet_s
 
 RATE_BPS = 40e6
@@ -15,9 +15,11 @@ PACKET_S = packet_s(RATE_BPS)
 MOST_WINDOW_S = MOST_WINDOW_PACKETS * PACKET_S
 
 
-def shares(pairs: list[tuple[int, int]]) -> NicShares:
-    """Return the shares of queue pairs between numbered servers with one NIC each."""
-    return NicShares([QueuePair(Nic(a, 0), Nic(b, 0)) for a, b in pairs], lambda _nic: RATE_BPS)
+def shares(pairs: list[tuple[int, int]]) -> Ideal:
+    """Return what shares the NICs of queue pairs between numbered servers with one NIC each."""
+    ideal = Ideal(lambda _nic: RATE_BPS)
+    ideal.know([QueuePair(Nic(a, 0), Nic(b, 0)) for a, b in pairs])
+    return ideal
 
 
 PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(4, 7)), min_size=1, max_size=20)

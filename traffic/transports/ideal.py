@@ -57,16 +57,16 @@ class Ideal:
         """How often NICs are shared anew, once they are known [s]."""
         self._nic_rate_bps, self._packet_bytes = nic_rate_bps, packet_bytes
         self._queue_pairs: Sequence[QueuePair] = ()
-        self._shares = NicShares((), nic_rate_bps, packet_bytes)
-        self._communicator = np.zeros(0, dtype=np.int64)
-        """That of each queue pair."""
         self._window_s = 0.0
 
     def know(self, queue_pairs: Sequence[QueuePair]) -> None:
         """Record all queue pairs, by number."""
         self._queue_pairs = list(queue_pairs)
-        self._shares = NicShares(queue_pairs, self._nic_rate_bps, self._packet_bytes)
-        self.period_s = PERIOD_PACKETS * self._shares.packet_s
+        self._sending = _End((qp.source for qp in queue_pairs), self._nic_rate_bps)
+        self._receiving = _End((qp.destination for qp in queue_pairs), self._nic_rate_bps)
+        self._packet_s = packet_s(self._sending.fastest_bps, self._packet_bytes)
+        """The time of a packet at the fastest NIC that sends [s]."""
+        self.period_s = PERIOD_PACKETS * self._packet_s
         self._communicator = np.array([each.communicator for each in queue_pairs], dtype=np.int64)
 
     def rates_changed(self) -> None:
@@ -77,37 +77,14 @@ class Ideal:
         """Return what the bytes left entitle queue pairs to."""
         left = offered.left_bytes + offered.waiting_bytes / offered.among
         if offered.anew:  # else as long as before: what is left shrinks, and windows with it
-            self._window_s = self._shares.window_s(left)
+            self._window_s = self.window_s(left)
         window_s = self._window_s + offered.round_trip_s
         left = fair_weights(left, self._communicator)
         # TCP finds a lost packet by those behind it; with one at a time it would wait for a timeout.
-        windows = self._shares.windows_bytes(left, window_s, 1 + offered.lossy)
+        windows = self.windows_bytes(left, window_s, 1 + offered.lossy)
         # What may choose takes the queue pairs that are quickest, so none has a pace of its own.
-        paces = np.where(offered.among > 1, np.inf, self._shares.paces_bytes_s(left))
+        paces = np.where(offered.among > 1, np.inf, self.paces_bytes_s(left))
         return replace(Limits.none(len(left)), window_bytes=windows, pace_bytes_s=paces)
-
-
-class NicShares:
-    """The NICs of some queue pairs, and what each queue pair gets of them.
-
-    Parameters
-    ----------
-    queue_pairs
-        Who shares.
-    nic_rate_bps
-        The rate of a NIC at emulated scale [bit/s].
-    packet_bytes
-        Payload of a packet [bytes].
-    """
-
-    def __init__(
-        self, queue_pairs: Sequence[QueuePair], nic_rate_bps: NicRate, packet_bytes: int = PACKET_BYTES
-    ) -> None:
-        self._packet_bytes = packet_bytes
-        self._sending = _End((qp.source for qp in queue_pairs), nic_rate_bps)
-        self._receiving = _End((qp.destination for qp in queue_pairs), nic_rate_bps)
-        self.packet_s = packet_s(self._sending.fastest_bps, packet_bytes)
-        """The time of a packet at the fastest NIC that sends [s]."""
 
     def window_s(self, left_bytes: NDArray[np.float64]) -> float:
         """Return for how long what is on its way may keep a NIC busy: a tenth of all it has, within limits.
@@ -115,7 +92,7 @@ class NicShares:
         With more, short messages leave as bursts, one behind the other, instead of side by side.
         """
         longest_s = self._sending.busy_s(left_bytes)
-        least_s, most_s = LEAST_WINDOW_PACKETS * self.packet_s, MOST_WINDOW_PACKETS * self.packet_s
+        least_s, most_s = LEAST_WINDOW_PACKETS * self._packet_s, MOST_WINDOW_PACKETS * self._packet_s
         return float(np.clip(WINDOW_SHARE * longest_s, least_s, most_s))
 
     def paces_bytes_s(self, left_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -126,7 +103,7 @@ class NicShares:
         nothing would come a second late.
         """
         even = self._sending.rates_bytes_s((left_bytes > 0).astype(np.float64))
-        least = np.clip(HEADROOM * even, 1.0, self._packet_bytes / (MOST_WINDOW_PACKETS * self.packet_s))
+        least = np.clip(HEADROOM * even, 1.0, self._packet_bytes / (MOST_WINDOW_PACKETS * self._packet_s))
         return np.asarray(np.maximum(HEADROOM * self._sending.rates_bytes_s(left_bytes), least))
 
     def windows_bytes(
