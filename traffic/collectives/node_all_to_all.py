@@ -25,6 +25,7 @@ import numpy as np
 from topologies.errors import DemandError
 from topologies.events import View
 from traffic.collectives.owed import Owed
+from traffic.collectives.ring import waits_around
 from traffic.messages import Messages
 from traffic.ops import Ops, each_alone
 
@@ -189,10 +190,8 @@ class RingAllToAll:
         halves = np.array(ring_steps(nodes, both_ways=bool(self.back)), dtype=np.int64)
         sizes = np.repeat(halves * (self.node_bytes // (2 * len(self.rings))), rings * nodes)
         source, destination = np.tile(hops.reshape(-1, 2), (len(halves), 1)).T
-        number = np.arange(len(sizes)).reshape(len(halves), rings, nodes)
-        waits = np.stack([np.roll(number[:-1], 1, axis=2).ravel(), number[1:].ravel()], axis=1)
         hop = np.tile(np.arange(rings * nodes), len(halves))  # each keeps its connection
-        return each_alone(Messages(source, destination, sizes), waits, hop)
+        return each_alone(Messages(source, destination, sizes), waits_around(len(halves), rings, nodes), hop)
 
     def renumbered(self, gpus: Sequence[int]) -> "RingAllToAll":
         """Return the same all-to-all between other GPUs: ``gpus[k]`` takes the part of GPU k."""

@@ -94,7 +94,7 @@ class Ring:
                 size.append(mine[step])
         messages = Messages(*map(np.concatenate, (source, destination, size)))
         edge = np.tile(np.arange(len(self.rings) * ranks), len(steps))  # NCCL connects each once
-        return each_alone(messages, _waits(len(steps), len(self.rings), ranks), edge)
+        return each_alone(messages, waits_around(len(steps), len(self.rings), ranks), edge)
 
     def _at_once(self) -> Ops:
         """Return an operation per ring: a move per edge of the bytes of all steps, placed as in the first."""
@@ -147,7 +147,7 @@ def _chunks_sent(ranks: int, operation: Operation) -> list[NDArray[np.int64]]:
     return all_gather if operation == "all-gather" else reduce_scatter + all_gather
 
 
-def _waits(steps: int, rings: int, ranks: int) -> NDArray[np.int64]:
+def waits_around(steps: int, rings: int, ranks: int) -> NDArray[np.int64]:
     """Return that each rank's message waits for the one its predecessor sent a step before."""
     number = np.arange(steps * rings * ranks).reshape(steps, rings, ranks)
     first = np.roll(number[:-1], 1, axis=2)
