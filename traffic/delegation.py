@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, product, starmap
+from itertools import accumulate
 from operator import itemgetter
 from typing import TypeVar
 
@@ -40,7 +40,7 @@ from topologies.routes import Routes, light_leads
 from traffic.messages import Messages
 from traffic.ops import INSIDE, LANES, OWN, Brought, Ops, Part
 from traffic.relays import Hops, relayed_paths
-from traffic.scheme import Placement, servers_of
+from traffic.scheme import Placement, routed, servers_of
 from traffic.spraying.policy import QueuePair
 from traffic.tables import CROSSES, GATHER, SCATTER
 
@@ -560,30 +560,25 @@ def _over_two_hops(fabric: Fabric, routes: Routes, near: int, far: int) -> list[
         raise ScenarioError(
             "two hops over circuits, and the servers do not forward", "take a fabric whose servers forward"
         )
-    return _disjoint(_by_light_paths(fabric, routes, near, far)[2])
+    return _disjoint(_routed(fabric, routes, near, far), 2)
 
 
 def _forwarded(fabric: Fabric, routes: Routes, near: int, far: int) -> list[QueuePair]:
     """Return queue pairs on shortest routes, each NIC in one of them; none if there is no route."""
-    found = _by_light_paths(fabric, routes, near, far)
-    return _disjoint(found[min(found)]) if found else []
+    hops = _routed(fabric, routes, near, far)
+    return _disjoint(hops, min(hops.values(), default=0))
 
 
-def _by_light_paths(fabric: Fabric, routes: Routes, near: int, far: int) -> defaultdict[int, list[QueuePair]]:
-    """Return the queue pairs between two servers by how many light paths their route has."""
-    found = defaultdict[int, list[QueuePair]](list)
+def _routed(fabric: Fabric, routes: Routes, near: int, far: int) -> dict[QueuePair, int]:
     nics = _nics(fabric, on_packets=False)
-    for pair in starmap(QueuePair, product(nics[near], nics[far])):
-        if route := routes.sending(pair.source, pair.destination):
-            found[len(route.light)].append(pair)
-    return found
+    return routed(routes, nics[near], nics[far])
 
 
-def _disjoint(queue_pairs: Iterable[QueuePair]) -> list[QueuePair]:
-    """Return queue pairs but those that share a NIC with one before them."""
+def _disjoint(hops: Mapping[QueuePair, int], light_paths: int) -> list[QueuePair]:
+    """Return queue pairs that cross so many light paths, but those that share a NIC with one before them."""
     used, found = set[Nic](), list[QueuePair]()
-    for pair in queue_pairs:
-        if used.isdisjoint((pair.source, pair.destination)):
+    for pair, crossed in hops.items():
+        if crossed == light_paths and used.isdisjoint((pair.source, pair.destination)):
             used.update((pair.source, pair.destination))
             found.append(pair)
     return found

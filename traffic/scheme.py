@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import compress, product
@@ -234,30 +234,23 @@ class Routed(OverLight):
 
 
 def _shortest(fabric: Fabric, routes: Routes, near: int, far: int) -> list[QueuePair]:
-    """Return the queue pair between two servers whose route crosses the fewest light paths, if any."""
-    hops = _routed(fabric, routes, near, far)
-    return [min(hops, key=hops.__getitem__)] if hops else []
+    """Return the queue pair between two servers whose route crosses the fewest light paths, if any.
 
-
-def _routed(fabric: Fabric, routes: Routes, near: int, far: int) -> dict[QueuePair, int]:
-    """Return the queue pairs between two servers that have routes, and how many light paths each crosses.
-
-    If a routing says by which NIC the first sends, they are those that begin there.
+    If a routing says by which NIC the first sends, it begins there.
     """
-    sources, destinations = (
-        [Nic(server, nic) for nic in range(fabric.servers[server].nics)] for server in (near, far)
-    )
-    hops = {
+    nics = ([Nic(server, nic) for nic in range(fabric.servers[server].nics)] for server in (near, far))
+    hops = routed(routes, *nics)
+    named = [lane for lane in hops if routes.leaves_by(lane.source, lane.destination) == lane.source]
+    return [min(named or hops, key=hops.__getitem__)] if hops else []
+
+
+def routed(routes: Routes, sources: Iterable[Nic], destinations: Iterable[Nic]) -> dict[QueuePair, int]:
+    """Return the queue pairs between NICs that have routes, and how many light paths each crosses."""
+    return {
         QueuePair(source, destination): len(route.light)
         for source, destination in product(sources, destinations)
         if (route := routes.sending(source, destination))
     }
-    named = {
-        lane: count
-        for lane, count in hops.items()
-        if routes.leaves_by(lane.source, lane.destination) == lane.source
-    }
-    return named or hops
 
 
 class OnceLit(OverLight):
