@@ -22,10 +22,8 @@ from topologies.fabric import Path
 from traffic.metrics import communication_s
 from traffic.spraying.policy import QueuePair
 from traffic.tables import GRANTS
-from traffic.transports.engine import Health
-from traffic.transports.loop import STUCK_S
+from traffic.transports.loop import STUCK_S, Health, PacketCounts
 from traffic.transports.order import Reordering
-from traffic.transports.packet_counts import DatagramHealth, PacketCounts
 
 IDLE_S = 5.0
 """How long an OCS may take to go dark before an experiment."""
@@ -148,8 +146,7 @@ def check_losses(lossy: Sequence[str]) -> None:
 
 def packets_of(health: Health) -> PacketCounts | None:
     """Return what became of an engine's packets, where they are datagrams and some were sent."""
-    packets = health.packets if isinstance(health, DatagramHealth) else PacketCounts()
-    return packets if packets.sent else None
+    return health.packets if health.packets.sent else None
 
 
 def _with_grants(run: Run, backend: LiveBackend) -> Run:

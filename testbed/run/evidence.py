@@ -21,7 +21,7 @@ from topologies.errors import NetworkError
 from topologies.fabric import Port
 from traffic.packets import packet_bytes
 from traffic.tables import PACKET_COUNTS, WIRE
-from traffic.transports.packet_counts import PacketCounts
+from traffic.transports.loop import PacketCounts
 
 PRESSURE = Path("/proc/pressure/cpu")
 

@@ -60,10 +60,10 @@ from traffic.transports.circuit_engine import LEAST_MARGINS, TURN_S, Margins, Me
 from traffic.transports.connections import Ends
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.datagram_sockets import datagram_ends
-from traffic.transports.engine import Engine, Health
+from traffic.transports.engine import Engine
 from traffic.transports.host_settings import CREDIT, TransportSetup
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.loop import STUCK_S
+from traffic.transports.loop import STUCK_S, Health
 from traffic.transports.order import Reordering
 from traffic.transports.packet_feeder import PacketFeeder
 from traffic.transports.registry import limits_named

@@ -16,7 +16,7 @@ from testbed.run.predict import predict
 from tests.testbed.cases import HEALTHY, queue_pairs_of, slowed
 from topologies.rail import rail_fabric
 from traffic.steps import single
-from traffic.transports.engine import Health
+from traffic.transports.loop import Health
 from traffic.workloads.synthetic import uniform
 
 SMALL = Experiment(rail_fabric(2, 2), single(uniform(4)), "rails", Dilation(1.0, 1.0))

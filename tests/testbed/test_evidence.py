@@ -15,10 +15,10 @@ from testbed.run.emulate import Emulation, packets_of
 from testbed.run.evidence import Watch
 from testbed.run.predict import predict
 from tests.testbed.cases import experiment_of, small_fabric
+from tests.traffic.relay import taken_back
 from topologies.fabric import Port
 from traffic.packets import DEFAULT_MTU
-from traffic.transports.engine import Health
-from traffic.transports.packet_counts import DatagramHealth, PacketCounts
+from traffic.transports.loop import Health, PacketCounts
 from traffic.workloads.synthetic import uniform
 
 FABRIC = small_fabric()
@@ -101,7 +101,7 @@ def test_measures_have_what_became_of_packets_where_that_is_known(machine: Machi
 
 
 def test_an_engine_of_datagrams_says_what_became_of_its_packets() -> None:
-    assert packets_of(DatagramHealth(packets=COUNTS)) == COUNTS
-    assert packets_of(DatagramHealth()) is None  # nothing went over packet switches
+    assert packets_of(Health(packets=COUNTS)) == COUNTS
+    assert packets_of(Health()) is None  # nothing went over packet switches
     assert packets_of(Health()) is None
-    assert COUNTS.taken_back == 10
+    assert taken_back(COUNTS) == 10

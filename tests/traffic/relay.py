@@ -28,7 +28,7 @@ from traffic.transports.datagram_sockets import (
     DatagramEndpoints,
     enlarge,
 )
-from traffic.transports.loop import Arrival
+from traffic.transports.loop import Arrival, PacketCounts
 from traffic.transports.transport import HEADER_BYTES, NicRate
 
 PACKET = 1000
@@ -43,6 +43,11 @@ ADDRESS = struct.Struct("=I4s4s")
 IP_PKTINFO = 8
 MOST_S = 120.0
 """When a test has failed that waits for something [s, of its own time]."""
+
+
+def taken_back(packets: PacketCounts) -> int:
+    """Return how many packets were taken back while they were on their way, or still are there."""
+    return packets.sent - packets.arrived - packets.anew
 
 
 class Clock:

@@ -29,6 +29,7 @@ from tests.traffic.relay import (
     WallClock,
     net,
     passes,
+    taken_back,
     udp,
 )
 from topologies.errors import NetworkError, StuckError
@@ -52,9 +53,9 @@ from traffic.transports.credit import FIRST_PACKETS
 from traffic.transports.datagram_engine import LOSSY_PACKETS, LOST_PACKETS
 from traffic.transports.datagram_lane import Account, Lane, Parcel, Piece
 from traffic.transports.datagram_sockets import HEADER, PROBE, RECEIVE_BUFFER_BYTES
+from traffic.transports.loop import PacketCounts
 from traffic.transports.nic_sender import DEPTH_PACKETS, NicSender
 from traffic.transports.order import Reordering
-from traffic.transports.packet_counts import PacketCounts
 from traffic.transports.packet_feeder import NEW, Burst, PacketFeeder
 from traffic.transports.round_trips import Begun, Crossing
 from traffic.transports.transport import LEAST_PACKET_S
@@ -156,7 +157,7 @@ def test_each_message_arrives_once_and_whole(fate: str, seed: int) -> None:
         assert servers.times(arrived) == expected
         assert servers.engine.health.payload_bytes == size
         assert [servers.engine.owed(number) for number in numbers] == [0] * len(numbers)
-        assert servers.engine.packets.taken_back == 0
+        assert taken_back(servers.engine.packets) == 0
         check_counts(servers)
 
 
@@ -478,7 +479,7 @@ def test_what_a_withdrawn_queue_pair_had_on_its_way_counts_no_more() -> None:
         (number,) = servers.lanes(ONE)
         servers.post((number, 30 * PACKET, 0))
         servers.run(lambda: servers.engine.packets.arrived >= 5)
-        on_the_way = servers.engine.packets.taken_back
+        on_the_way = taken_back(servers.engine.packets)
         arrived = servers.engine.packets.arrived
         assert servers.engine.withdraw(number) == [(0, (30 - arrived) * PACKET)]
         assert servers.engine.quiet
@@ -729,7 +730,7 @@ def test_packets_that_choose_arrive_once_by_lanes_that_they_may_use(
         assert servers.times(arrived) == Counter((message, -1) for message in fed.names)
         assert {message: fed.carried(message) for message in fed.names} == fed.sizes
         assert {(each.lane, each.entropy) for each in servers.relay.seen} <= set().union(*fed.may.values())
-        assert servers.engine.packets.taken_back == 0
+        assert taken_back(servers.engine.packets) == 0
         check_counts(servers)
 
 
@@ -775,7 +776,7 @@ def test_what_was_recalled_on_its_way_makes_room_for_what_comes_then() -> None:
         for first in range(10):
             fed = Fed(servers, choosing("spray"), work, first=first)
             servers.go_on(15 * PACKET_S)
-            assert servers.engine.packets.taken_back > 10 * first, "nothing is on its way"
+            assert taken_back(servers.engine.packets) > 10 * first, "nothing is on its way"
             fed.recall([first])
             assert servers.engine.quiet
         fed = Fed(servers, choosing("spray"), work, first=10)

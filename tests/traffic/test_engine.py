@@ -31,9 +31,10 @@ from traffic.transports.connections import (
     listening,
     ports,
 )
-from traffic.transports.engine import Engine, Health
+from traffic.transports.engine import Engine
 from traffic.transports.ideal import Ideal
 from traffic.transports.late_binding import ReactiveFeeder
+from traffic.transports.loop import Health
 from traffic.transports.registry import OVER_TCP, congestion_control, limits_named
 from traffic.transports.round_trips import Crossing
 from traffic.transports.transport import PACKET_BYTES, Limits, NicRate, Offered, Transport

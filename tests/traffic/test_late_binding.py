@@ -39,7 +39,7 @@ class Wire:
     """What a queue pair may have under way."""
 
     def takes(self, number: int) -> bool:
-        return self.under_way(number) < self.window
+        return self.owed(number) < self.window
 
     def put(self, number: int, size: int, message: int) -> None:
         self.totals.setdefault(number, [0, 0])[0] += size
@@ -51,7 +51,7 @@ class Wire:
     def counted(self, number: int) -> int:
         return self.totals.get(number, [0, 0])[1]
 
-    def under_way(self, number: int) -> int:
+    def owed(self, number: int) -> int:
         """Return what was put on a queue pair and did not arrive."""
         return self.posted(number) - self.counted(number)
 
@@ -118,7 +118,7 @@ def test_every_chunk_is_posted_once_where_it_may_be(
     feeder.turn(wire, now)
     while not feeder.done:
         now += 0.01
-        busy = [number for number in wire.totals if wire.under_way(number)]
+        busy = [number for number in wire.totals if wire.owed(number)]
         assert busy or now < 100, "nothing is on its way, and chunks wait"
         if busy:
             wire.arrive(feeder, int(rng.choice(busy)), now)
@@ -142,11 +142,11 @@ def test_a_nic_is_given_what_it_can_send_soon_and_no_more() -> None:
     tick_s = 1.01 * feeder.tick_s
     wire.arrive(feeder, qp, tick_s)
     feeder.turn(wire, tick_s)  # all arrived, but by its rate the NIC has not sent the first yet: one more
-    assert wire.under_way(qp) == PACKET_BYTES
+    assert wire.owed(qp) == PACKET_BYTES
     feeder.turn(wire, 1.5 * tick_s)
-    assert wire.under_way(qp) == PACKET_BYTES
+    assert wire.owed(qp) == PACKET_BYTES
     feeder.turn(wire, 1.0)
-    assert wire.under_way(qp) == (1 + DEPTH_PACKETS) * PACKET_BYTES
+    assert wire.owed(qp) == (1 + DEPTH_PACKETS) * PACKET_BYTES
 
 
 @pytest.mark.parametrize("tells", [True, False])
@@ -177,11 +177,11 @@ def test_a_queue_pair_gets_what_it_takes_and_more_once_it_opens() -> None:
     for step in range(200):
         feeder.turn(wire, 0.1 * step)
     (qp,) = wire.totals
-    assert wire.under_way(qp) == 4 * PACKET_BYTES
+    assert wire.owed(qp) == 4 * PACKET_BYTES
     wire.window = 5 * PACKET_BYTES
     feeder.opened(qp)
     feeder.turn(wire, 20.001)
-    assert wire.under_way(qp) == 5 * PACKET_BYTES
+    assert wire.owed(qp) == 5 * PACKET_BYTES
 
 
 @settings(max_examples=examples(8, 25))
@@ -206,7 +206,7 @@ def test_chunks_of_one_packet_go_the_same_way() -> None:
     while not feeder.done:
         now += 0.01
         for number in list(wire.totals):
-            assert wire.under_way(number) % PACKET_BYTES == 0
+            assert wire.owed(number) % PACKET_BYTES == 0
             wire.arrive(feeder, number, now)
         feeder.turn(wire, now)
     assert len(feeder.carried(1000)) == 2
@@ -254,7 +254,7 @@ def test_a_policy_sees_real_scale_whatever_that_of_the_emulation_is(rate: float,
         wire = Wire(numbered(choice))
         for step in range(200):
             at = 100.0 + 0.05 * step * time
-            for number in [number for number in wire.totals if wire.under_way(number)]:
+            for number in [number for number in wire.totals if wire.owed(number)]:
                 wire.arrive(feeder, number, at)
             feeder.turn(wire, at)
         assert feeder.done
@@ -273,7 +273,7 @@ def test_the_smoothed_round_trip_follows_the_chunks() -> None:
     now = 0.0
     for _ in range(30):
         feeder.turn(wire, now)
-        for number in [number for number in wire.totals if wire.under_way(number)]:
+        for number in [number for number in wire.totals if wire.owed(number)]:
             wire.arrive(feeder, number, now + 0.25)
         now += 1.0
     assert policy.seen[0][-2:] == (0.0, 0.0), "nothing was measured"

@@ -306,7 +306,7 @@ def test_what_may_send_nothing_waits_until_more_is_granted_or_time_has_passed() 
     feeder.turn(wire, 0.0001)
     assert len(wire.flying) == 2, "it was told of nothing"
     (group,) = feeder.groups
-    feeder.granted(group)
+    feeder.opened(group)
     feeder.turn(wire, 0.0002)
     assert len(wire.flying) == 3
     wire.window = 4 * PACKET
@@ -447,7 +447,7 @@ def test_a_policy_sees_real_scale_whatever_that_of_the_emulation_is(rate: float,
             at = 100.0 + 0.05 * step * time
             for _ in range(min(3, len(wire.flying))):
                 wire.land(feeder, at)
-            feeder.granted(next(iter(feeder.groups)))
+            feeder.opened(next(iter(feeder.groups)))
             feeder.turn(wire, at)
         assert feeder.done
         assert max(backlogs[0] for _, backlogs, *_ in policy.states) == 5 * PACKET

@@ -39,10 +39,9 @@ from traffic.transports.datagram_sockets import (
     receiving,
     sending,
 )
-from traffic.transports.loop import STUCK_S, TICK_S, Arrival, QueuePairs
+from traffic.transports.loop import STUCK_S, TICK_S, Arrival, Health, PacketCounts, QueuePairs
 from traffic.transports.nic_sender import DEPTH_PACKETS, PLACED_PACKETS, NicSender
 from traffic.transports.order import Orders, Reordering
-from traffic.transports.packet_counts import DatagramHealth, PacketCounts
 from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
 from traffic.transports.transport import PACKET_BYTES, NicRate, packet_s
 
@@ -117,11 +116,11 @@ class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
         self._buffer = bytearray(HEADER.size)
 
     @property
-    def health(self) -> DatagramHealth:
+    def health(self) -> Health:
         """How all went until now."""
         counted = sum(lane.counted for lane in self._pairs)
         loop = self.loop
-        return DatagramHealth(self._resent, loop.lateness_s, counted, loop.stall_s, self.packets)
+        return Health(self._resent, loop.lateness_s, counted, loop.stall_s, self.packets)
 
     @property
     def packets(self) -> PacketCounts:
@@ -543,7 +542,7 @@ class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
             account.waiting.clear()
             if account.key:
                 for feeder in self._feeders:
-                    feeder.granted(account.key)
+                    feeder.opened(account.key)
         for nic in list(self._sending):
             self._send(nic)
         for feeder in list(self._feeders):

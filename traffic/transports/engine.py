@@ -33,7 +33,7 @@ from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
 from traffic.transports.counts import Counts
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.loop import STUCK_S, TICK_S, Arrival, Carried, QueuePairs
+from traffic.transports.loop import STUCK_S, TICK_S, Arrival, Carried, Health, QueuePairs
 from traffic.transports.transport import (
     PACKET_BYTES,
     UNLIMITED_BYTES,
@@ -57,20 +57,6 @@ TCP_INFO_BYTES = 216
 RETRANSMITS_AT = 100
 """Where struct tcp_info (linux/tcp.h) has them, as a number of 32 bits."""
 BROKEN = select.EPOLLERR | select.EPOLLHUP
-
-
-@dataclass(frozen=True)
-class Health:
-    """How the engine and TCP fared."""
-
-    retransmits: int = 0
-    """Packets that TCP sent again, over all queue pairs."""
-    lateness_s: float = 0.0
-    """How long a round of the loop kept the next events waiting [s], 99th percentile."""
-    payload_bytes: int = 0
-    """What was counted at the receivers."""
-    stall_s: float = 0.0
-    """The longest that the loop was away: a round of it, or a wait that ended too late [s]."""
 
 
 @dataclass(slots=True, eq=False)
@@ -155,10 +141,6 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         """How all went until now."""
         resent, counted = self._resent + sum(map(_resent, self._pairs)), (s.counted for s in self._pairs)
         return Health(resent, self.loop.lateness_s, sum(counted), self.loop.stall_s)
-
-    def posted(self, number: int) -> int:
-        """Return how many bytes were posted on a queue pair."""
-        return self._pairs[number].posted
 
     def counted(self, number: int) -> int:
         """Return how many bytes of a queue pair were counted at its receiver."""

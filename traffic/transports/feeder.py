@@ -202,8 +202,8 @@ class Feeder(ABC, Generic[Message]):
             for number in list(self._parked):
                 self._wake(number)
 
-    def _wake_sharing(self, by: Hashable) -> None:
-        """Let the messages be asked again that something has made room for."""
+    def opened(self, by: Hashable) -> None:
+        """Let the messages be asked again that may use what takes more now (`Fed.by`)."""
         for number in self._sharing.get(by, ()):
             self._wake(number)
 

@@ -40,11 +40,8 @@ class Carrier(Protocol):
     def put(self, number: int, size: int, message: int) -> None:
         """Put bytes of a message behind what a queue pair carries already."""
 
-    def posted(self, number: int) -> int:
-        """Return how many bytes were posted on a queue pair."""
-
-    def counted(self, number: int) -> int:
-        """Return how many bytes of a queue pair were counted at its receiver."""
+    def owed(self, number: int) -> int:
+        """Return how many bytes of a queue pair have not arrived."""
 
     def takes(self, number: int) -> bool:
         """Return whether what is put on a queue pair now may leave."""
@@ -95,8 +92,8 @@ class ReactiveFeeder(Feeder[Fed]):
         """What of each message is on no queue pair yet [bytes]."""
         states = {qps: States(len(qps), partial(self._state, qps)) for qps in lane_of}
         nics = {qps: tuple(dict.fromkeys(pairs[qp].source for qp in qps)) for qps in lane_of}
-        rows = zip(names, of_message, bursts, strict=True)
-        return [Fed(name, states[qps], nics[qps], qps, own, len(own)) for name, qps, own in rows]
+        rows = zip(names, of_message, numbers, bursts, strict=True)
+        return [Fed(name, states[qps], nics[qps], by, own, len(own)) for name, qps, by, own in rows]
 
     @property
     def tick_s(self) -> float:
@@ -117,7 +114,7 @@ class ReactiveFeeder(Feeder[Fed]):
         messages, qps = {self._message_of[name] for name in names if name in self._message_of}, set[int]()
         while more := {qp for message in messages for qp in self._of_message[message]} - qps:
             qps |= more
-            messages |= {message for qp in more for message in self._sharing[qp]}
+            messages |= {message for qp in more for message in self._sharing[self.numbers[qp]]}
         left = sorted(message for message in messages if self._messages[message].left)
         return [self._messages[message].name for message in left], [self.numbers[qp] for qp in sorted(qps)]
 
@@ -179,7 +176,7 @@ class ReactiveFeeder(Feeder[Fed]):
             The messages that have arrived whole now.
         """
         qp, done = self._place[number], []
-        self._backlog[qp] = carrier.posted(number) - carrier.counted(number)
+        self._backlog[qp] = carrier.owed(number)
         for which in [self._message_of[name] for name in delivered if name in self._message_of]:
             message, timed = self._messages[which], self._round_trips.arrived(qp, at - self.began_at)
             self._acknowledge(which, self._lane_of[which][qp], qp, timed, at)
@@ -189,10 +186,6 @@ class ReactiveFeeder(Feeder[Fed]):
         self._open -= len(done)
         self.opened(number)
         return done
-
-    def opened(self, number: int) -> None:
-        """Let the messages that may use a queue pair be asked again: it may take more now."""
-        self._wake_sharing(self._place[number])
 
 
 class _Nic:

@@ -90,6 +90,36 @@ class Loop:
         return max(self._overslept_s, max(self._rounds_s, default=0.0))
 
 
+@dataclass(frozen=True)
+class PacketCounts:
+    """The packets of a run; those that carry nothing, to see paths by, are none of them."""
+
+    sent: int = 0
+    """Those that NICs were given."""
+    arrived: int = 0
+    """Those that arrived and counted."""
+    anew: int = 0
+    """Those that counted as lost, so that their bytes were granted anew."""
+    late: int = 0
+    """Those that arrived and did not count: they counted as lost, were taken back, or came twice."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """How the engine and TCP fared."""
+
+    retransmits: int = 0
+    """Packets that TCP sent again, over all queue pairs."""
+    lateness_s: float = 0.0
+    """How long a round of the loop kept the next events waiting [s], 99th percentile."""
+    payload_bytes: int = 0
+    """What was counted at the receivers."""
+    stall_s: float = 0.0
+    """The longest that the loop was away: a round of it, or a wait that ended too late [s]."""
+    packets: PacketCounts = PacketCounts()
+    """What became of datagrams; of these, what is sent again is what is granted anew."""
+
+
 class Arrival(NamedTuple):
     """The last byte arrived of what was posted together of a message on a queue pair, or fed of it."""
 

@@ -150,10 +150,6 @@ class PacketFeeder(Feeder[_Message]):
             while ready and carrier.room(nic):
                 self._offer(nic, ready, at)
 
-    def granted(self, group: Group) -> None:
-        """Let the messages of a group be asked again: it may send more now."""
-        self._wake_sharing(group)
-
     def _may_send(self, message: _Message) -> bool:
         return message.among.may_send(self._carrier)
 
