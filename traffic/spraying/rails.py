@@ -51,12 +51,7 @@ class Rails:
     name = "rails"
     steady = True
 
-    load_state: NDArray[np.int64]
-    """What each rail of each server that sent had yet to carry after the latest assignment, shape (servers,
-    rails) [bytes]."""
-
     def __init__(self, entropies: int = 1) -> None:
-        self.load_state = np.zeros((0, 0), dtype=np.int64)
         self._entropies = entropies
         self._backlog_bytes: Callable[[Nic], int] | None = None
 
@@ -84,7 +79,6 @@ class Rails:
         gpu_servers = np.asarray(fabric.gpu_servers)
         gpu, towards = messages.source[chunks.message], gpu_servers[messages.destination[chunks.message]]
         rail = np.zeros(len(chunks), dtype=np.int64)
-        self.load_state = np.zeros((len(fabric.servers), rails), dtype=np.int64)
         backlog_bytes, self._backlog_bytes = self._backlog_bytes, None
         for server in range(len(fabric.servers)):
             mine = np.flatnonzero(gpu_servers[gpu] == server)
@@ -99,13 +93,7 @@ class Rails:
                 rail[mine] = lpt(chunks.bytes[mine], rails, loads)
             else:
                 rail[mine] = lpt_among(chunks.bytes[mine], usable[server, towards[mine]], loads)
-            self.load_state[server] = loads + np.bincount(rail[mine], chunks.bytes[mine], rails)
         return same_rail(fabric, messages, chunks, rail, self._entropies)
-
-    @property
-    def load_mse(self) -> NDArray[np.float64]:
-        """Mean squared deviation of each server's rails from their mean [bytes^2] (eq. 6)."""
-        return np.asarray(np.var(self.load_state, axis=1))
 
 
 def rails_between(fabric: Fabric) -> NDArray[np.bool_]:
