@@ -248,7 +248,16 @@ def moved(job: Job, moves: Moves) -> Job:
     ScenarioError
         If a GPU that takes a place has one, or takes two, or does not exist.
     """
-    check_moves(job, moves)
+    busy = {gpu for node in job.nodes for gpu in node.gpus}
+    backups = [backup for _, backup in moves]
+    if len(dict(moves)) < len(moves):
+        raise ScenarioError("a GPU is moved twice by one fault", "name one GPU that takes its place")
+    for gpu, backup in moves:
+        if backup in busy or backups.count(backup) > 1 or not 0 <= backup < job.gpus:
+            raise ScenarioError(
+                f"GPU {backup} is to take the place of GPU {gpu}, and has another or is not there",
+                "take a GPU of the fabric that the job leaves idle",
+            )
     gone = {gpu for gpu, _ in moves}
     places = places_after(moves, job.gpus)
     return replace(
@@ -261,23 +270,3 @@ def places_after(moves: Moves, gpus: int) -> list[int]:
     """Return the GPU that has the place of each of so many."""
     taken = dict(moves)
     return [taken.get(gpu, gpu) for gpu in range(gpus)]
-
-
-def check_moves(job: Job, moves: Moves) -> None:
-    """Check that GPUs that take places are there, and idle.
-
-    Raises
-    ------
-    ScenarioError
-        If one is not, or a GPU is moved twice.
-    """
-    busy = {gpu for node in job.nodes for gpu in node.gpus}
-    backups = [backup for _, backup in moves]
-    if len(dict(moves)) < len(moves):
-        raise ScenarioError("a GPU is moved twice by one fault", "name one GPU that takes its place")
-    for gpu, backup in moves:
-        if backup in busy or backups.count(backup) > 1 or not 0 <= backup < job.gpus:
-            raise ScenarioError(
-                f"GPU {backup} is to take the place of GPU {gpu}, and has another or is not there",
-                "take a GPU of the fabric that the job leaves idle",
-            )
