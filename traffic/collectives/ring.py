@@ -84,17 +84,12 @@ class Ring:
         return self._at_once() if coupled else self._step_by_step()
 
     def _step_by_step(self) -> Ops:
-        ranks, chunk = len(self.rings[0]), self._chunks()
-        steps = _chunks_sent(ranks, self.operation)
-        source, destination, size = [], [], []
-        for step in steps:
-            for ring, mine in zip(self.rings, chunk, strict=True):
-                source.append(np.array(ring))
-                destination.append(np.roll(ring, -1))
-                size.append(mine[step])
-        messages = Messages(*map(np.concatenate, (source, destination, size)))
-        edge = np.tile(np.arange(len(self.rings) * ranks), len(steps))  # NCCL connects each once
-        return each_alone(messages, waits_around(len(steps), len(self.rings), ranks), edge)
+        rings, chunk = np.array(self.rings), self._chunks()
+        steps = _chunks_sent(rings.shape[1], self.operation)
+        ends = (np.tile(end.ravel(), len(steps)) for end in (rings, np.roll(rings, -1, axis=1)))
+        messages = Messages(*ends, np.concatenate([chunk[:, step].ravel() for step in steps]))
+        edge = np.tile(np.arange(rings.size), len(steps))  # NCCL connects each once
+        return each_alone(messages, waits_around(len(steps), *rings.shape), edge)
 
     def _at_once(self) -> Ops:
         """Return an operation per ring: a move per edge of the bytes of all steps, placed as in the first."""
