@@ -436,7 +436,7 @@ class LiveBackend:
         back = list[Left]()
         for feeder in dict.fromkeys(self._choosing[op] for op in ops):
             if isinstance(feeder, PacketFeeder):
-                back += self._recall_packets(feeder, [op for op in ops if self._choosing[op] is feeder])
+                back += self._recall_packets(feeder, [op for op in ops if self._choosing.get(op) is feeder])
                 continue
             names, numbers = feeder.sharing(ops)
             lacking: Counter[tuple[int, int]] = Counter()
