@@ -8,11 +8,11 @@ from itertools import chain, count
 from operator import attrgetter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from testbed.run.fluid_choices import FluidChoices
 from testbed.run.fluid_light import FluidLight
-from testbed.run.fluid_shares import FluidShares
-from testbed.run.fluid_ways import FluidWays
+from testbed.run.fluid_ways import FluidWays, divided
 from testbed.run.gates import Gate, Gates
 from testbed.run.movers import (
     NOTHING_COMES,
@@ -136,8 +136,6 @@ class FluidBackend:
         """What queue pairs by which packets of many entropies go are made of."""
         self._choices = FluidChoices(self._network, self._has_arrived)
         """The messages under way that choose."""
-        self._in_shares = FluidShares(self._choices)
-        """Those of them that go over all paths, in fixed shares."""
         self._takes_light: set[int] = set()
         """Those of them that take what is lit."""
         self._gates = Gates(fabric, self._network, self._ports, self._bundles.meet)
@@ -219,8 +217,7 @@ class FluidBackend:
         each_way = cache(self._ways.of)
         lanes = [each_way(*each) for each in zip(chosen.lanes, choice.lanes, strict=True)]
         if isinstance(choice, Choice) and getattr(choice.policy, "oblivious", False):
-            self._open_pools([(way,) for way in dict.fromkeys(chain.from_iterable(lanes))])
-            self._post_in_shares(chosen, choice)
+            self._post(*self._in_shares(chosen, choice))
             return
         if isinstance(choice, Choice) and getattr(choice.policy, "settles", False):
             slower = self._shares
@@ -229,34 +226,36 @@ class FluidBackend:
             }
             paths = {lane: self._path(lane) for lane in chain.from_iterable(lanes)}
             lanes = [(lane,) for lane in settled(lanes, paths, rates)]
-        sets = [tuple(sorted(among)) for among in lanes]
-        self._open_pools(sets)
-        self._choices.post(sets, chosen.bytes, chosen.op, next(self._tickets))
+        self._post([tuple(sorted(among)) for among in lanes], chosen.bytes, chosen.op)
         self._takes_light.update(chosen.op.tolist() if isinstance(choice, WhileLit) else ())
 
-    def _post_in_shares(self, chosen: Chosen, choice: Choice) -> None:
-        """Have operations go over all ways, as entropies take them, by each NIC as fast as it is now."""
+    def _in_shares(
+        self, chosen: Chosen, choice: Choice
+    ) -> tuple[list[tuple[int, ...]], NDArray[np.int64], NDArray[np.int64]]:
+        """Return way, bytes and operation of the shares of what goes over all ways, as entropies take them.
+
+        By each NIC they go as fast as it is now.
+        """
         shares = cache(partial(self._ways.shares, nic_bps=self._nic_bps))
         ways = [shares(*each) for each in zip(chosen.lanes, choice.lanes, strict=True)]
-        self._in_shares.post(chosen.op.tolist(), chosen.bytes.tolist(), ways, next(self._tickets))
+        messages = zip(chosen.op.tolist(), chosen.bytes.tolist(), ways, strict=True)
+        rows = [(way, part, op) for op, size, own in messages for way, part in divided(size, own).items()]
+        over, parts, ops = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+        return [(way,) for way in over.tolist()], parts, ops
 
     def _nic_bps(self, lane: int) -> float:
         """Return how fast the NIC is now that sends on a lane [bit/s]."""
         nic = self._pairs[lane].source
         return self._fabric.nic_rate_bps(nic) * self._shares.get(self._fabric.nic_port(nic), 1.0)
 
-    def _open_pools(self, sets: Sequence[tuple[int, ...]]) -> None:
-        """Get ready for messages that may use some sets of queue pairs."""
+    def _post(self, sets: Sequence[tuple[int, ...]], size: NDArray[np.int64], op: NDArray[np.int64]) -> None:
+        """Have operations, or shares of them, drain by sets of queue pairs."""
         self._enter(list(chain.from_iterable(sets)))
-        self._share(self._choices.without_pool(sets))
+        self._share([among for among in dict.fromkeys(sets) if among not in self._choices.pools])
+        self._choices.post(sets, size, op, next(self._tickets))
 
-    def _has_arrived(self, part: int) -> None:
-        if (message := self._in_shares.landed(part)) is not None:
-            self._at(self.now_ps, partial(Arrived, message, self.now_ps))
-
-    def _of(self, op: int) -> FluidChoices | FluidShares:
-        """Return what carries an operation that chooses."""
-        return self._in_shares if op in self._in_shares else self._choices
+    def _has_arrived(self, message: int) -> None:
+        self._at(self.now_ps, partial(Arrived, message, self.now_ps))
 
     def _couple(self, flows: Sequence[Flows]) -> None:
         """Move flows that go together, which compete with others about as they would step by step.
@@ -354,15 +353,14 @@ class FluidBackend:
         self._takes_light.difference_update(ops)
         lacks = list[int]()
         for op in ops:
-            if self._of(op).has_arrived(op):
-                left += self._ways.carried(op, self._of(op).chosen(op, goes_on=False))
+            if self._choices.has_arrived(op):
+                left += self._ways.carried(op, self._choices.chosen(op, goes_on=False))
             else:
                 lacks.append(op)
-        for carrying in (self._choices, self._in_shares):
-            recalled, lacking, flows = carrying.recall([op for op in lacks if self._of(op) is carrying])
-            self._speak(flows)
-            for op, sizes in sorted(recalled.items()):
-                left += [*self._ways.carried(op, sizes), Left(op, -1, left=lacking[op])]
+        recalled, flows = self._choices.recall(lacks)
+        self._speak(flows)
+        for op, (sizes, lacking) in recalled.items():
+            left += [*self._ways.carried(op, sizes), Left(op, -1, left=lacking)]
         return left
 
     def under_way(self, lanes: Sequence[int] = (), ops: Sequence[int] = ()) -> list[Left]:
@@ -378,8 +376,8 @@ class FluidBackend:
             ]
         for op in ops:
             if op not in self._takes_light:
-                left += self._ways.carried(op, self._of(op).chosen(op, goes_on=True))
-            left.append(Left(op, -1, left=self._of(op).lacking(op)))
+                left += self._ways.carried(op, self._choices.chosen(op, goes_on=True))
+            left.append(Left(op, -1, left=self._choices.lacking(op)))
         return left
 
     def owed(self, lanes: Sequence[int]) -> int:
@@ -526,8 +524,8 @@ class FluidBackend:
         """Yield what arrived: a message, or those of a coupled flow with its last strand."""
         at_ps, tag, pool = arrived
         if tag >= 0:
-            if (op := self._in_shares.landed(tag)) is not None:
-                yield Arrived(op, at_ps, self._carrier_of.get(pool))
+            if self._choices.landed(tag, pool):
+                yield Arrived(tag, at_ps, self._carrier_of.get(pool))
             return
         if bundle := self._bundles.arrived(tag):
             yield from (Arrived(op, at_ps, bundle.lane) for op in bundle.ops)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 from testbed.run.movers import Left
 from testbed.run.packet_paths import PacketPaths
@@ -91,3 +92,16 @@ class FluidWays:
         """Report what ways carried of an operation, by the queue pairs that they are of."""
         named = ((self._way_of.get(lane, (lane, None)), size) for lane, size in sizes.items())
         return [Left(op, lane, carried=size, entropy=entropy) for (lane, entropy), size in named]
+
+
+def divided(size: int, shares: Mapping[int, int]) -> dict[int, int]:
+    """Divide bytes among ways in proportion to numbers; a way without any is left out.
+
+    Examples
+    --------
+    >>> divided(10, {3: 1, 4: 2, 5: 0})
+    {3: 3, 4: 7}
+    """
+    whole, ends = sum(shares.values()), accumulate(shares.values(), initial=0)
+    edges = pairwise(size * end // whole for end in ends)
+    return {way: end - begin for way, (begin, end) in zip(shares, edges, strict=True) if end > begin}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
+from testbed.run.fluid_choices import FluidChoices
 from testbed.run.packet_paths import paths_over
 from testbed.run.predict import predict
 from testbed.run.run import Run
@@ -19,9 +20,11 @@ from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
+from traffic.clock import NEVER
 from traffic.demand import Demand
 from traffic.effects import Down, Slow
 from traffic.faults import Fault, When
+from traffic.fluid.network import FluidNetwork
 from traffic.metrics import path_bytes
 from traffic.spraying.policy import SPRAYED, Lanes, LaneSet, LaneState, Message, QueuePair
 from traffic.steps import single
@@ -105,6 +108,17 @@ def test_every_byte_arrives_once_around_a_link_that_fails(
     )
     # what is there counts on, and what is left goes around: each byte crosses from server to server once
     assert sum(carried(run).values()) == sum(carried(before).values())
+
+
+def test_a_message_has_arrived_with_its_last_share_and_what_is_on_queue_pairs_by_itself() -> None:
+    network = FluidNetwork([8.0] * 3)
+    choices = FluidChoices(network, lambda _message: None)
+    choices.add_pools(0, [(10,), (11,)], network.add_flows([[0], [1], [2]])[:2])
+    choices.post([(10,), (11,)], np.array([1, 3]), np.array([7, 7]), 0)
+    network.post(2, 2, 7)
+    ended = [choices.landed(each.message, each.pool) for _ in range(3) for each in network.advance(NEVER)]
+    assert ended == [False, True, True]
+    assert choices.has_arrived(7)
 
 
 def test_entropies_as_they_are_decide_where_packets_can_go() -> None:
