@@ -7,7 +7,7 @@ longer, this machine added.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -16,9 +16,8 @@ import numpy as np
 from testbed.network.link_sample import settled_rates_bps
 from testbed.network.network import Network
 from testbed.run.evidence import cpu_pressure_s
-from testbed.run.packet_paths import computed_paths
-from topologies.errors import NetworkError
-from topologies.fabric import Fabric, Nic, Path, Port
+from testbed.run.packet_paths import paths_over
+from topologies.fabric import Fabric, Nic, Path
 from topologies.own_routing import CheckedRouting
 from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
@@ -147,8 +146,7 @@ def shift(fabric: Fabric, hop_bps: float, routing: CheckedRouting | None = None)
     half = max(len(fabric.servers) // 2, 1)
     best: dict[QueuePair, Path] = {}
     for servers, nics in dict.fromkeys([(1, 0), (1, 1), (half, 0), (half, 1)]):
-        paths = partial(_paths, fabric, routing)
-        found = _chosen(fabric, servers, nics, hop_bps, paths)
+        found = _chosen(fabric, servers, nics, hop_bps, routing)
         if _hop_bps(fabric, found) > _hop_bps(fabric, best):
             best = found
         if _hop_bps(fabric, best) >= hop_bps:
@@ -157,15 +155,12 @@ def shift(fabric: Fabric, hop_bps: float, routing: CheckedRouting | None = None)
 
 
 def _chosen(
-    fabric: Fabric,
-    servers: int,
-    nics: int,
-    hop_bps: float,
-    paths: Callable[[Nic, Nic], Iterator[tuple[QueuePair, Path]]],
+    fabric: Fabric, servers: int, nics: int, hop_bps: float, routing: CheckedRouting | None
 ) -> dict[QueuePair, Path]:
     """Return queue pairs from each NIC to the one so many servers and NICs on, until they forward enough."""
     room = {port: link.rate_bps for port, link in fabric.link_at.items()}
     chosen: dict[QueuePair, Path] = {}
+    paths = paths_over(fabric, routing=routing)
     forwarded_bps, heard = 0.0, set[Nic]()
     for index in np.random.default_rng(0).permutation(len(fabric.nics)).tolist():
         if forwarded_bps >= hop_bps:
@@ -176,31 +171,17 @@ def _chosen(
             continue
         destination = Nic(server, (source.nic + nics) % fabric.servers[server].nics)
         rate_bps = fabric.nic_rate_bps(source)
-        fits = (pair for pair in paths(source, destination) if _fits(pair[1], room, rate_bps))
+        queue_pairs = (QueuePair(source, destination, entropy) for entropy in range(ENTROPIES_TRIED))
+        found = ((queue_pair, paths.find(queue_pair) or ()) for queue_pair in queue_pairs)
+        fits = ((pair, path) for pair, path in found if all(room[port] >= rate_bps for port in path))
         queue_pair, path = next(fits, (None, ()))
-        if queue_pair and destination not in heard:
+        if path and queue_pair and destination not in heard:
             chosen[queue_pair] = path
             heard.add(destination)
             forwarded_bps += rate_bps * (len(path) - 1)
             for port in path:
                 room[port] -= rate_bps
     return chosen
-
-
-def _paths(
-    fabric: Fabric, routing: CheckedRouting | None, source: Nic, destination: Nic
-) -> Iterator[tuple[QueuePair, Path]]:
-    """Return queue pairs of some entropies between two NICs, and their paths."""
-    for entropy in range(ENTROPIES_TRIED):
-        queue_pair = QueuePair(source, destination, entropy)
-        try:
-            yield queue_pair, computed_paths(fabric, [queue_pair], routing=routing)[0]
-        except NetworkError:
-            return
-
-
-def _fits(path: Path, room: dict[Port, float], rate_bps: float) -> bool:
-    return all(room[port] >= rate_bps for port in path)
 
 
 def _hop_bps(fabric: Fabric, paths: dict[QueuePair, Path]) -> float:

@@ -122,7 +122,7 @@ def emulate(
     crossings = tap.crossings if tap and not tap.missed else None
     return Emulation(
         run,
-        backend.paths,
+        backend.packet_paths.seen,
         health,
         emulated_s,
         light,

@@ -31,8 +31,8 @@ from testbed.run.movers import (
     SetDaemon,
     SetLink,
 )
-from testbed.run.nvlink import NvlinkPaths, nvlink_rates_bps
-from testbed.run.packet_paths import PacketPaths, computed_paths
+from testbed.run.nvlink import MOST_KNOWN, NvlinkPaths, nvlink_rates_bps
+from testbed.run.packet_paths import PacketPaths
 from topologies.errors import StuckError
 from topologies.fabric import Fabric, Path, Port
 from topologies.own_routing import CheckedRouting
@@ -45,9 +45,6 @@ from traffic.fluid.network import Arrival, FluidNetwork
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import SPRAYED, QueuePair
-
-MOST_KNOWN = 4096
-"""So many sets of links are remembered."""
 
 
 class FluidBackend:
@@ -68,7 +65,7 @@ class FluidBackend:
         Whether queue pairs share links in proportion to what they have left, as the ideal transport has it,
         those of communicators fairly (`traffic.fair_weights`).
     paths
-        Return the paths of queue pairs over packet switches; by default as the switches' hash gives them.
+        Those of queue pairs over packet switches that are known; others are as the switches' hash gives them.
     routing
         By which ports switches send on before the shortest path; by default nothing else.
     datagrams
@@ -103,7 +100,7 @@ class FluidBackend:
         drawn_s: Mapping[str, Sequence[float]] | None = None,
         flip_s: Mapping[str, float] | None = None,
         by_bytes: bool = True,
-        paths: Callable[[Sequence[QueuePair]], Sequence[Path]] | None = None,
+        paths: dict[QueuePair, Path] | None = None,
         routing: CheckedRouting | None = None,
         datagrams: bool = False,
         lent_bytes: Mapping[Port, float] = NOTHING_LENT,
@@ -112,8 +109,7 @@ class FluidBackend:
         self._ocses = frozenset(delay_s)
         self._from_rest = False
         """Whether a collective began while nothing was on its way, and buckets have not lent yet."""
-        find = paths or partial(computed_paths, fabric, routing=routing, datagrams=datagrams)
-        self.packet_paths = PacketPaths(fabric, find, routing, datagrams=datagrams)
+        self.packet_paths = PacketPaths(fabric, routing, datagrams=datagrams, seen=paths)
         """The paths of its queue pairs over packet switches."""
         self._ports = {port: number for number, port in enumerate(fabric.link_at)}
         rates = [link.rate_bps for link in fabric.link_at.values()]

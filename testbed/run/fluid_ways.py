@@ -72,7 +72,7 @@ class FluidWays:
     def _between(self, number: int, entropies: Entropies) -> dict[int, float]:
         if (number, entropies) not in self._ways:
             pair, first = self._pairs[number], dict[Path, int]()
-            by_entropy = self._paths.by_entropy(pair)
+            by_entropy = self._paths.by_entropy(pair, self._paths.failed)
             paths = [by_entropy[entropy % len(by_entropy)] for entropy in entropies]
             for entropy, path in zip(entropies, paths, strict=True):
                 first.setdefault(path, entropy)

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Self, TypeVar
 
 from testbed.network.network import Network
@@ -44,7 +43,7 @@ from testbed.run.movers import (
     SetDaemon,
     SetLink,
 )
-from testbed.run.packet_paths import PacketPaths, computed_paths, paths_over
+from testbed.run.packet_paths import PacketPaths, paths_over
 from topologies.errors import StuckError
 from topologies.events import Show
 from topologies.fabric import Fabric, Nic, Path, Port
@@ -125,15 +124,8 @@ class LiveBackend:
         """Whether packets are datagrams, each of an entropy of its own."""
         self._engine = self._engine_of(transport, stuck_s)
         self._numbers: dict[QueuePair, int] = {}
-        self.packet_paths = PacketPaths(
-            self._fabric,
-            partial(computed_paths, self._fabric, routing=network.routing, datagrams=self._sprays),
-            network.routing,
-            datagrams=self._sprays,
-        )
+        self.packet_paths = PacketPaths(self._fabric, network.routing, datagrams=self._sprays)
         """The paths of its queue pairs over packet switches, as they were seen where that was possible."""
-        self.paths: dict[QueuePair, Path] = {}
-        """The path of each queue pair over packet switches that was connected while nothing had failed."""
         self._light = LiveLight(network)
         self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._forwarding_s)
         self._choosing: dict[int, ReactiveFeeder | PacketFeeder] = {}
@@ -324,8 +316,6 @@ class LiveBackend:
             paths = self.packet_paths.open(of)
             for number in numbers:
                 self._engine.dial(number)
-        if not self.packet_paths.are_led_around:
-            self.paths.update(zip(of, paths, strict=True))
         for failed in self._foreseen:
             around = paths_over(self._fabric, failed, self._network.routing, self._sprays)
             for queue_pair in queue_pairs:
@@ -481,7 +471,9 @@ class LiveBackend:
 
     def _crossing(self, queue_pair: QueuePair) -> Crossing:
         """Return the path of a queue pair; where none was seen, its NIC is the slowest link of it."""
-        links = [self._fabric.link_at[port] for port in self.paths.get(self._sample(queue_pair), ())]
+        links = [
+            self._fabric.link_at[port] for port in self.packet_paths.seen.get(self._sample(queue_pair), ())
+        ]
         rates_bps = [self._fabric.nic_rate_bps(queue_pair.source), *(link.rate_bps for link in links)]
         nic_bps, slowest_bps = rates_bps[0] * self._dilation.rate, min(rates_bps) * self._dilation.rate
         delay_s = self._dilation.emulated_s(sum(link.delay_s for link in links))

@@ -1,6 +1,6 @@
 """The paths of queue pairs over packet switches, by the controller's rules and the switches' hash."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
 from controller.packet.flow_table import FlowTables
@@ -14,64 +14,11 @@ from traffic.spraying.policy import SPRAYED, QueuePair
 from traffic.transports.connections import ports
 
 
-def computed_paths(
-    fabric: Fabric,
-    queue_pairs: Sequence[QueuePair],
-    failed: frozenset[Port] = frozenset(),
-    routing: CheckedRouting | None = None,
-    *,
-    datagrams: bool = False,
-) -> tuple[Path, ...]:
-    """Return the path of each queue pair as the controller's rules and the switches' hash give it.
-
-    Parameters
-    ----------
-    fabric, queue_pairs
-        Whose.
-    failed
-        Ports that have failed, which the rules lead around.
-    routing
-        By which ports switches send on before the shortest path; by default nothing else.
-    datagrams
-        Whether packets are datagrams, which have their entropy in the destination's address, or TCP's, which
-        have it in a port.
-
-    Raises
-    ------
-    NetworkError
-        If the rules lead a queue pair nowhere.
-    """
-    known = paths_over(fabric, failed, routing, datagrams)
-    return tuple(known[queue_pair] for queue_pair in queue_pairs)
-
-
 def path_now(fabric: Fabric, paths: "PacketPaths", queue_pair: QueuePair) -> Path:
     """Return the path of a queue pair over packet switches, or over the circuits of one OCS."""
-    return paths[queue_pair] or optical_path(fabric, queue_pair)
-
-
-def seen_or_computed(
-    fabric: Fabric,
-    seen: dict[QueuePair, Path],
-    routing: CheckedRouting | None = None,
-    *,
-    datagrams: bool = False,
-) -> Callable[[Sequence[QueuePair]], Sequence[Path]]:
-    """Return what finds the paths of queue pairs: those that were seen, and computed ones, which it adds."""
-
-    def paths_of(queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
-        new = [queue_pair for queue_pair in queue_pairs if queue_pair not in seen]
-        found = computed_paths(fabric, new, routing=routing, datagrams=datagrams)
-        seen.update(zip(new, found, strict=True))
-        return [seen[queue_pair] for queue_pair in queue_pairs]
-
-    return paths_of
-
-
-def optical_path(fabric: Fabric, queue_pair: QueuePair) -> Path:
-    """Return the path of a queue pair over the circuits of one OCS."""
-    near = fabric.nic_port(queue_pair.source)
-    return near, fabric.peer(fabric.nic_port(queue_pair.destination))
+    ends = queue_pair.source, queue_pair.destination
+    near, far = map(fabric.nic_port, ends)
+    return paths[queue_pair] or (near, fabric.peer(far))
 
 
 class PacketPaths:
@@ -81,24 +28,29 @@ class PacketPaths:
     ----------
     fabric
         Whose.
-    find
-        Returns the paths of queue pairs while nothing has failed.
     routing, datagrams
-        As of `computed_paths`.
+        As of `paths_over`.
+    seen
+        The paths that queue pairs were seen to take while nothing had failed; by default none. Those of
+        others are computed, and added.
     """
 
     def __init__(
         self,
         fabric: Fabric,
-        find: Callable[[Sequence[QueuePair]], Sequence[Path]],
         routing: CheckedRouting | None = None,
         *,
         datagrams: bool = False,
+        seen: dict[QueuePair, Path] | None = None,
     ) -> None:
-        self._fabric, self._find, self._routing = fabric, find, routing
+        self._fabric, self._routing = fabric, routing
         self.sprays = datagrams
         """Whether packets of any entropy may go by one queue pair: what chooses opens one for two NICs."""
-        self._failed: frozenset[Port] = frozenset()
+        self.seen = {} if seen is None else seen
+        """The path of each queue pair that was opened while nothing had failed."""
+        self.failed: frozenset[Port] = frozenset()
+        """What is known to have failed."""
+        self._around = self._paths_around(self.failed)
         self._now: dict[QueuePair, Path] = {}
 
     def open(self, queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
@@ -109,36 +61,29 @@ class PacketPaths:
         NetworkError
             If switches lead one nowhere.
         """
-        if self._failed:
-            paths: Sequence[Path] = computed_paths(
-                self._fabric, queue_pairs, self._failed, self._routing, datagrams=self.sprays
-            )
-        else:
-            paths = self._find(queue_pairs)
+        paths = [self._first(queue_pair) or self._around[queue_pair] for queue_pair in queue_pairs]
         self.saw(queue_pairs, paths)
         return paths
 
+    def _first(self, queue_pair: QueuePair) -> Path | None:
+        """Return the path that a queue pair was seen to take, while nothing has failed."""
+        return None if self.failed else self.seen.get(queue_pair)
+
     def saw(self, queue_pairs: Sequence[QueuePair], paths: Sequence[Path]) -> None:
         """Record the paths that queue pairs were seen to take."""
-        self._now.update(zip(queue_pairs, paths, strict=True))
-
-    @property
-    def are_led_around(self) -> bool:
-        """Whether something is known to have failed."""
-        return bool(self._failed)
+        found = dict(zip(queue_pairs, paths, strict=True))
+        self._now |= found
+        if not self.failed:
+            self.seen |= found
 
     def avoid(self, failed: frozenset[Port]) -> dict[QueuePair, Path]:
         """Lead queue pairs around failed ports, which are all of them; return those whose paths change.
 
         Where there is no path around, the one from before stays.
         """
-        self._failed, every = failed, list(self._now)
-        found = map(self._around.find, every) if failed else self._find(every)
-        moved = {
-            queue_pair: path
-            for queue_pair, path in zip(every, found, strict=True)
-            if path and path != self._now[queue_pair]
-        }
+        self.failed, self._around = failed, self._paths_around(failed)
+        found = {each: self._first(each) or self._around.find(each) for each in self._now}
+        moved = {each: path for each, path in found.items() if path and path != self._now[each]}
         self._now |= moved
         return moved
 
@@ -152,12 +97,7 @@ class PacketPaths:
             return frozenset()
         return self._around.crossed(queue_pair).union(self._now[queue_pair])
 
-    @property
-    def failed(self) -> frozenset[Port]:
-        """What is known to have failed."""
-        return self._failed
-
-    def by_entropy(self, queue_pair: QueuePair, failed: frozenset[Port] | None = None) -> Sequence[Path]:
+    def by_entropy(self, queue_pair: QueuePair, failed: frozenset[Port]) -> Sequence[Path]:
         """Return the path of each entropy between the NICs of a queue pair by which packets of any go.
 
         Parameters
@@ -165,14 +105,9 @@ class PacketPaths:
         queue_pair
             Its NICs are on packet switches.
         failed
-            What rules lead around; by default what is known to have failed.
+            What rules lead around.
         """
-        around = self._around if failed is None else self._paths_around(failed)
-        return around.by_entropy(queue_pair)
-
-    @property
-    def _around(self) -> "Paths":
-        return self._paths_around(self._failed)
+        return self._paths_around(failed).by_entropy(queue_pair)
 
     def _paths_around(self, failed: frozenset[Port]) -> "Paths":
         return paths_over(self._fabric, failed, self._routing, self.sprays)
@@ -185,11 +120,26 @@ def paths_over(
     routing: CheckedRouting | None = None,
     datagrams: bool = False,
 ) -> "Paths":
-    """Return the paths over a fabric around failed ports: points of a scenario share most queue pairs."""
+    """Return the paths over a fabric as the controller's rules and the switches' hash give them.
+
+    They are kept: points of a scenario share most queue pairs.
+
+    Parameters
+    ----------
+    fabric
+        Whose.
+    failed
+        Ports that have failed, which the rules lead around.
+    routing
+        By which ports switches send on before the shortest path; by default nothing else.
+    datagrams
+        Whether packets are datagrams, which have their entropy in the destination's address, or TCP's, which
+        have it in a port.
+    """
     return Paths(fabric, frozenset(fabric.link_at[port] for port in failed), routing, datagrams=datagrams)
 
 
-class Paths(dict[QueuePair, Path]):
+class Paths:
     """The path of each queue pair, computed when it is first asked for, as is all that it is asked."""
 
     def __init__(
@@ -208,6 +158,15 @@ class Paths(dict[QueuePair, Path]):
             self._found[queue_pair] = self._over_one_switch(*ends) or self._hashed(queue_pair)
         return self._found[queue_pair]
 
+    def __getitem__(self, queue_pair: QueuePair) -> Path:
+        """Return the path of a queue pair; NetworkError if the rules lead it nowhere."""
+        if (path := self.find(queue_pair)) is None:
+            raise NetworkError(
+                f"fabric {self._fabric.name!r} has no path for the queue pair {queue_pair}",
+                "give it spines, or use a scheme that keeps to its rails",
+            )
+        return path
+
     def _hashed(self, queue_pair: QueuePair) -> Path | None:
         ends = queue_pair.source, queue_pair.destination
         if self._datagrams:
@@ -225,14 +184,10 @@ class Paths(dict[QueuePair, Path]):
             found = [over_one] * ENTROPIES if over_one else self._tables.datagram_paths(*ends)
             before: Sequence[Path] = [()] * ENTROPIES
             if self._failed and not all(found):
-                before = self._whole.by_entropy(queue_pair)
+                whole = paths_over(self._fabric, frozenset(), self._routing, self._datagrams)
+                before = whole.by_entropy(queue_pair)
             self._by_entropy[ends] = [path or old for path, old in zip(found, before, strict=True)]
         return self._by_entropy[ends]
-
-    @property
-    def _whole(self) -> "Paths":
-        """Return the paths while nothing has failed."""
-        return paths_over(self._fabric, frozenset(), self._routing, self._datagrams)
 
     @cached_property
     def _tables(self) -> FlowTables:
@@ -262,13 +217,3 @@ class Paths(dict[QueuePair, Path]):
             back = self._over_one_switch(*ends) or self._tables.path(*ends, *reversed(ports(queue_pair)))
             self._crossed[queue_pair] = frozenset((*(self.find(queue_pair) or ()), *(back or ())))
         return self._crossed[queue_pair]
-
-    def __missing__(self, queue_pair: QueuePair) -> Path:
-        path = self.find(queue_pair)
-        if path is None:
-            raise NetworkError(
-                f"fabric {self._fabric.name!r} has no path for the queue pair {queue_pair}",
-                "give it spines, or use a scheme that keeps to its rails",
-            )
-        self[queue_pair] = path
-        return path

@@ -18,7 +18,7 @@ from testbed.machine.garbage import no_garbage_collection
 from testbed.run.audit_of import with_audit
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.packet_paths import computed_paths, seen_or_computed
+from testbed.run.packet_paths import paths_over
 from testbed.run.run import Run
 from testbed.run.running import kernel_of
 from testbed.run.solved_once import solved_once
@@ -66,7 +66,7 @@ def predict(
         What the shapers of an emulation lend after a pause (`testbed.run.fluid_backend.FluidBackend`), in
         real bytes of each port; nothing where nothing is emulated.
     """
-    fabric, known, sprays = experiment.fabric, dict(paths or {}), experiment.spraying
+    fabric, sprays = experiment.fabric, experiment.spraying
     datagrams = sends_datagrams(experiment.transport.name)
     weighs = bool(experiment.setup and experiment.setup.by_bytes)
     backend = FluidBackend(
@@ -76,7 +76,7 @@ def predict(
         flip_s={name: delay.flip_s for name, delay in experiment.ocs_delays.items()},
         by_bytes=by_bytes(experiment.transport.name)
         and (isinstance(policy_named(sprays), ProactivePolicy) if sprays else weighs),
-        paths=seen_or_computed(fabric, known, experiment.bound_routing, datagrams=datagrams),
+        paths=dict(paths or {}),
         routing=experiment.bound_routing,
         datagrams=datagrams,
         lent_bytes=lent_bytes,
@@ -110,10 +110,9 @@ def is_informed(
     experiment, paths, delays_s
         As of `predict`. Delays that are as the devices' mean but for rounding are no other ones.
     """
-    seen = list(paths)
     datagrams = sends_datagrams(experiment.transport.name)
-    found = computed_paths(experiment.fabric, seen, routing=experiment.bound_routing, datagrams=datagrams)
-    if [paths[queue_pair] for queue_pair in seen] != list(found):
+    own = paths_over(experiment.fabric, routing=experiment.bound_routing, datagrams=datagrams)
+    if any(own[queue_pair] != path for queue_pair, path in paths.items()):
         return True
     mean_s = {name: delay.mean_s for name, delay in experiment.ocs_delays.items()}
     return any(

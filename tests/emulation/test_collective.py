@@ -13,7 +13,7 @@ from testbed.machine.residue import until
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import Emulation, emulate
 from testbed.run.experiment import Experiment
-from testbed.run.packet_paths import computed_paths
+from testbed.run.packet_paths import paths_over
 from tests.emulation.conftest import Booted
 from tests.testbed.cases import queue_pairs_of
 from topologies.addresses import interface
@@ -60,7 +60,8 @@ def assert_all_arrived(emulation: Emulation, asked: Experiment) -> None:
 def computed(asked: Experiment) -> dict[QueuePair, Path]:
     """Return the paths of an experiment's queue pairs by the controller's rules and the switches' hash."""
     queue_pairs = queue_pairs_of(asked)
-    return dict(zip(queue_pairs, computed_paths(asked.fabric, queue_pairs, datagrams=True), strict=True))
+    paths = paths_over(asked.fabric, datagrams=True)
+    return {queue_pair: paths[queue_pair] for queue_pair in queue_pairs}
 
 
 def bytes_over_legs(records: Records) -> list[int]:
@@ -90,7 +91,8 @@ def test_reactive_schemes_move_all_bytes(booted: Booted, policy: str) -> None:
     assert_all_arrived(emulation, asked)
     firsts = [replace(pair, entropy=0) for pair in queue_pairs_of(asked)]
     assert set(emulation.paths) == set(firsts)
-    seen = zip(firsts, computed_paths(asked.fabric, firsts, datagrams=True), strict=True)
+    paths = paths_over(asked.fabric, datagrams=True)
+    seen = ((first, paths[first]) for first in firsts)
     assert emulation.paths == dict(seen)
 
 

@@ -11,7 +11,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.emulate import Emulation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Measures
-from testbed.run.packet_paths import computed_paths
+from testbed.run.packet_paths import paths_over
 from testbed.run.predict import predict
 from tests.testbed.cases import HEALTHY, queue_pairs_of, slowed
 from topologies.rail import rail_fabric
@@ -40,7 +40,8 @@ def emulation(slower: float) -> Emulation:
     """Return what an emulation of `SMALL` would be that took so many times the prediction."""
     run = slowed(predict(SMALL), slower)
     queue_pairs = queue_pairs_of(SMALL)
-    paths = dict(zip(queue_pairs, computed_paths(SMALL.fabric, queue_pairs), strict=True))
+    own = paths_over(SMALL.fabric)
+    paths = {queue_pair: own[queue_pair] for queue_pair in queue_pairs}
     return Emulation(run, paths, Health(), 1.0)
 
 

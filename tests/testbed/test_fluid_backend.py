@@ -1,7 +1,5 @@
 """Every scheme as fluids: all arrives, not before it could, and over queue pairs that the scheme permits."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +12,7 @@ from testbed.run.run import Run
 from tests.examples import examples
 from tests.traffic.cases import Work, admitted_by, assigned, lent_for, rail_paths, rates, work_of, works
 from topologies.errors import ScenarioError
-from topologies.fabric import Path, Port
+from topologies.fabric import Fabric, Path, Port
 from topologies.light import Circuit
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
@@ -30,15 +28,23 @@ from traffic.steps import single
 CHUNK_BYTES = 8
 
 
+class Seen(dict[QueuePair, Path]):
+    """A path over a random spine for each queue pair that is asked for."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric, self._rng = fabric, np.random.default_rng(0)
+
+    def get(self, pair: QueuePair, _default: object = None) -> Path:
+        if pair not in self:
+            (self[pair],) = rail_paths(self._fabric, (pair,), self._rng)
+        return self[pair]
+
+
 def run_of(work: Work, name: str, lent_s: float = 0.0) -> Run:
     """Return what comes of a demand under a scheme, over random spines."""
-
-    def paths(queue_pairs: Sequence[QueuePair]) -> Sequence[Path]:
-        return rail_paths(work.fabric, tuple(queue_pairs), np.random.default_rng(0))
-
     by_bytes = isinstance(policy_named(name), ProactivePolicy)
     lent_bytes = lent_for(work.fabric, lent_s)
-    backend = FluidBackend(work.fabric, {}, by_bytes=by_bytes, paths=paths, lent_bytes=lent_bytes)
+    backend = FluidBackend(work.fabric, {}, by_bytes=by_bytes, paths=Seen(work.fabric), lent_bytes=lent_bytes)
     scheme = Sprayed(lambda: policy_named(name), 0, CHUNK_BYTES)
     return Kernel(work.fabric, single(work.demand), backend, scheme).run()
 

@@ -10,7 +10,7 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
-from testbed.run.packet_paths import computed_paths
+from testbed.run.packet_paths import paths_over
 from testbed.run.predict import predict
 from tests.testbed.forwarding_cases import LongWay, long_way, ring_fabric, stride_circuits
 from topologies.errors import LightrailError, ScenarioError, StuckError
@@ -152,8 +152,8 @@ def test_a_switch_sends_on_by_destination_and_by_flow_and_by_the_shortest_path_a
         QueuePair(Nic(1, 0), Nic(0, 1)),
         QueuePair(Nic(0, 0), Nic(1, 0)),
     ]
-    spines = [[port.node for port in path[2:3]] for path in computed_paths(fabric, crossing, routing=routing)]
+    paths = paths_over(fabric, routing=routing)
+    spines = [[port.node for port in paths[queue_pair][2:3]] for queue_pair in crossing]
     assert spines == [["spine1"], ["spine0"], []]
     failed = fabric.both_ends([Port("leaf0", 2)])
-    around = computed_paths(fabric, crossing[1:2], failed, routing)
-    assert around[0][2].node == "spine1"
+    assert paths_over(fabric, failed, routing)[crossing[1]][2].node == "spine1"

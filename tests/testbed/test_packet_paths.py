@@ -4,7 +4,7 @@ from itertools import permutations
 
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
-from testbed.run.packet_paths import computed_paths, paths_over
+from testbed.run.packet_paths import paths_over
 from topologies.big_switch import big_switch_fabric
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric
@@ -19,7 +19,8 @@ def test_paths_are_those_of_the_rules() -> None:
     queue_pairs = [QueuePair(*ends) for ends in permutations(fabric.nics, 2)]
     tables = FlowTables(fabric, forwarding_rules(fabric))
     expected = [tables.path(pair.source, pair.destination, *ports(pair)) for pair in queue_pairs]
-    assert list(computed_paths(fabric, queue_pairs)) == expected
+    paths = paths_over(fabric)
+    assert [paths[queue_pair] for queue_pair in queue_pairs] == expected
     assert {len(path or ()) for path in expected} == {2, 4}
 
 
@@ -33,7 +34,7 @@ def test_a_failed_nic_has_no_path() -> None:
 
 def test_one_switch_may_have_more_nics_than_addresses() -> None:
     fabric = big_switch_fabric(2500, nics=8)
-    (path,) = computed_paths(fabric, [QueuePair(Nic(0, 0), Nic(2499, 7))])
+    path = paths_over(fabric)[QueuePair(Nic(0, 0), Nic(2499, 7))]
     assert [port.node for port in path] == ["h0", fabric.switches[0].name]
     assert fabric.peer(path[1]) == fabric.nic_port(Nic(2499, 7))
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.run.outcome import bound_s
-from testbed.run.packet_paths import computed_paths
+from testbed.run.packet_paths import paths_over
 from testbed.run.predict import is_informed, predict
 from tests.examples import examples
 from tests.testbed import ocs_cases
@@ -41,16 +41,13 @@ def test_an_emulation_informs_where_it_took_other_paths_or_drew_other_delays() -
     fabric = leaf_spine_fabric(4, 2, 2)
     asked = experiment_of(fabric, uniform(4), "ecmp")
     pairs = queue_pairs_of(asked)
-    own = dict(zip(pairs, computed_paths(fabric, pairs, datagrams=True), strict=True))
+    paths = paths_over(fabric, datagrams=True)
+    own = {pair: paths[pair] for pair in pairs}
     assert not is_informed(asked, own, {})
     assert not is_informed(asked, {}, None)
     crossing, path = next((pair, path) for pair, path in own.items() if len(path) == 4)
-    other = next(
-        each
-        for entropy in range(64)
-        for each in computed_paths(fabric, [replace(crossing, entropy=entropy)], datagrams=True)
-        if each != path
-    )
+    found = (paths[replace(crossing, entropy=entropy)] for entropy in range(64))
+    other = next(each for each in found if each != path)
     assert is_informed(asked, own | {crossing: other}, {})
     circuits = ocs_cases.experiment_of("spectra")
     mean_s = {name: delay.mean_s for name, delay in circuits.ocs_delays.items()}

@@ -10,7 +10,7 @@ from itertools import accumulate, count, pairwise
 from testbed.run import movers
 from testbed.run.fluid_light import FluidLight
 from testbed.run.movers import NVLINK, Arrived, Flows, Left
-from testbed.run.packet_paths import PacketPaths, computed_paths
+from testbed.run.packet_paths import PacketPaths
 from topologies.errors import StuckError
 from topologies.fabric import Fabric, Port
 from topologies.routes import Routes
@@ -37,7 +37,7 @@ class ToyBackend:
 
     def __init__(self, fabric: Fabric, delay_s: dict[str, float], bytes_s: float) -> None:
         self.now_ps, self._fabric, self._ocses, self._bytes_s = 0, fabric, set(delay_s), bytes_s
-        self.packet_paths = PacketPaths(fabric, partial(computed_paths, fabric))
+        self.packet_paths = PacketPaths(fabric)
         self._numbers: dict[QueuePair, int] = {}
         self._pieces: list[Piece] = []
         self._chosen: dict[int, Piece] = {}
