@@ -7,9 +7,7 @@ longer, this machine added.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,8 +26,6 @@ CONTROL_S = 0.7
 LEAST_PACKETS = 40
 """What each sender sends at least: at 3 Mbit/s a packet takes 24 ms."""
 ENTROPIES_TRIED = 16
-GROWN = 1.5
-"""A point that forwards so many times what was controlled needs another control."""
 
 
 @dataclass(frozen=True)
@@ -45,52 +41,6 @@ class Control:
     cpu_pressure: float
     """Share of it in which something waited for a CPU, 0..1; NaN if unknown. Beside two busy loops the time
     was 0.4 to 1 % off, as without them, and this 0.8 to 1: the next run may not be let through as well."""
-
-
-class Controls:
-    """The controls of one booted network.
-
-    Parameters
-    ----------
-    network
-        The network; it is idle whenever a control is asked for.
-    """
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self.done: list[Control] = []
-        """Those that were carried out, in order."""
-        self._most_bps = 0.0
-        self._again: Callable[[], Control | None] = partial(control, network, 0.0)
-
-    def cover(self, hop_bps: float) -> Control | None:
-        """Carry out a control if a point exceeds by a half what was controlled; return it, if there is one.
-
-        Parameters
-        ----------
-        hop_bps
-            Payload times switch hops that the point forwards in a second at emulated scale [bit/s].
-        """
-        if self.done and hop_bps <= GROWN * self._most_bps:
-            return None
-        self._most_bps = max(self._most_bps, hop_bps)
-        return self.by(partial(control, self._network, self._most_bps))
-
-    def by(self, carried_out: Callable[[], Control | None]) -> Control | None:
-        """Carry out a control of another kind, which is repeated from then on."""
-        self._again = carried_out
-        return self.repeat()
-
-    def repeat(self) -> Control | None:
-        """Carry out the last control again; None where no two servers have a path."""
-        found = self._again()
-        self.done += [found] if found else []
-        return found
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """What run.json keeps of them."""
-        return {str(number): asdict(each) for number, each in enumerate(self.done)}
 
 
 def control(network: Network, hop_bps: float) -> Control | None:

@@ -1,18 +1,21 @@
 """The points of one booted network, each judged by the known-answer controls before and after it."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from testbed.network.network import Network
 from testbed.run.calibrate import Calibration, ContradictedError, forget
-from testbed.run.control import Control, Controls
+from testbed.run.control import Control, control
 from testbed.run.experiment import Experiment
 from testbed.run.fidelity import with_control
 from testbed.run.light_control import light_control
 from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
 from testbed.run.scale import load_bps
+
+GROWN = 1.5
+"""A point that forwards so many times what was controlled needs another control."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,13 @@ class ControlledPoints:
     """
 
     def __init__(self, network: Network, doubtful: Calibration | None = None, *, begun: bool = False) -> None:
-        self._network, self._controls = network, Controls(network)
-        self._doubtful, self._begun = doubtful, begun
+        self._network, self._doubtful, self._begun = network, doubtful, begun
         self._known: set[tuple[str, str]] = set()
+        self._done: list[Control] = []
+        self._most_bps = 0.0
+        """At what rate the network was controlled."""
+        self._again: Callable[[], Control | None] = lambda: None
+        """Carries out the last control once more."""
 
     def before(self, experiment: Experiment) -> Iterator[Controlled]:
         """Carry out a control if an experiment forwards more than was controlled; seeds forward alike.
@@ -63,30 +70,34 @@ class ControlledPoints:
             return
         self._known.add(about)
         if experiment.has_slots:
-            if control := self._controls.by(partial(light_control, self._network, experiment)):
-                yield self._controlled(control)
+            yield from self._by(partial(light_control, self._network, experiment))
             return
         load = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
-        if control := self._controls.cover(load) if load else None:
-            yield self._controlled(control)
-            self._check(control, experiment.mtu)
+        if load and not (self._done and load <= GROWN * self._most_bps):
+            self._most_bps = max(self._most_bps, load)
+            for controlled in self._by(partial(control, self._network, self._most_bps)):
+                yield controlled
+                self._check(controlled.control, experiment.mtu)
 
     def judged(self, outcome: Outcome) -> Outcome:
         """Return an outcome, judged by the last control so far."""
         self._begun = True
-        done = self._controls.done
-        return with_control(outcome, done[-1] if done else None)
+        return with_control(outcome, self._done[-1] if self._done else None)
 
     def end(self) -> Iterator[Controlled]:
         """Carry out the last control, if there was a first."""
-        if self._controls.done and (control := self._controls.repeat()):
-            yield self._controlled(control)
+        if self._done:
+            yield from self._by(self._again)
+
+    def _by(self, carry_out: Callable[[], Control | None]) -> Iterator[Controlled]:
+        """Carry out a control, which is repeated from then on; none where no two servers have a path."""
+        self._again = carry_out
+        if found := carry_out():
+            self._done.append(found)
+            yield Controlled(found, {str(number): asdict(each) for number, each in enumerate(self._done)})
 
     def _check(self, control: Control, mtu: int) -> None:
         if self._doubtful and (said := self._doubtful.contradiction(control, mtu)):
             forget(self._doubtful)
             if not self._begun:
                 raise ContradictedError(said)
-
-    def _controlled(self, control: Control) -> Controlled:
-        return Controlled(control, self._controls.settings)

@@ -23,6 +23,7 @@ from testbed.run.calibrate import (
     is_calibrated,
 )
 from testbed.run.control import Control
+from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.kept import CACHE, machine_name
 from testbed.run.outcome import Verdict
@@ -63,7 +64,7 @@ def controlled(results: ResultsDirectory, monkeypatch: pytest.MonkeyPatch) -> Ca
     def before(error: float, *, begun: bool = False) -> None:
         machine = calibration("netdev")
         found = Control(SAFE_SHARE * machine.most_bps(DEFAULT_MTU), 4, error, 0.2)
-        monkeypatch.setattr("testbed.run.control.control", lambda *_: found)
+        monkeypatch.setattr("testbed.study.controlled.control", lambda *_: found)
         list(ControlledPoints(Network(POINT.fabric, 1e-4), machine, begun=begun).before(POINT))
 
     return before
@@ -75,6 +76,25 @@ def test_a_run_that_has_only_begun_begins_again(controlled: Callable[..., None])
     with pytest.raises(ContradictedError, match="traffic took 20% longer"):
         controlled(0.2)
     assert not is_calibrated("netdev")
+
+
+def test_a_point_needs_another_control_if_it_forwards_half_as_much_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[float]()
+
+    def control(_network: Network, hop_bps: float) -> Control:
+        asked.append(hop_bps)
+        return Control(hop_bps, 4, 0.0, 0.1)
+
+    monkeypatch.setattr("testbed.study.controlled.control", control)
+    points = ControlledPoints(Network(POINT.fabric, 1e-4))
+    for number, rate in enumerate((1e-4, 1.4e-4, 1.6e-4, 1e-4, 2.3e-4)):
+        job = replace(POINT.job, name=f"job {number}")
+        list(points.before(replace(POINT, job=job, dilation=Dilation(rate, 1e-3))))
+    (last,) = points.end()
+    assert [bps / asked[0] for bps in asked] == pytest.approx([1.0, 1.6, 1.6])
+    assert len(last.settings) == 3
 
 
 def test_schedules_have_controls_before_between_and_after_them(
