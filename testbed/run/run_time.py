@@ -7,7 +7,6 @@ its peak, of all processes: 0.93 (uniform, 8 x 4), 1.00 (16 x 8), 1.18 (rings, 4
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
 
 from testbed.run.experiment import Experiment
 
@@ -29,30 +28,6 @@ SENT_BYTES, KEPT_BYTES = 15e3, 1e3
 """Of a message: its connection, its place in a run, its rows; and while later points run [bytes]."""
 
 
-@dataclass(frozen=True)
-class RunTime:
-    """How long the parts of a run take [s]."""
-
-    bytes_s: float
-    """Bytes on their way, at emulated scale."""
-    boots_s: float
-    """Networks boot and stop."""
-    samples_s: float
-    """Links are sampled."""
-    points_s: float
-    """Points are connected, read back and written."""
-    predictions_s: float
-    """All is predicted, for its scale and beside its emulation."""
-    report_s: float
-    """Start, plots and report."""
-
-    @property
-    def total_s(self) -> float:
-        """All together."""
-        total_s: float = sum(astuple(self))
-        return total_s
-
-
 def boots(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
     """Return the experiments that share a network, one group after the other."""
     shared: dict[object, list[Experiment]] = defaultdict(list)
@@ -63,8 +38,8 @@ def boots(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
 
 def run_time(
     experiments: Sequence[Experiment], busy_s: Sequence[float], messages: int, predictions_s: float
-) -> RunTime:
-    """Return how long a run takes.
+) -> dict[str, float]:
+    """Return how long the parts of a run take, by what they are [s].
 
     Parameters
     ----------
@@ -78,16 +53,16 @@ def run_time(
         How long it takes to predict them [s].
     """
     networks = boots(experiments)
-    return RunTime(
-        bytes_s=LONGER * sum(e.dilation.emulated_s(s) for e, s in zip(experiments, busy_s, strict=True)),
-        boots_s=sum(BOOT_S + LINK_S * len(group[0].fabric.links) for group in networks),
-        samples_s=SAMPLE_S * sum(not group[0].over_circuits for group in networks),
-        points_s=POINT_S * len(experiments)
+    return {
+        "bytes": LONGER * sum(e.dilation.emulated_s(s) for e, s in zip(experiments, busy_s, strict=True)),
+        "boots": sum(BOOT_S + LINK_S * len(group[0].fabric.links) for group in networks),
+        "samples of links": SAMPLE_S * sum(not group[0].over_circuits for group in networks),
+        "points": POINT_S * len(experiments)
         + MESSAGE_S * messages
         + SCHEDULE_S * sum(each.has_slots for each in experiments),
-        predictions_s=predictions_s,
-        report_s=REPORT_S + WORKLOAD_S * len({each.job.name for each in experiments}),
-    )
+        "predictions": predictions_s,
+        "report": REPORT_S + WORKLOAD_S * len({each.job.name for each in experiments}),
+    }
 
 
 def memory_bytes(messages: Sequence[float]) -> float:

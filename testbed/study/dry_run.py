@@ -15,10 +15,6 @@ from testbed.run.similitude import Number
 from testbed.study.glances import Glance
 from topologies.fabric import Fabric
 
-PARTS = (
-    ("bytes", "bytes_s"), ("boots", "boots_s"), ("samples of links", "samples_s"), ("points", "points_s"),
-    ("predictions", "predictions_s"), ("report", "report_s"),
-)  # fmt: skip
 GOOD_WITHIN = "30 %"
 SWITCHES = {"packet": ("packet switch", "packet switches"), "ocs": ("OCS", "OCSes")}
 
@@ -95,10 +91,10 @@ def _takes(experiments: Sequence[Experiment], looked: Sequence[Glance]) -> Text:
     messages = [glance.messages for glance in looked]
     # Once by two processes for the scale, and once beside each emulation.
     predictions_s = (1 + 1 / PROCESSES) * sum(glance.took_s for glance in looked)
-    time = run_time(experiments, [glance.busy_s for glance in looked], round(sum(messages)), predictions_s)
-    parts = ", ".join(f"{name} {getattr(time, field):.0f} s" for name, field in PARTS)
+    times = run_time(experiments, [glance.busy_s for glance in looked], round(sum(messages)), predictions_s)
+    parts = ", ".join(f"{name} {time_s:.0f} s" for name, time_s in times.items())
     return Text(
-        f"About {_minutes(time.total_s)}, within {GOOD_WITHIN} on an idle machine ({parts}), and "
+        f"About {_minutes(sum(times.values()))}, within {GOOD_WITHIN} on an idle machine ({parts}), and "
         f"{memory_bytes(messages) / 1e9:.1f} GB of memory. Nothing was booted."
     )
 
