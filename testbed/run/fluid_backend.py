@@ -298,12 +298,9 @@ class FluidBackend:
         """
         if (found := self._crossed.get(id(flow.lane))) is None:
             over = _over(flow)
-            gates = [self._gates[each] for each in over if isinstance(each, int) and each in self._gates]
+            gates = [self._gates[each] for each in over if each in self._gates]
             paths = [
-                self._gates[each].ports
-                if isinstance(each, int) and each in self._gates
-                else self._links_over(each)
-                for each in over
+                self._gates[each].ports if each in self._gates else self._links_over(each) for each in over
             ]
             if len(self._crossed) >= MOST_KNOWN:
                 self._crossed.clear()
@@ -556,8 +553,7 @@ class FluidBackend:
         for place, number in enumerate(new):
             self._flows[number], self._pools[number] = flows[place], pools + place
             self._carrier_of[pools + place] = number
-            if number in self._gates:
-                self._gates[number].flows.append(flows[place])
+        self._gates.cross(new, flows)
 
     def _enter(self, numbers: Sequence[int]) -> None:
         """Get ready for bytes on queue pairs: they have flows, and meet what was alone on their links."""
@@ -582,9 +578,7 @@ class FluidBackend:
             communicator=[self._pairs[number].communicator for number in numbers],
         )
         self._choices.add_pools(pool, sets, flows)
-        for number, flow in zip(numbers, flows, strict=True):
-            if number in self._gates:
-                self._gates[number].flows.append(flow)
+        self._gates.cross(numbers, flows)
 
     def _links_of(self, number: int) -> list[int]:
         """Return the links that a queue pair crosses now."""

@@ -1,7 +1,7 @@
 """Gates: in the model, what lets a queue pair over circuits send while it has a route and does not stand."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
 from topologies.fabric import Fabric, Nic, Port
 from topologies.routes import Routes, light_leads
@@ -24,7 +24,7 @@ class Gate:
         return [self.link, *self.ports]
 
 
-class Gates:
+class Gates(dict[Hashable, Gate]):
     """The gates of all queue pairs over circuits, by the queue pairs' numbers.
 
     Parameters
@@ -44,11 +44,11 @@ class Gates:
         links: Mapping[Port, int],
         meet: Callable[[Sequence[int] | None], None],
     ) -> None:
+        super().__init__()
         self._fabric, self._network, self._links, self._meet = fabric, network, links, meet
         self.leads = light_leads(fabric)
         """Whether a queue pair's route may be another when circuits change."""
         self._routes = Routes(fabric, {})
-        self._of: dict[int, Gate] = {}
         self._from: dict[Nic, list[Gate]] = defaultdict(list)
         """Those of the queue pairs that a NIC sends."""
         self._between: dict[tuple[Nic, Nic], list[Gate]] = defaultdict(list)
@@ -56,18 +56,10 @@ class Gates:
         self._open: dict[Nic, list[Gate]] = defaultdict(list)
         """Those that are open, by the NIC that sends."""
 
-    def __contains__(self, number: int) -> bool:
-        """Return whether a queue pair goes over circuits."""
-        return number in self._of
-
-    def __getitem__(self, number: int) -> Gate:
-        """Return the gate of a queue pair over circuits."""
-        return self._of[number]
-
     def add(self, numbers: Iterable[int], ends: Iterable[tuple[Nic, Nic]]) -> None:
         """Add the gates of new queue pairs, each with its source and destination."""
         new = {number: Gate(*both) for number, both in zip(numbers, ends, strict=True)}
-        self._of |= new
+        self.update(new)
         for gate in new.values():
             self._from[gate.source].append(gate)
             self._between[gate.source, gate.destination].append(gate)
@@ -76,9 +68,15 @@ class Gates:
     def make_links(self, numbers: Iterable[int]) -> None:
         """Give gates that have none the link that opens and shuts."""
         for number in numbers:
-            gate = self._of.get(number)
+            gate = self.get(number)
             if gate and gate.link < 0:
                 gate.link = self._network.add_link(self._rate_bps(gate))
+
+    def cross(self, over: Iterable[Hashable], flows: Iterable[int]) -> None:
+        """Lead flows by the gates of the queue pairs that they go over, if these have any."""
+        for each, flow in zip(over, flows, strict=True):
+            if gate := self.get(each):
+                gate.flows.append(flow)
 
     def follow(self, routes: Routes, nics: Collection[Nic] | None) -> None:
         """Lead what some NICs send, or all, over other routes."""
@@ -91,7 +89,7 @@ class Gates:
 
     def hold(self, numbers: Collection[int], *, stands: bool) -> None:
         """Have queue pairs stand, whether they have routes or not, or go on."""
-        gates = [self._of[number] for number in numbers]
+        gates = [self[number] for number in numbers]
         self._meet(list({link for gate in gates for link in gate.ports}))
         for gate in gates:
             gate.stands = stands
