@@ -161,6 +161,11 @@ class FluidBackend:
         return self._network.now_ps
 
     @property
+    def next_ps(self) -> int:
+        """When something arrives if nothing changes [ps]; `NEVER` if nothing is on its way."""
+        return min(self._bundles.next_ps, self._network.next_ps)
+
+    @property
     def opened(self) -> int:
         """How many queue pairs, and sets of them that messages chose from, were opened; none is closed."""
         return self._network.pools + len(self._numbers)
@@ -310,23 +315,24 @@ class FluidBackend:
         return found[1:]
 
     def _add_coupled(self, several: Sequence[Over]) -> list[tuple[range, range]]:
-        """Return flows and pools of new bundles; what stays inside shares as if each were a communicator."""
-        if not any(isinstance(each, int) for over in several for each in over):
-            added = self._nvlink.add(self._network, several, lambda pool: -1 - pool)
-            self._inside.update(pool for _, pools in added for pool in pools)
-            return added
-        return [self._add_over_lanes(over) for over in several]
+        """Return flows and pools of new bundles: of one, or of many that are a strand inside a server each.
 
-    def _add_over_lanes(self, over: Over) -> tuple[range, range]:
-        lanes = [each for each in over if isinstance(each, int)]
+        What stays inside shares as if each bundle were a communicator.
+        """
+        strands = list(chain.from_iterable(several))
+        lanes = [each for each in strands if isinstance(each, int)]
         self._gates.make_links(lanes)
-        first, links = self._network.pools, [self._links_over(each) for each in over]
-        communicator = self._pairs[lanes[0]].communicator
-        flows = self._network.add_flows(links, coupled_weight=1.0, communicator=communicator)
-        for each, flow in zip(over, flows, strict=True):
-            if isinstance(each, int) and each in self._gates:
-                self._gates[each].flows.append(flow)
-        return flows, range(first, self._network.pools)
+        paths, first = list(map(self._links_over, strands)), self._network.pools
+        pools = range(first, first + len(strands))
+        if not lanes:
+            self._inside.update(pools)
+        if not lanes and len(several[0]) == 1:
+            flows = self._network.add_flows(paths, communicator=[-1 - pool for pool in pools])
+            return [(flows[at : at + 1], pools[at : at + 1]) for at in range(len(several))]
+        communicator = self._pairs[lanes[0]].communicator if lanes else -1 - first
+        flows = self._network.add_flows(paths, coupled_weight=1.0, communicator=communicator)
+        self._gates.cross(strands, flows)
+        return [(flows, pools)]
 
     def _links_over(self, over: Hashable) -> list[int]:
         """Return the links that a strand crosses: of a queue pair, or between two GPUs of a server."""

@@ -1,10 +1,13 @@
-"""Moving: the movers of one run as one, the backend and what moves beside it."""
+"""Moving: the movers of one run as one, the backend and what moves beside it.
+
+Beside a booted network what stays inside servers is fluid over NVLink's links, on that network's clock.
+"""
 
 from collections.abc import Iterator, Sequence
 
+from testbed.run.fluid_backend import FluidBackend
 from testbed.run.ledger import Op
-from testbed.run.movers import Backend, Chosen, Flows, Happening
-from testbed.run.nvlink import NvlinkMover
+from testbed.run.movers import NVLINK, Arrived, Backend, Chosen, Flows, Happening
 from topologies.fabric import Fabric
 
 
@@ -21,7 +24,10 @@ class Moving:
 
     def __init__(self, fabric: Fabric, backend: Backend, ops: Sequence[Op]) -> None:
         self._backend, self._ops = backend, ops
-        self._inside = None if backend.moves_inside else NvlinkMover(fabric, lambda: backend.now_ps)
+        self._inside = None if backend.moves_inside else FluidBackend(fabric, {}, by_bytes=False)
+        """Moves what stays inside servers, if the backend does not."""
+        self._early: list[Arrived] = []
+        """What has arrived there, and was not yet reported."""
         self._begun: set[str] = set()
         """The collectives of which nothing has left a server yet."""
 
@@ -32,6 +38,8 @@ class Moving:
     def start(self, flows: Sequence[Flows | Chosen]) -> None:
         """Have flows move, all inside servers or none."""
         if all(isinstance(each, Flows) and each.inside for each in flows):
+            if self._inside:
+                self._early += _passed(self._inside, self._backend.now_ps)
             (self._inside or self._backend).start(flows)
             return
         nodes = {self._ops[int(each.op[0])].node for each in flows}
@@ -40,6 +48,18 @@ class Moving:
 
     def advance(self, to_ps: int) -> Iterator[Happening]:
         """Let time pass until something happens, at most until a time [ps]; yield what did."""
-        yield from self._backend.advance(min(to_ps, self._inside.due_ps) if self._inside else to_ps)
-        if self._inside:
-            yield from self._inside.advance(self._backend.now_ps)
+        if not self._inside:
+            yield from self._backend.advance(to_ps)
+            return
+        due_ps = self._inside.now_ps if self._early else self._inside.next_ps
+        yield from self._backend.advance(min(to_ps, due_ps))
+        early, self._early = self._early, []
+        yield from (*early, *_passed(self._inside, self._backend.now_ps))
+
+
+def _passed(inside: FluidBackend, to_ps: int) -> list[Arrived]:
+    """Let time pass inside servers; return what has arrived by then, which counts from then on."""
+    arrived = list[Arrived]()
+    while found := inside.advance(to_ps):
+        arrived += [Arrived(each.op, to_ps, NVLINK) for each in found if isinstance(each, Arrived)]
+    return arrived

@@ -4,16 +4,13 @@ Messages share each GPU's rate out and in, max-min fairly. In the model NVLink's
 network like others; beside a booted network they have one of their own, on that network's clock.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
-from testbed.run.movers import NVLINK, Arrived, Chosen, Flows
+from testbed.run.movers import NVLINK, Flows
 from topologies.fabric import Fabric
-from traffic.clock import NEVER
-from traffic.fluid.bundles import Bundle, Bundles, Crossed, Over, crossed
-from traffic.fluid.network import FluidNetwork
+from traffic.fluid.bundles import Bundle, Crossed, crossed
 
 Pair = tuple[int, int]
 """A source and a destination GPU of one server."""
@@ -39,35 +36,14 @@ class NvlinkPaths:
 
     def __init__(self, first: int, gpus: int) -> None:
         self._first, self._gpus = first, gpus
-        self._pairs: dict[Pair, Crossed] = {}
-        """What a move between two GPUs crosses."""
+        self._pair = cache(lambda pair: crossed([self.path(*pair)]))
+        """Returns what a move between two GPUs crosses."""
         self._known: dict[tuple[int, int], tuple[Flows, Crossed]] = {}
         """What moves together cross, by the identity of their ends, which are kept."""
 
     def path(self, source: int, destination: int) -> list[int]:
         """Return the links between two GPUs of a server."""
         return [self._first + source, self._first + self._gpus + destination]
-
-    def add(
-        self, network: FluidNetwork, several: Sequence[Over], communicator: Callable[[int], int]
-    ) -> list[tuple[range, range]]:
-        """Return the flows and pools of new bundles of a network; single ones are added at once.
-
-        ``communicator`` is that of a pool.
-        """
-        found = dict[Over, tuple[range, range]]()
-        if singles := [over for over in several if len(over) == 1]:
-            pools = range(network.pools, network.pools + len(singles))
-            paths = [self.path(*ends) for (ends,) in singles]  # type: ignore[misc]
-            flows = network.add_flows(paths, communicator=list(map(communicator, pools)))
-            for place, over in enumerate(singles):
-                found[over] = flows[place : place + 1], pools[place : place + 1]
-        for strands in (over for over in several if len(over) > 1):
-            pools = range(network.pools, network.pools + len(strands))
-            paths = [self.path(*ends) for ends in strands]  # type: ignore[misc]
-            flows = network.add_flows(paths, coupled_weight=1.0, communicator=communicator(pools[0]))
-            found[strands] = flows, pools
-        return [found[over] for over in several]
 
     def bundles(self, flows: Flows) -> list[Bundle]:
         """Return what moves inside servers as bundles: one, or one for each move."""
@@ -80,11 +56,6 @@ class NvlinkPaths:
             Bundle((op,), size, self._pair(pair), partial(_one, pair), lane=NVLINK, meets_others=False)
             for op, size, pair in zip(flows.op.tolist(), sizes, _ends(flows), strict=True)
         ]
-
-    def _pair(self, pair: Pair) -> Crossed:
-        if pair not in self._pairs:
-            self._pairs[pair] = crossed([self.path(*pair)])
-        return self._pairs[pair]
 
     def _together(self, flows: Flows) -> Crossed:
         key = id(flows.source), id(flows.destination)
@@ -104,56 +75,3 @@ def _ends(flows: Flows) -> tuple[Pair, ...]:
 
 def _one(pair: Pair) -> tuple[Pair, ...]:
     return (pair,)
-
-
-class NvlinkMover:
-    """Moves what stays inside servers, on the clock of another mover.
-
-    Parameters
-    ----------
-    fabric
-        Its servers' ``nvlink_bps`` is the rate of each GPU in each direction.
-    now_ps
-        Returns the time.
-    """
-
-    def __init__(self, fabric: Fabric, now_ps: Callable[[], int]) -> None:
-        self._now_ps = now_ps
-        self._network = FluidNetwork(nvlink_rates_bps(fabric))
-        self._paths = NvlinkPaths(0, fabric.gpus)
-        self._bundles = Bundles(self._network, self._add)
-        self._early: list[Arrived] = []
-        """What has arrived, and was not yet reported."""
-
-    def _add(self, several: Sequence[Over]) -> list[tuple[range, range]]:
-        return self._paths.add(self._network, several, lambda _pool: 0)
-
-    @property
-    def due_ps(self) -> int:
-        """When the next operation arrives if nothing changes [ps]; `NEVER` if none is on its way."""
-        if self._early:
-            return self._network.now_ps
-        return min(self._bundles.next_ps, self._network.next_ps)
-
-    def start(self, flows: Sequence[Flows | Chosen], *, first: bool = False) -> None:
-        """Send operations between GPUs of one server."""
-        self._pass(self._now_ps())
-        for each in flows:
-            assert isinstance(each, Flows)
-            self._bundles.start(self._paths.bundles(each), may_be_alone=True)
-
-    def advance(self, to_ps: int) -> list[Arrived]:
-        """Let time pass; return what arrived."""
-        self._pass(to_ps)
-        arrived, self._early = self._early, []
-        return arrived
-
-    def _pass(self, to_ps: int) -> None:
-        found: list[tuple[int, Bundle]] = []
-        while (next_ps := min(self._bundles.next_ps, to_ps)) < NEVER:
-            tags = self._network.advance(next_ps)
-            ended = [(at_ps, bundle) for at_ps, tag, _ in tags if (bundle := self._bundles.arrived(tag))]
-            found += ended + self._bundles.ended()
-            if not tags and next_ps == to_ps:
-                break
-        self._early += [Arrived(op, to_ps, NVLINK) for _, bundle in found for op in bundle.ops]
