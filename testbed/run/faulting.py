@@ -32,6 +32,8 @@ class Faulting:
         Returns whether the job goes on as it was after a fault.
     at
         Does something at a time [ps].
+    controlled
+        Told whether OCSes have a controller from now on.
     detected, over
         What follows once a fault is known, and once it is known to be over; with whether traffic is to be led
         anew.
@@ -46,11 +48,13 @@ class Faulting:
         *,
         leaves: Callable[[Fault], bool],
         at: Callable[[int, Callable[[], None]], None],
+        controlled: Callable[[bool], None],
         detected: Callable[[Fault, bool], None],
         over: Callable[[Fault, bool], None],
     ) -> None:
         self._fabric, self._faults, self._backend, self._ledger = fabric, faults, backend, ledger
-        self._leaves, self._at, self._detected, self._over = leaves, at, detected, over
+        self._leaves, self._at, self._controlled = leaves, at, controlled
+        self._detected, self._over = detected, over
         self._begun: list[Fault] = []
         """The faults that came, in that order."""
         self.standing: list[Fault] = []
@@ -169,6 +173,8 @@ class Faulting:
             if state != self._daemons.get(daemon, DaemonState()):
                 self._daemons[daemon] = state
                 self._backend.carry_out(SetDaemon(daemon, state))
+                if daemon == "controller":
+                    self._controlled(state.up)
 
     def _expect(self) -> None:
         """Say whether something that bytes wait for will be back: switches forward without the controller."""

@@ -451,7 +451,6 @@ class FluidBackend:
     def _set_daemon(self, daemon: Daemon, state: DaemonState) -> None:
         """Have switches forward nothing without their daemon; without the controller they forward on."""
         if daemon == "controller":
-            self._light.control(works=state.up)
             return
         self._forwards = state.up
         if not state.up:

@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from testbed.run.movers import NOT_CONTROLLED, FlipTo, Happening, Light, LightChanged, NowProvisioned
-from topologies.errors import StuckError
+from testbed.run.movers import Happening, Light, LightChanged, NowProvisioned
 from topologies.events import Provision, Show, TimedCircuits
 from topologies.light import Circuit
 from traffic.clock import NEVER, ps
@@ -16,13 +15,8 @@ class FluidLight:
 
     Parameters
     ----------
-    delay_s
-        How long each OCS is dark when it is reconfigured [s].
-    drawn_s
-        How long each was dark before each of the slots of its programs, as far as that is known; else as
-        ``delay_s`` says [s].
-    flip_s
-        How long each is dark when it flips to what it provisioned [s]; 0 for those that are not named.
+    delay_s, drawn_s, flip_s
+        As of `testbed.run.fluid_backend.FluidBackend`.
     now_ps
         Returns the time.
     at
@@ -45,56 +39,30 @@ class FluidLight:
         self._drawn_s = {ocs: deque(times_s) for ocs, times_s in drawn_s.items()}
         self._now_ps, self._at, self._shown = now_ps, at, shown
         self._lit: dict[str, tuple[Circuit, ...]] = dict.fromkeys(delay_s, ())
-        self._showing = self._switching = self._setting = 0
-        """How many OCSes show programs, are being switched to circuits that stay, and provision."""
-        self._controlled = True
+        self._showing = 0
+        """How many OCSes show programs."""
 
-    def carry_out(self, order: Light | FlipTo | Provision | Show) -> None:
+    def carry_out(self, order: Light | Provision | Show) -> None:
         """Do what is ordered of OCSes; what is lit first is lit at once."""
         if isinstance(order, Light) and order.first:
             self._lit |= order.circuits
-            return
-        self._check_controlled()
-        if isinstance(order, Light):
+        elif isinstance(order, Light):
             for ocs, pairs in order.circuits.items():
-                self._switch_to(ocs, pairs, self._dark_s(ocs, self._kept(ocs, pairs), pairs))
-        elif isinstance(order, FlipTo):
-            for ocs, pairs in order.circuits.items():
-                self._switch_to(ocs, pairs, self._flip_s.get(ocs, 0.0))
+                kept = self._kept(ocs, pairs)
+                dark_s = self._flip_s.get(ocs, 0.0) if order.flips else self._dark_s(ocs, kept, pairs)
+                self._switch_to(ocs, pairs, dark_s)
         elif isinstance(order, Provision):
-            self._provision(order.ocs, order.circuits)
+            at_ps = self._now_ps() + ps(self._delay_s[order.ocs])
+            self._at(at_ps, partial(NowProvisioned, order.ocs, order.circuits, at_ps))
         else:
-            self._show(order)
-
-    def control(self, *, works: bool) -> None:
-        """Have a controller, or none; StuckError if there is none where OCSes wait for it."""
-        self._controlled = works
-        if self._showing or self._switching or self._setting:
-            self._check_controlled()
-
-    def _provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
-        """Set circuits beside those that are shown."""
-        at_ps = self._now_ps() + ps(self._delay_s[ocs])
-        self._setting += 1
-
-        def done() -> Happening:
-            self._setting -= 1
-            return NowProvisioned(ocs, circuits, at_ps)
-
-        self._at(at_ps, done)
-
-    def _show(self, order: Show) -> None:
-        """Show programs, each slot as long as it says."""
-        for ocs, slots in order.programs:
-            self._showing += 1
-            self._at(self._now_ps(), partial(self._next_slot, ocs, deque(slots), order.partial))
+            self._showing += len(order.programs)
+            for ocs, slots in order.programs:
+                self._at(self._now_ps(), partial(self._next_slot, ocs, deque(slots), order.partial))
 
     def _switch_to(self, ocs: str, circuits: tuple[Circuit, ...], dark_s: float) -> None:
-        self._switching += 1
         at_ps = self._now_ps() + ps(dark_s)
 
         def done() -> Happening:
-            self._switching -= 1
             self._lit[ocs] = circuits
             return LightChanged(ocs, circuits, at_ps)
 
@@ -132,7 +100,3 @@ class FluidLight:
         drawn_s = self._drawn_s.get(ocs)
         delay_s = drawn_s.popleft() if circuits and drawn_s else self._delay_s[ocs]
         return delay_s if len(kept) < len(circuits) else 0.0
-
-    def _check_controlled(self) -> None:
-        if not self._controlled:
-            raise StuckError(*NOT_CONTROLLED)

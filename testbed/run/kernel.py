@@ -136,8 +136,9 @@ class Kernel:
             self._ledger,
             leaves=revise.leaves if isinstance(revise, Revisions) else lambda _fault: False,
             at=partial(self._at, Phase.EFFECT),
-            detected=self._detected,
-            over=self._over,
+            controlled=lambda works: self._light.control(works=works),
+            detected=lambda fault, leads: self._revising.detected(fault, leads=leads),
+            over=lambda fault, leads: self._revising.over(fault, leads=leads),
         )
         self._couples = couples and not (self._faulting.come_later or fabric.impaired)
         self._computing = Computing(

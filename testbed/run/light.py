@@ -15,8 +15,8 @@ from itertools import count
 from controller.circuits.circuits import Circuits, check_permitted
 from testbed.run import movers
 from testbed.run.ledger import Ledger
-from testbed.run.movers import Backend, Drained, FlipTo, Lead, LightChanged, NowProvisioned
-from topologies.errors import ScenarioError
+from testbed.run.movers import Backend, Drained, Lead, LightChanged, NowProvisioned
+from topologies.errors import ScenarioError, StuckError
 from topologies.events import (
     AtDeadline,
     Event,
@@ -117,6 +117,7 @@ class Light:
         """The OCSes that show programs."""
         self._awaited: dict[str, tuple[str, ...]] = {}
         """The OCSes that each collective waits for that is held."""
+        self._is_controlled = True
         self._failed: frozenset[Port] = frozenset()
         self.leads = light_leads(fabric)
         """Whether light leads queue pairs: over circuits of several OCSes, or on by servers that forward."""
@@ -249,7 +250,7 @@ class Light:
         self._check({order.ocs: order.circuits})
         self._beside[order.ocs] = order.circuits
         self._provisioned.discard(order.ocs)
-        self._backend.carry_out(order)
+        self._command(order)
 
     def flip(self, order: Flip) -> None:
         """Have OCSes show what they provisioned, once they have.
@@ -288,7 +289,7 @@ class Light:
         for ocs, slots in order.programs:
             for slot in slots:
                 self._order({ocs: slot.circuits})
-        self._backend.carry_out(order)
+        self._command(order)
 
     def hold(self, name: str, ocses: Iterable[str], deadline_s: float | None) -> None:
         """Hold a collective until OCSes show all that they were ordered, if they were ordered anything."""
@@ -323,6 +324,25 @@ class Light:
     def _ordered(self) -> set[str]:
         """The OCSes that do not yet show what was ordered."""
         return {ocs for change in self._changes.values() for ocs in change.circuits}
+
+    def control(self, *, works: bool) -> None:
+        """Have a controller, or none; StuckError if there is none where OCSes wait for its commands."""
+        self._is_controlled = works
+        moving = any(change.moving for change in self._changes.values())
+        if self._showing or moving or not self._provisioned.issuperset(self._beside):
+            self._check_controlled()
+
+    def _command(self, order: movers.Order) -> None:
+        """Have OCSes do something, which their controller orders."""
+        self._check_controlled()
+        self._backend.carry_out(order)
+
+    def _check_controlled(self) -> None:
+        if not self._is_controlled:
+            raise StuckError(
+                "the controller was killed, and OCSes wait for its commands",
+                "let it fail where nothing is switched, or over packets",
+            )
 
     # Changes
 
@@ -460,8 +480,7 @@ class Light:
             self._beside |= {ocs: self._lit[ocs] for ocs in change.circuits}
         self._show({ocs: self._kept(ocs, change) for ocs in change.circuits})
         self._order(change.circuits)
-        move = FlipTo if change.is_flip else movers.Light
-        self._backend.carry_out(move(change.circuits))
+        self._command(movers.Light(change.circuits, flips=change.is_flip))
         for ocs in change.circuits:
             self._ledger.light(at_ps, "drained", ocs, self._lit[ocs])
         self._moved(Moved())

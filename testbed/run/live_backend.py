@@ -156,7 +156,7 @@ class LiveBackend:
         network = self._network
 
         def is_excused() -> bool:
-            return self._light.moves or self._expects_back
+            return bool(self._light.ordered) or self._expects_back
 
         if transport.sprays:
             return DatagramEngine(
@@ -339,8 +339,8 @@ class LiveBackend:
 
     def _light_first(self, order: Light) -> None:
         """Have OCSes light circuits, and wait for it while the clock stands."""
-        self._light.light(order.circuits, self._news.path)
-        while self._light.moves:
+        self._light.carry_out(order, self._news.path)
+        while self._light.ordered:
             self._engine.serve(TURN_S)
             self._light.check_due()
         self._happened.clear()
@@ -502,8 +502,10 @@ class LiveBackend:
             self._lead(order)
         elif isinstance(order, SetLink):
             self._set_link(order.port, order.state)
+        elif isinstance(order, SetDaemon) and order.state.up:
+            self._revive(order.daemon)
         elif isinstance(order, SetDaemon):
-            (self._revive if order.state.up else self._kill)(order.daemon)
+            self._network.kill(order.daemon, for_good=not self._expects_back)
         elif isinstance(order, Expect):
             self._expects_back = order.back
         elif isinstance(order, KnowRates):
@@ -527,7 +529,6 @@ class LiveBackend:
 
     def _show(self, order: Show) -> None:
         """Have the controller step OCSes through programs; the clock stands until they begin."""
-        self._light.check_controlled()
         begins_at = self.programs.show(order, self._news)
         if self._stands_at is not None:
             self._least_ps = self.now_ps
@@ -546,11 +547,6 @@ class LiveBackend:
                 self._engine.excuse()
             turn_link(self._fabric, port, works=state.up)
 
-    def _kill(self, daemon: Daemon) -> None:
-        self._network.kill(daemon, for_good=not self._expects_back)
-        if daemon == "controller":
-            self._light.control(works=False, needed=self.programs.showing)
-
     def _revive(self, daemon: Daemon) -> None:
         """Start a daemon; the clock stands until switches forward, since nothing moves before."""
         began_at = time.monotonic()
@@ -558,8 +554,6 @@ class LiveBackend:
         if daemon == "switches":
             self._start += time.monotonic() - began_at
             self._engine.excuse()
-        if daemon == "controller":
-            self._light.control(works=True, needed=False)
 
     def _read_news(self) -> None:
         for notice in self._news.read():
@@ -591,7 +585,7 @@ class LiveBackend:
         while not (self._happened or is_due):
             left_s = self._left_s(to_ps)
             is_due = not left_s  # sockets are served all the same: NVLink's rings always have something due
-            if self.programs.showing or self._light.sets:
+            if self.programs.showing or self._light.setting:
                 left_s = min(left_s, TURN_S)
             arrived = self._engine.serve(left_s)
             if self.programs.showing:
@@ -631,7 +625,7 @@ class LiveBackend:
     @property
     def _moves(self) -> bool:
         """Whether light is to change: lanes drain for it, or OCSes have not done what was ordered."""
-        return self._lanes.drains or self._light.moves or self._light.sets
+        return self._lanes.drains or bool(self._light.ordered or self._light.setting)
 
     def _go_on(self) -> None:
         """Have the clock go on if it stands."""

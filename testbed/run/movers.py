@@ -23,11 +23,6 @@ from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import QueuePair
 
 NOTHING_COMES = "nothing is on its way, and the job has not ended"
-NOT_CONTROLLED = (
-    "the controller was killed, and OCSes wait for its commands",
-    "let it fail where nothing is switched, or over packets",
-)
-"""A sentence and a hint."""
 InFlight = Literal["keep", "drop"]
 """What becomes of what was sent and has not arrived."""
 NVLINK = -1
@@ -95,13 +90,8 @@ class Light:
     circuits: Mapping[str, tuple[Circuit, ...]]
     first: bool = False
     """Whether before anything else is done: the clock stands until they do, and nothing is reported."""
-
-
-@dataclass(frozen=True)
-class FlipTo:
-    """OCSes are to carry what they provisioned, which is this, and each to report `LightChanged`."""
-
-    circuits: Mapping[str, tuple[Circuit, ...]]
+    flips: bool = False
+    """Whether they are what the OCSes provisioned."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +136,7 @@ class Lead:
     """All ports that are known to have failed, around which packets are led; None if as before."""
 
 
-Order = Light | Provision | FlipTo | Show | Lead | SetLink | SetDaemon | Expect | KnowRates
+Order = Light | Provision | Show | Lead | SetLink | SetDaemon | Expect | KnowRates
 """`Provision` is reported by `NowProvisioned`, `Show` by `LightChanged` for each slot and between two."""
 
 # What is reported
