@@ -92,6 +92,9 @@ class FluidBackend:
     ======  ============  ==============
     """
 
+    moves_inside = True
+    """What stays inside servers too."""
+
     def __init__(
         self,
         fabric: Fabric,
@@ -169,11 +172,6 @@ class FluidBackend:
     def opened(self) -> int:
         """How many queue pairs, and sets of them that messages chose from, were opened; none is closed."""
         return self._network.pools + len(self._numbers)
-
-    @property
-    def moves_inside(self) -> bool:
-        """What stays inside servers too."""
-        return True
 
     def open(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
         """Return the number of each queue pair."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.circuits.rule import Decides
-from testbed.run.carriers import Carriers, Left
+from testbed.run.carriers import Carriers
 from testbed.run.computing import Computing
 from testbed.run.deciding import Deciding
 from testbed.run.faulting import Faulting
@@ -41,7 +41,6 @@ from traffic.communicators import Communicators
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults
 from traffic.job import Collective, Job, Node
 from traffic.scheme import Placement, Scheme
-from traffic.spraying.policy import QueuePair
 
 
 class Phase(IntEnum):
@@ -163,7 +162,7 @@ class Kernel:
             self._ledger,
             self._light,
             arrived=self._counts_as_arrived,
-            returned=self._returned,
+            returned=lambda lane, left: self._placing.returned(lane, left),
         )
         self._placing = Placing(
             fabric,
@@ -429,15 +428,6 @@ class Kernel:
             self._revising.relit(moved.held)
         for name in self._light.let_go():
             self._go(name)
-
-    def _detected(self, fault: Fault, leads: bool) -> None:
-        self._revising.detected(fault, leads=leads)
-
-    def _over(self, fault: Fault, leads: bool) -> None:
-        self._revising.over(fault, leads=leads)
-
-    def _returned(self, lane: QueuePair, left: Left) -> None:
-        self._placing.returned(lane, left)
 
 
 def _check(fabric: Fabric, job: Job, faults: Sequence[Fault], later: Sequence[Node]) -> None:

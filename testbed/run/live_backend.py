@@ -100,6 +100,9 @@ class LiveBackend:
         What is to fail: the paths around it are computed while the clock stands.
     """
 
+    moves_inside = False
+    """Between servers only: NVLink is modelled."""
+
     def __init__(
         self,
         network: Network,
@@ -214,11 +217,6 @@ class LiveBackend:
             return []
         pair_of = self._engine.queue_pair
         return [(pair_of(number), granted, sent) for number, granted, sent in self._engine.grants]
-
-    @property
-    def moves_inside(self) -> bool:
-        """Between servers only: NVLink is modelled."""
-        return False
 
     @property
     def order(self) -> Reordering | None:

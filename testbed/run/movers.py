@@ -183,8 +183,13 @@ class Drained:
 Happening = Arrived | Drained | LightChanged | NowProvisioned
 
 
-class Mover(Protocol):
-    """Moves what it is given until it has arrived."""
+class Backend(Protocol):
+    """The mover that owns time, the lanes, and the devices of the network."""
+
+    moves_inside: bool
+    """Whether it moves what stays inside servers, too; else another mover does."""
+    packet_paths: PacketPaths
+    """The paths of its queue pairs over packet switches."""
 
     def start(self, flows: Sequence[Flows | Chosen], *, first: bool = False) -> None:
         """Have bytes move from now on, behind what their lanes carry.
@@ -198,23 +203,9 @@ class Mover(Protocol):
         """Let time pass until something happens, at most until ``to_ps``; return what did."""
         ...
 
-
-class Backend(Mover, Protocol):
-    """The mover that owns time, the lanes, and the devices of the network."""
-
     @property
     def now_ps(self) -> int:
         """Time since the start [ps]."""
-        ...
-
-    @property
-    def moves_inside(self) -> bool:
-        """Whether it moves what stays inside servers, too; else another mover does."""
-        ...
-
-    @property
-    def packet_paths(self) -> PacketPaths:
-        """The paths of its queue pairs over packet switches."""
         ...
 
     def open(self, queue_pairs: Sequence[QueuePair]) -> list[int]:
