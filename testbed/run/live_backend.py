@@ -484,10 +484,7 @@ class LiveBackend:
 
     def pause(self, lanes: Collection[int], change: int | None = None) -> None:
         """Have lanes over circuits stand, and report when all that they sent has arrived."""
-        if change is None:
-            self._lanes.hold(lanes)
-            return
-        self._lanes.drain(change, lanes)
+        self._lanes.hold(lanes, change)
         self._look_for_drained()
 
     def resume(self, lanes: Collection[int]) -> None:

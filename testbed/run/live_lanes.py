@@ -79,15 +79,12 @@ class LiveLanes:
         self._set_kernels()
         self._lead(self._posted)
 
-    def hold(self, numbers: Collection[int]) -> None:
-        """Hold queue pairs until they are resumed."""
+    def hold(self, numbers: Collection[int], change: int | None = None) -> None:
+        """Hold queue pairs until they are resumed; a change of light may wait for what they have sent."""
         self._standing.update(numbers)
         self._engine.hold(numbers)
-
-    def drain(self, change: int, numbers: Collection[int]) -> None:
-        """Hold queue pairs for a change of light."""
-        self.hold(numbers)
-        self._draining[change] = set(numbers)
+        if change is not None:
+            self._draining[change] = set(numbers)
 
     def _stop_draining(self, numbers: Iterable[int]) -> None:
         """Wait no longer for what some queue pairs have on the way."""
