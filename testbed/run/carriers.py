@@ -57,7 +57,7 @@ class Carriers:
         """What the ledger calls each with the path that it has now, or had when it was closed."""
         self._led_around: dict[int, frozenset[Port]] = {}
         """Of each by which packets of any entropy go, what its packets were led around when it was booked."""
-        self._choosing: dict[int, tuple[int, ...]] = {}
+        self.choosing: dict[int, tuple[int, ...]] = {}
         """The messages under way that choose as they go, or take what is lit; and among which."""
         self._asked: dict[int, tuple[ReactivePolicy, int]] = {}
         """The policy that chooses for each, and what it calls the message."""
@@ -105,7 +105,7 @@ class Carriers:
         sprays = self._backend.packet_paths.sprays and isinstance(placed, Choice)
         lanes = self._opened(placed.lanes, between_nics if sprays else each_of)
         for number, among in zip(numbers.tolist(), lanes, strict=True):
-            self._choosing[number] = among
+            self.choosing[number] = among
             op = self._ops[number]
             op.pieces += 1
             op.chose_ps = self._backend.now_ps
@@ -132,14 +132,9 @@ class Carriers:
         """The messages under way that take what is lit, in order."""
         return sorted(self._taking_light)
 
-    @property
-    def choosing(self) -> Collection[int]:
-        """The messages under way that choose, or take what is lit."""
-        return self._choosing.keys()
-
     def ended(self, number: int, at_ps: int) -> None:
         """Write down what was carried of a message that has arrived, if it chose or took what is lit."""
-        if number in self._choosing:
+        if number in self.choosing:
             self._forget_choice(number)
             self._carried(self._backend.stop(ops=[number]), at_ps)
 
@@ -160,9 +155,9 @@ class Carriers:
         """What messages lack, by number, that is on queue pairs over circuits or chooses among some."""
         lacks, carries = defaultdict[int, int](int), self._light.carries
         for each in self._backend.under_way(self._optical):
-            if each.op not in self._choosing:
+            if each.op not in self.choosing:
                 lacks[each.op] += each.left
-        among = self._choosing.items()
+        among = self.choosing.items()
         choosing = [number for number, lanes in among if any(carries(self._pairs[lane]) for lane in lanes)]
         for each in self._backend.under_way(ops=choosing):
             if each.lane < 0:
@@ -174,14 +169,14 @@ class Carriers:
         """The queue pairs over circuits that carry something of each message, by number."""
         using = defaultdict[int, set[QueuePair]](set)
         for each in self._backend.under_way(self._optical):
-            if each.op not in self._choosing:
+            if each.op not in self.choosing:
                 using[each.op].add(self._pairs[each.lane])
         return using
 
     @property
     def undelivered_bytes(self) -> int:
         """What all queue pairs have yet to deliver, and messages lack that choose or take what is lit."""
-        found = self._backend.under_way(list(self._pairs), list(self._choosing))
+        found = self._backend.under_way(list(self._pairs), list(self.choosing))
         return sum(each.left for each in found)
 
     def recall(self, numbers: Collection[int]) -> Left:
@@ -199,7 +194,7 @@ class Carriers:
         return left
 
     def _forget_choice(self, number: int) -> None:
-        del self._choosing[number]
+        del self.choosing[number]
         self._taking_light.discard(number)
         if number in self._asked:
             policy, message = self._asked.pop(number)
@@ -255,14 +250,14 @@ class Carriers:
                 self._over[carrier] = now
                 for each in self._backend.under_way([carrier]):
                     if (
-                        each.left and each.op not in self._choosing
+                        each.left and each.op not in self.choosing
                     ):  # else it has no legs but for what was booked
                         self._ops[each.op].moved(before, now, each.left, self._backend.now_ps)
 
     def _book_choosing(self, carrier: int) -> None:
         """Write down what messages that may choose a queue pair have sent until now, over its path so far."""
         now_ps = self._backend.now_ps
-        for number, among in self._choosing.items():
+        for number, among in self.choosing.items():
             if carrier in among and number not in self._taking_light:
                 self._carried(self._backend.under_way(ops=[number]), now_ps)
                 self._ops[number].chose_ps = now_ps
@@ -293,12 +288,12 @@ class Carriers:
         taken back if they may use a closed one, are lost, or are named. Those that take what is lit keep
         theirs, and lack what these do not carry, unless they are lost.
         """
-        lit = {carrier for number in self._taking_light for carrier in self._choosing[number]}
+        lit = {carrier for number in self._taking_light for carrier in self.choosing[number]}
         closed = {carrier for carrier in self._pairs if carrier not in lit and is_closed(carrier)}
         left = self.recall(
             [
                 number
-                for number, among in self._choosing.items()
+                for number, among in self.choosing.items()
                 if number in lost
                 or (number not in self._taking_light and (number in messages or not closed.isdisjoint(among)))
             ]
