@@ -12,11 +12,11 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 
-from topologies.addresses import interface, nic_ip
+from topologies.addresses import interface
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Path, Port
 from traffic.spraying.policy import QueuePair
-from traffic.transports.connections import Ends, is_service, ports
+from traffic.transports.connections import Ends, is_service
 from traffic.transports.datagram_sockets import DATAGRAM_PORT
 from traffic.transports.packet_filter import attach_filter
 
@@ -73,9 +73,7 @@ class Tap:
         self._reader.join()
         self._socket.close()
 
-    def paths(
-        self, queue_pairs: Sequence[QueuePair], ends: Callable[[QueuePair], Ends] | None = None
-    ) -> tuple[Path, ...]:
+    def paths(self, queue_pairs: Sequence[QueuePair], ends: Callable[[QueuePair], Ends]) -> tuple[Path, ...]:
         """Return the path of each queue pair that sent its first packet while the tap was open, and close it.
 
         Parameters
@@ -83,7 +81,7 @@ class Tap:
         queue_pairs
             Each was connected, or sent a datagram.
         ends
-            How the packets of a queue pair are addressed; by default as those of its TCP connection.
+            How the packets of a queue pair are addressed.
 
         Raises
         ------
@@ -91,7 +89,6 @@ class Tap:
             If a queue pair's path was not seen from end to end.
         """
         self.close()
-        ends = ends or self._connection_ends
         return tuple(self._path(queue_pair, ends(queue_pair)) for queue_pair in queue_pairs)
 
     def _read(self) -> None:
@@ -113,11 +110,6 @@ class Tap:
             if name in sending and (destination == DATAGRAM_PORT or is_service(destination)):
                 key = _address(packet[12:16]), source, _address(packet[16:20]), destination
                 self._seen.setdefault(key, set()).add(sending[name])
-
-    def _connection_ends(self, queue_pair: QueuePair) -> Ends:
-        source_port, service_port = ports(queue_pair)
-        near, far = (str(nic_ip(self._fabric, nic)) for nic in (queue_pair.source, queue_pair.destination))
-        return near, source_port, far, service_port
 
     def _path(self, queue_pair: QueuePair, ends: Ends) -> Path:
         fabric = self._fabric

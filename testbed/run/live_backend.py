@@ -56,7 +56,7 @@ from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import SPRAYED, Counts, NamesInert, QueuePair, ReactivePolicy, inert_in_all
 from traffic.transports.circuit_engine import LEAST_MARGINS, TURN_S, Margins, Meeting
-from traffic.transports.connections import Ends
+from traffic.transports.connections import Ends, ends
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.datagram_sockets import datagram_ends
 from traffic.transports.engine import Engine
@@ -307,7 +307,7 @@ class LiveBackend:
             self._network.impair(self._dilation.time, loss=False)
             with Tap(self._fabric) as tap:
                 self._engine.connect(numbers)
-                paths: Sequence[Path] = tap.paths(of, self._ends if self._sprays else None)
+                paths: Sequence[Path] = tap.paths(of, self._ends)
             self.packet_paths.saw(of, paths)
             self._network.impair(self._dilation.time)
         else:
@@ -328,7 +328,10 @@ class LiveBackend:
         return replace(queue_pair, entropy=0) if queue_pair.entropy == SPRAYED else queue_pair
 
     def _ends(self, queue_pair: QueuePair) -> Ends:
-        return datagram_ends(self._fabric, queue_pair)
+        """Return how the packets of a queue pair are addressed."""
+        if self._sprays:
+            return datagram_ends(self._fabric, queue_pair)
+        return ends(queue_pair, self._network.endpoints)
 
     def _forwarding_s(self, route: Route) -> float:
         """Return how long servers on a route take to pass a packet on [s, emulated]."""

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from testbed.machine.kernel import inside_namespace
 from testbed.network.network import Network
@@ -15,7 +16,7 @@ from topologies.addresses import nic_ip
 from topologies.fabric import Fabric, Path
 from traffic.packets import DEFAULT_MTU
 from traffic.spraying.policy import QueuePair
-from traffic.transports.connections import ports
+from traffic.transports.connections import ends, ports
 
 RATE_FACTOR = 1e-3
 ANSWER_S = 5.0
@@ -72,7 +73,7 @@ class Live:
         with Tap(self.fabric) as tap:
             for first in range(0, len(queue_pairs), DIALS):
                 self.answered(queue_pairs[first : first + DIALS])
-            return tap.paths(queue_pairs)
+            return tap.paths(queue_pairs, partial(ends, endpoints=self.network.endpoints))
 
     def _dial(self, queue_pair: QueuePair) -> socket.socket:
         dialling = self.open(queue_pair.source.server)
