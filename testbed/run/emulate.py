@@ -96,7 +96,6 @@ def emulate(
     check_losses([fault.name for fault in experiment.faults if fault.loses])
     fabric, dilation = experiment.fabric, experiment.dilation
     before = _prepare_ocses(experiment, network)
-    sending = experiment.sending
     skips = experiment.job.is_chain if skips is None else skips
     beside_packets = experiment.circuits and not experiment.over_circuits
     tapped = CircuitTap(fabric) if beside_packets else nullcontext()
@@ -106,8 +105,7 @@ def emulate(
         transport=experiment.transport,
         stuck_s=stuck_s,
         skips=skips,
-        meeting=sending.meeting,
-        margins=sending.margins,
+        sending=experiment.sending,
         faults=experiment.faults,
     )
     with tapped as tap, backed as backend:

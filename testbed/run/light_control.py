@@ -6,6 +6,7 @@ says. What the control takes longer, this machine added: to dark times, to news 
 """
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -95,7 +96,7 @@ def light_control(network: Network, experiment: Experiment) -> Control | None:
     slots = FilledSlots(experiment)
     for ocs in plan.ocses:
         network.northbound.set_delay(ocs, ReconfigurationDelay("control", slots.delay_s))
-    backed = LiveBackend(network, slots.dilation, margins=experiment.sending.margins)
+    backed = LiveBackend(network, slots.dilation, sending=replace(experiment.sending, meeting="drain"))
     began, waited_s = time.monotonic(), cpu_pressure_s()
     with backed as backend, no_garbage_collection():
         kernel = Kernel(plan.fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits)

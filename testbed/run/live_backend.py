@@ -54,8 +54,9 @@ from traffic.faults import Fault
 from traffic.packets import packet_bytes
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
+from traffic.scheme_setup import WHILE_LIT, WhileLitSetup
 from traffic.spraying.policy import SPRAYED, Counts, NamesInert, QueuePair, ReactivePolicy, inert_in_all
-from traffic.transports.circuit_engine import LEAST_MARGINS, TURN_S, Margins, Meeting
+from traffic.transports.circuit_engine import TURN_S
 from traffic.transports.connections import Ends, ends
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.datagram_sockets import datagram_ends
@@ -92,10 +93,8 @@ class LiveBackend:
     skips
         Whether time in which nothing is on its way, compute's for instance, is skipped: the clock shows
         that it has passed at once.
-    meeting
-        How senders meet the dark in programs.
-    margins
-        What slots of programs are longer for.
+    sending
+        How datagrams over programs are sent, and what their slots are longer for.
     faults
         What is to fail: the paths around it are computed while the clock stands.
     """
@@ -111,8 +110,7 @@ class LiveBackend:
         transport: TransportSetup = CREDIT,
         stuck_s: float = STUCK_S,
         skips: bool = False,
-        meeting: Meeting = "drain",
-        margins: Margins = LEAST_MARGINS,
+        sending: WhileLitSetup = WHILE_LIT,
         faults: Sequence[Fault] = (),
     ) -> None:
         self._faults = tuple(faults)
@@ -143,9 +141,7 @@ class LiveBackend:
         """What was made of links that changed."""
         self._expects_back = False
         """Whether something that has failed will be back."""
-        self.programs = LivePrograms(
-            network, dilation, self._lanes.ocs_of, meeting, margins, exact=bool(faults)
-        )
+        self.programs = LivePrograms(network, dilation, self._lanes.ocs_of, sending, exact=bool(faults))
         """What carries messages that take what is lit."""
         self._least_ps = 0
         self._start = 0.0
@@ -555,7 +551,7 @@ class LiveBackend:
 
     def _read_news(self) -> None:
         for notice in self._news.read():
-            if self.programs.shows(notice.ocs):
+            if notice.ocs in self.programs.showing:
                 until_ps = None if notice.until_s is None else self._at_ps(notice.until_s)
                 self._happened += self.programs.heard(notice, self.now_ps, until_ps)
             elif (lit := self._light.heard(notice)) is not None:

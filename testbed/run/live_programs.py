@@ -23,16 +23,9 @@ from topologies.addresses import nic_ip
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import Show, TimedCircuits
 from topologies.fabric import Fabric, Nic, Port
-from traffic.packets import DEFAULT_MTU
+from traffic.scheme_setup import WhileLitSetup
 from traffic.spraying.policy import Lanes, each_of
-from traffic.transports.circuit_engine import (
-    LEAST_MARGINS,
-    CircuitEngine,
-    Light,
-    Margins,
-    Meeting,
-    bind_udp,
-)
+from traffic.transports.circuit_engine import CircuitEngine, Light, bind_udp
 from traffic.transports.datagrams import Ends, header_share
 from traffic.transports.loop import Arrival, Loop
 
@@ -60,10 +53,8 @@ class LivePrograms:
         The scale of bytes and time.
     ocs_of
         The OCS that each NIC is on.
-    meeting
-        How senders meet the dark.
-    margins
-        What slots are longer for.
+    sending
+        How senders meet the dark, and what slots are longer for.
     exact
         Whether the first programs' last slots are lit no longer than they need: what a fault leaves over
         needs slots of its own anyway.
@@ -74,21 +65,21 @@ class LivePrograms:
         network: Network,
         dilation: Dilation,
         ocs_of: Mapping[Nic, str],
-        meeting: Meeting,
-        margins: Margins = LEAST_MARGINS,
+        sending: WhileLitSetup,
         *,
         exact: bool = False,
     ) -> None:
         self._network, self._dilation, self._ocs_of = network, dilation, ocs_of
-        self._meeting, self._margins, self._exact = meeting, margins, exact
+        self._exact, self._slots_longer_s = exact, sending.margins.slot_s(sending.meeting)
+        """What slots are longer for than their bytes need [s]."""
         rates = {nic: network.fabric.nic_rate_bps(nic) * dilation.rate for nic in ocs_of}
         self._slowest_bps = min(rates.values(), default=1.0)
-        self.circuits = CircuitEngine(ocs_of, rates, meeting, network.mtu, margins.guard_s)
+        self.circuits = CircuitEngine(ocs_of, rates, sending.meeting, network.mtu, sending.margins.guard_s)
         self._numbers: dict[int, dict[Ends, int]] = {}
         """For each message under way the queue pair between each two NICs."""
         self._sizes: dict[int, int] = {}
         """Their real bytes."""
-        self._ends: dict[str, float] = {}
+        self.showing: dict[str, float] = {}
         """The OCSes that show programs, and when each has ended; infinite before."""
         self._coming: dict[str, int] = {}
         """How many slots each of them has yet to light."""
@@ -104,11 +95,6 @@ class LivePrograms:
         """What each round of programs left over, if it did [bytes, emulated]."""
         self._failed: frozenset[Port] = frozenset()
         self._heard_at = 0.0
-
-    @property
-    def showing(self) -> bool:
-        """Whether OCSes show programs."""
-        return bool(self._ends)
 
     @property
     def owes(self) -> bool:
@@ -184,29 +170,25 @@ class LivePrograms:
         begins_at = time.monotonic() + (LEAD_S if self.begun_at is None else 0.0)
         self.begun_at = self.begun_at or begins_at
         self._heard_at = begins_at
-        fabric = self._network.fabric
-        _check_alone(fabric, [ocs for ocs, _ in order.programs])
+        _check_alone(self._network.fabric, [ocs for ocs, _ in order.programs])
         for ocs, slots in order.programs:
-            self._ends[ocs], self._coming[ocs] = float("inf") if slots else begins_at, len(slots)
+            self.showing[ocs], self._coming[ocs] = float("inf") if slots else begins_at, len(slots)
             self._planned_ends[ocs] = begins_at
             if slots:
-                program = emulated_program(
-                    slots,
-                    fabric.switches[fabric.switch_index[ocs]].ports,
-                    self._dilation,
-                    self._slowest_bps,
-                    longer_s=self._margins.slot_s(self._meeting),
-                    partial=order.partial,
-                    mtu=self._network.mtu,
-                )
-                longer_s = 0.0 if exact else program.days[-1].duration_s * LAST_SHARE + LAST_S
-                self._longer_s[ocs] = longer_s
-                self._network.northbound.show(ocs, _lengthened(program, longer_s), begins_at, news.path)
+                *days, last = self._days(ocs, slots)
+                longer_s = self._longer_s[ocs] = 0.0 if exact else last.duration_s * LAST_SHARE + LAST_S
+                days.append(replace(last, duration_s=last.duration_s + longer_s))
+                program = Program(tuple(days), order.partial)
+                self._network.northbound.show(ocs, program, begins_at, news.path)
         return begins_at
 
-    def shows(self, ocs: str) -> bool:
-        """Return whether an OCS shows a program."""
-        return ocs in self._ends
+    def _days(self, ocs: str, slots: Sequence[TimedCircuits]) -> list[Day]:
+        """Return what an OCS shows for slots, each a little longer than planned."""
+        fabric, mtu = self._network.fabric, self._network.mtu
+        ports, rate_bps = fabric.switches[fabric.switch_index[ocs]].ports, self._slowest_bps
+        lit_s = [slot_s(slot.lit_s, self._dilation, rate_bps, self._slots_longer_s, mtu) for slot in slots]
+        days = zip(slots, lit_s, strict=True)
+        return [Day(Circuits(ports, slot.circuits), lasts_s) for slot, lasts_s in days]
 
     def heard(self, notice: Notice, now_ps: int, until_ps: int | None) -> list[LightChanged]:
         """Point senders where light goes now; return what to report, at the run's times."""
@@ -220,7 +202,7 @@ class LivePrograms:
         outputs = {fabric.nic_at(near): fabric.nic_at(far) for near, far in ends}
         self.circuits.lit(Light(ocs, outputs, notice.until_s, notice.ended), now)
         if notice.ended:
-            self._ends[ocs] = self._planned_ends[ocs] = now
+            self.showing[ocs] = self._planned_ends[ocs] = now
             self._coming[ocs] = 0
             return []
         if notice.until_s is not None:
@@ -236,12 +218,12 @@ class LivePrograms:
     def turn(self) -> tuple[list[Arrival], list[str]]:
         """Send what can be sent; return what arrived and, once all programs have ended, their OCSes."""
         arrived, now = self.circuits.turn(), time.monotonic()
-        if now > max(self._ends.values()) + LINGER_S or self._are_spent(now):
-            self._left_lit = [ocs for ocs, at in self._ends.items() if at > now]
+        if now > max(self.showing.values()) + LINGER_S or self._are_spent(now):
+            self._left_lit = [ocs for ocs, at in self.showing.items() if at > now]
             self.circuits.end()
             missing = self.circuits.missing_bytes
             self.left_over += [missing] if missing else []
-            ended, self._ends = list(self._ends), {}
+            ended, self.showing = list(self.showing), {}
             return arrived, ended
         if now - self._heard_at > SILENCE_S:
             raise StuckError(f"no OCS said what is lit for {SILENCE_S:g} s", "run it again")
@@ -263,7 +245,7 @@ class LivePrograms:
 
     def darken(self) -> None:
         """End what is left of the programs."""
-        lit = [*self._ends, *self._left_lit]
+        lit = [*self.showing, *self._left_lit]
         for ocs in lit:
             self._network.northbound.light(ocs, "-", partial=False, busy="replace")
         for ocs in lit:
@@ -282,49 +264,20 @@ def _check_alone(fabric: Fabric, ocses: Iterable[str]) -> None:
                 )
 
 
-def emulated_program(
-    slots: Sequence[TimedCircuits],
-    ports: int,
-    dilation: Dilation,
-    rate_bps: float,
-    *,
-    longer_s: float = 0.0,
-    partial: bool = False,
-    mtu: int = DEFAULT_MTU,
-) -> Program:
-    """Return what an OCS shows for slots.
+def slot_s(real_s: float, dilation: Dilation, rate_bps: float, longer_s: float, mtu: int) -> float:
+    """Return how long a slot is lit so that it carries all that it would carry without costs [emulated s].
 
     Parameters
     ----------
-    slots
-        At real scale.
-    ports
-        Of the OCS.
+    real_s
+        How long it would be lit [real s].
     dilation
         The emulation's scale.
     rate_bps
         The rate of the slowest NIC, which datagrams suit [bit/s].
     longer_s
-        What each slot is longer for than its bytes need [s].
-    partial
-        Whether circuits that two slots share stay lit between them.
+        What it is longer for than its bytes need [s].
     mtu
         Largest packet [bytes].
     """
-    lit_s = [slot_s(slot.lit_s, dilation, rate_bps, longer_s, mtu) for slot in slots]
-    days = zip(slots, lit_s, strict=True)
-    return Program(tuple(Day(Circuits(ports, slot.circuits), lasts_s) for slot, lasts_s in days), partial)
-
-
-def slot_s(real_s: float, dilation: Dilation, rate_bps: float, longer_s: float, mtu: int) -> float:
-    """Return how long a slot is lit so that it carries all that it would carry without costs [emulated s].
-
-    Its parameters are those of `emulated_program`, and how long it would be lit [real s].
-    """
     return dilation.emulated_s(real_s) * header_share(rate_bps, mtu) + longer_s
-
-
-def _lengthened(program: Program, longer_s: float) -> Program:
-    """Return a program whose last day lasts longer [s]."""
-    *days, last = program.days
-    return replace(program, days=(*days, replace(last, duration_s=last.duration_s + longer_s)))

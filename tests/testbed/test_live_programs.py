@@ -16,6 +16,7 @@ from topologies.events import Show, TimedCircuits
 from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.packets import DEFAULT_MTU
+from traffic.scheme_setup import WHILE_LIT
 from traffic.transports import circuit_engine
 
 FABRIC = parallel_ocs_fabric(4, 1, rate_bps=100e9)
@@ -59,7 +60,7 @@ class Shown:
         )
         self._news = SimpleNamespace(path=Path("news"), read=list)
         ocs_of = dict.fromkeys(FABRIC.nics, "ocs0")
-        self.programs = LivePrograms(cast(Network, network), DILATION, ocs_of, "drain")
+        self.programs = LivePrograms(cast(Network, network), DILATION, ocs_of, WHILE_LIT)
         self.show(HERE, THERE)
 
     def show(self, *slots: tuple[tuple[int, int], ...]) -> None:
