@@ -158,23 +158,27 @@ class KHopRing:
 
         Two healthy nodes with none between them are joined if they are one of the distances apart: with
         distances 1 to K only K or more faulty nodes in a row break the line. A ring with at most one
-        such break is one component, which starts behind it.
+        such break is one component, which starts behind it. Few nodes may be joined across a gap by the link
+        that goes the other way round: a ring without a break starts behind that gap.
         """
         for node in faulty:
             if not 0 <= node < self.nodes:
                 raise FabricError(f"faulty node {node} of nodes 0 to {self.nodes - 1}")
         healthy = [node for node in range(self.nodes) if node not in faulty]
-        if not healthy:
-            return []
-        breaks = [
-            index
-            for index, node in enumerate(healthy)
-            if index and self.ends(healthy[index - 1], node) is None
-        ]
-        parts = [healthy[a:b] for a, b in zip([0, *breaks], [*breaks, None], strict=True)]
-        if len(parts) > 1 and self.closed and self.ends(healthy[-1], healthy[0]) is not None:
-            parts[-1] += parts.pop(0)
+        before = [*healthy[-1:], *healthy[:-1]]
+        leads = [self._leads(a, b) for a, b in zip(before, healthy, strict=True)]
+        first = leads.index(min(leads)) if self.closed and healthy else 0
+        parts: list[list[int]] = []
+        for index in range(first - len(healthy), first):
+            if not (parts and leads[index]):
+                parts.append([])
+            parts[-1].append(healthy[index])
         return [tuple(part) for part in parts]
+
+    def _leads(self, a: int, b: int) -> int:
+        """Return 2 if a link leads on from one node to another, 1 if one leads back, 0 if there is none."""
+        ends = self.ends(a, b)
+        return 0 if ends is None else 1 + (ends[0] > 0)
 
     def lanes(self, a: int, b: int) -> tuple[tuple[Nic, Nic], ...]:
         """Return the NICs that the link between two nodes joins, upper halves first: a's and b's of each.

@@ -1,7 +1,7 @@
 """Rings of GPUs through bundles: every group is one cycle of light, and a fault changes two bundles."""
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import combinations, pairwise, permutations
 
 import networkx as nx
 import pytest
@@ -108,9 +108,8 @@ def test_placement_uses_healthy_nodes_once_and_leaves_no_room(
     assert {len(group) for group in placed} <= {size}
     room = sum(len(part) // size for part in ring.components(faulty))
     assert len(placed) <= room
-    # Where a ring is so small that links reach round a gap of its nodes, a group may be cut there.
-    is_wide = not ring.closed or ring.nodes > 2 * max(ring.exits) + 2
-    if (ring.bundles % 2 == 0 and is_wide) or size < 3:
+    # With distances that double a link the other way round may need the bundle of the one before it.
+    if size < 3 or (ring.bundles % 2 == 0 and not ring.doubling):
         assert len(placed) == room
 
 
@@ -232,10 +231,33 @@ def test_a_mixed_bundle_that_two_paths_need_cuts_the_line_and_is_named() -> None
     assert place(KHopRing(12, 4, 4), faulty, 4) == ((0, 3, 6, 7), (8, 9, 10, 11))
 
 
-@given(st.sets(st.integers(0, 29), max_size=22), st.integers(3, 5))
-def test_cuts_lose_as_few_groups_as_can_be(faulty: set[int], size: int) -> None:
+def most_groups(ring: KHopRing, left: frozenset[int], size: int) -> int:
+    """Return how many groups some nodes have room for, by trying every order of every choice of them."""
+    groups = {frozenset(nodes) for nodes in permutations(left, size) if closes(ring, nodes)}
+    return max((1 + most_groups(ring, left - group, size) for group in groups), default=0)
+
+
+@pytest.mark.parametrize("nodes", [5, 6])
+def test_small_rings_that_links_span_from_behind_have_all_groups_that_can_be(nodes: int) -> None:
+    """Five nodes of which 1 and 2 died: 0 and 3 are joined, but a group through both is 3, 4, 0."""
+    ring = KHopRing(nodes, 2, 2)
+    for count in range(nodes):
+        for faulty in map(frozenset, combinations(range(nodes), count)):
+            for size in range(2, nodes + 1):
+                placed = place(ring, faulty, size)
+                assert all(closes(ring, group) for group in placed)
+                assert len(placed) == most_groups(ring, frozenset(range(nodes)) - faulty, size)
+    assert place(KHopRing(5, 2, 2), {1, 2}, 3) == ((3, 4, 0),)
+
+
+@given(
+    khop_rings() | st.just(KHopRing(30, 3, 3, closed=False)),
+    st.sets(st.integers(0, 29), max_size=22),
+    st.integers(3, 5),
+)
+def test_cuts_lose_as_few_groups_as_can_be(ring: KHopRing, dead: set[int], size: int) -> None:
     """Dynamic programming over every run of nodes that could be a group."""
-    ring = KHopRing(30, 3, 3, closed=False)
+    faulty = {node for node in dead if node < ring.nodes}
     most = 0
     for part in ring.components(faulty):
         best = [0] * (len(part) + 1)
