@@ -13,7 +13,7 @@ For what fails there are servers of a global pool, which have packet NICs only a
 and a backup GPU in each server, its last, as other machines keep some of a group's GPUs in reserve.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from topologies.big_switch import big_switch_fabric
@@ -41,10 +41,8 @@ class Region:
     """The name of the OCS."""
     servers: tuple[int, ...]
     """The servers, by their index in the fabric."""
-    nics: tuple[tuple[int, ...], ...]
+    nics: tuple[tuple[Nic, ...], ...]
     """The circuit NICs of each."""
-    ports: tuple[tuple[int, ...], ...]
-    """The port of the OCS that each of these NICs is on."""
 
 
 def mfabric_fabric(
@@ -169,22 +167,17 @@ def region_gpus(fabric: Fabric, gpus: int) -> tuple[int, ...]:
 
 def regions(fabric: Fabric) -> tuple[Region, ...]:
     """Return the region of each OCS that has servers on it, in the order of the switches."""
-    ports: dict[str, dict[Nic, int]] = {switch.name: {} for switch in fabric.switches if switch.kind == "ocs"}
+    found: dict[str, dict[int, list[Nic]]] = {
+        switch.name: {} for switch in fabric.switches if switch.kind == "ocs"
+    }
     for nic in fabric.nics:
-        port = fabric.peer(fabric.nic_port(nic))
-        if port.node in ports:
-            ports[port.node][nic] = port.number
-    return tuple(_region(ocs, port_of) for ocs, port_of in ports.items() if port_of)
-
-
-def _region(ocs: str, port_of: Mapping[Nic, int]) -> Region:
-    servers = sorted({nic.server for nic in port_of})
-    nics = [[nic for nic in port_of if nic.server == server] for server in servers]
-    return Region(
-        ocs,
-        tuple(servers),
-        tuple(tuple(nic.nic for nic in own) for own in nics),
-        tuple(tuple(port_of[nic] for nic in own) for own in nics),
+        ocs = fabric.peer(fabric.nic_port(nic)).node
+        if ocs in found:
+            found[ocs].setdefault(nic.server, []).append(nic)
+    return tuple(
+        Region(ocs, tuple(nics), tuple(tuple(own) for own in nics.values()))
+        for ocs, nics in found.items()
+        if nics
     )
 
 

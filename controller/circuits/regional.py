@@ -291,7 +291,7 @@ class Regional:
         return [
             place
             for place, (peer, nics) in enumerate(zip(region.servers, region.nics, strict=True))
-            if peer not in cut and len({Nic(peer, nic) for nic in nics} - dead) > serving[place]
+            if peer not in cut and len(set(nics) - dead) > serving[place]
         ]
 
     def _over_packets(self, region: Region, demand: Matrix, mapping: NicMapping) -> Matrix:
@@ -312,13 +312,10 @@ class Regional:
         return {
             server
             for server, nics in zip(region.servers, region.nics, strict=True)
-            if server in cut - served and not dead.issuperset(Nic(server, nic) for nic in nics)
+            if server in cut - served and not dead.issuperset(nics)
         }
 
     def _dead(self, region: Region, failed: AbstractSet[Port]) -> frozenset[Nic]:
         """Return the circuit NICs of a region that are known to have failed."""
-        if not failed:
-            return frozenset()
-        owned = zip(region.servers, region.nics, strict=True)
-        nics = [Nic(server, nic) for server, own in owned for nic in own]
+        nics = [nic for own in region.nics for nic in own] if failed else []
         return frozenset(nic for nic in nics if self._fabric.nic_port(nic) in failed)

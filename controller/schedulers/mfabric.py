@@ -23,7 +23,7 @@ mFabric, section 5.2 and Algorithm 1 as published (MixNet, SIGCOMM 2025); the ar
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -75,23 +75,23 @@ NicMapping = tuple[NicCircuit, ...]
 PUBLISHED = Variant()
 
 
-def reconfigure_ocs(
+def region_circuits(
     fabric: Fabric,
     region: Region,
-    gpu_demand: ArrayLike,
+    demand: ArrayLike,
     *,
     last: NicMapping = (),
     failed: AbstractSet[Nic] = frozenset(),
     variant: Variant = PUBLISHED,
 ) -> NicMapping:
-    """Return the circuits of a region for a demand: Algorithm 1 from the gate's matrix to NICs.
+    """Return the circuits of a region for a demand: Algorithm 1 from the servers' matrix to NICs.
 
     Parameters
     ----------
     fabric, region
         What is wired.
-    gpu_demand
-        Bytes between the region's GPUs, those of its servers in order.
+    demand
+        D, bytes between the region's servers: of the gate's matrix what `server_demand` makes.
     last
         The circuits that are lit.
     failed
@@ -102,23 +102,9 @@ def reconfigure_ocs(
     Raises
     ------
     DemandError
-        If the demand is no matrix of the region's GPUs, or makes no sense.
+        If the demand makes no sense.
     """
-    demand = server_demand(gpu_demand, [fabric.servers[server].gpus for server in region.servers])
-    return region_circuits(fabric, region, demand, last=last, failed=failed, variant=variant)
-
-
-def region_circuits(
-    fabric: Fabric,
-    region: Region,
-    demand: ArrayLike,
-    *,
-    last: NicMapping = (),
-    failed: AbstractSet[Nic] = frozenset(),
-    variant: Variant = PUBLISHED,
-) -> NicMapping:
-    """Return the circuits of a region for a demand between its servers, else as `reconfigure_ocs`."""
-    alpha = [len(nics) for nics in _free_nics(region, failed)]
+    alpha = [len(set(nics) - failed) for nics in region.nics]
     eps_nics = min(
         fabric.servers[server].nics - len(nics)
         for server, nics in zip(region.servers, region.nics, strict=True)
@@ -273,12 +259,9 @@ def nic_mapping(
 
 def circuits_of(fabric: Fabric, region: Region, mapping: NicMapping) -> Circuits:
     """Return a region's circuits as those of its OCS, both directions of each."""
-    port_of = {
-        Nic(server, nic): port
-        for server, nics, ports in zip(region.servers, region.nics, region.ports, strict=True)
-        for nic, port in zip(nics, ports, strict=True)
-    }
-    ends = [(port_of[circuit.a], port_of[circuit.b]) for circuit in mapping]
+    ends = [
+        (fabric.peer(fabric.nic_port(a)).number, fabric.peer(fabric.nic_port(b)).number) for a, b in mapping
+    ]
     ports = fabric.switches[fabric.switch_index[region.ocs]].ports
     return Circuits(ports, duplex(ends))
 
@@ -354,31 +337,21 @@ def _by_demand(counts: Counts, demand: ArrayLike) -> list[Pair]:
     return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))
 
 
-def _free_nics(region: Region, failed: Collection[Nic]) -> list[set[int]]:
-    return [
-        {nic for nic in nics if Nic(server, nic) not in failed}
-        for server, nics in zip(region.servers, region.nics, strict=True)
-    ]
-
-
 class _Places:
     """The free NICs of a region's servers, and on which NUMA nodes circuits of each pair are."""
 
-    def __init__(self, fabric: Fabric, region: Region, failed: Collection[Nic]) -> None:
+    def __init__(self, fabric: Fabric, region: Region, failed: AbstractSet[Nic]) -> None:
         self.index = {server: place for place, server in enumerate(region.servers)}
-        self.free = _free_nics(region, failed)
-        self._servers = region.servers
+        self.free = [set(nics) - failed for nics in region.nics]
         self._node = {
-            Nic(server, nic): numa_node(fabric.servers[server], nic)
-            for server, nics in zip(region.servers, region.nics, strict=True)
-            for nic in nics
+            nic: numa_node(fabric.servers[nic.server], nic.nic) for nics in region.nics for nic in nics
         }
         self._used = Counter[tuple[Pair, int, int]]()
 
     def take(self, pair: Pair, circuit: NicCircuit) -> None:
         """Put a circuit of a pair on its NICs."""
         for place, nic in zip(pair, circuit, strict=True):
-            self.free[place].remove(nic.nic)
+            self.free[place].remove(nic)
             self._used[pair, place, self._node[nic]] += 1
 
     def best(self, pair: Pair) -> NicCircuit:
@@ -386,7 +359,6 @@ class _Places:
         return NicCircuit(self._best_nic(pair, pair[0]), self._best_nic(pair, pair[1]))
 
     def _best_nic(self, pair: Pair, place: int) -> Nic:
-        nics = [Nic(self._servers[place], nic) for nic in self.free[place]]
-        room = Counter(self._node[nic] for nic in nics)
+        room = Counter(self._node[nic] for nic in self.free[place])
         node = min(room, key=lambda node: (self._used[pair, place, node], -room[node], node))
-        return min(nic for nic in nics if self._node[nic] == node)
+        return min(nic for nic in self.free[place] if self._node[nic] == node)

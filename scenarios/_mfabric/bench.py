@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from controller.schedulers.copilot import transition
-from controller.schedulers.mfabric import reconfigure_ocs
+from controller.schedulers.mfabric import region_circuits, server_demand
 from scenarios._figure import figure, median_s
 from scenarios._mfabric.fabrics import GPUS, MFABRIC
 from scenarios._mfabric.steps import Setting, StepPoint, step_experiment
@@ -58,4 +58,8 @@ def region_circuits_s() -> tuple[float, str]:
     fabric = mfabric_fabric(64)
     (region,) = regions(fabric)
     gpu_demand = np.random.default_rng(1).random((512, 512))
-    return median_s([partial(reconfigure_ocs, fabric, region, gpu_demand)] * REPEATS)
+
+    def circuits() -> None:
+        region_circuits(fabric, region, server_demand(gpu_demand, [GPUS] * 64))
+
+    return median_s([circuits] * REPEATS)

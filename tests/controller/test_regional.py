@@ -93,7 +93,7 @@ def test_regions_are_apart_and_other_nodes_change_nothing() -> None:
 
 
 def test_what_failed_gets_no_circuit() -> None:
-    nic = Port("h0", REGION.nics[0][0])
+    nic = FABRIC.nic_port(REGION.nics[0][0])
     orders = played({"ocs0": [Turn("a", HEAVY)]}, [NodeStarted("warm up")], frozenset({nic}))
     (change,) = orders[0]
     assert isinstance(change, Reconfigure)
@@ -170,7 +170,7 @@ def test_circuits_of_a_run_are_remembered_and_those_of_more_are_not(monkeypatch:
     controllers = Regional(FABRIC, {"ocs0": [Turn("a", HEAVY), Turn("b", LIGHT)]})
 
     def first(*failed: int) -> None:
-        ports = frozenset(FABRIC.nic_port(Nic(server, REGION.nics[server][0])) for server in failed)
+        ports = frozenset(FABRIC.nic_port(REGION.nics[server][0]) for server in failed)
         controllers.decide(None, View(0.0, FABRIC, {}, ports), NodeStarted("warm up"))
 
     for failed in ((0,), (1,)):  # as many as a run asks for: before the first turn, and two turns

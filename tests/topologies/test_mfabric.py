@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies.errors import FabricError
-from topologies.fabric import Fabric, Nic, Server
+from topologies.fabric import Fabric, Nic, Port, Server
 from topologies.light import light_peers
 from topologies.mfabric import (
     NUMA_NODES,
@@ -58,17 +58,17 @@ def test_every_server_reaches_every_other_over_packets(drawn: tuple[Fabric, int,
 
 
 @given(mfabrics())
-def test_regions_say_which_port_each_circuit_nic_is_on(drawn: tuple[Fabric, int, int, int]) -> None:
+def test_regions_have_the_circuit_nics_in_the_order_of_their_ports(
+    drawn: tuple[Fabric, int, int, int],
+) -> None:
     fabric, members, nics, packet_nics = drawn
     found = regions(fabric)
     assert [server for region in found for server in region.servers] == list(range(len(fabric.servers)))
     for region in found:
         assert len(region.servers) == members
-        ports = [port for own in region.ports for port in own]
-        assert ports == list(range(members * (nics - packet_nics)))
-        for server, own_nics, own_ports in zip(region.servers, region.nics, region.ports, strict=True):
-            for nic, port in zip(own_nics, own_ports, strict=True):
-                assert fabric.peer(fabric.nic_port(Nic(server, nic))) == (region.ocs, port)
+        assert [{nic.server for nic in own} for own in region.nics] == [{server} for server in region.servers]
+        ports = [fabric.peer(fabric.nic_port(nic)) for own in region.nics for nic in own]
+        assert ports == [Port(region.ocs, port) for port in range(members * (nics - packet_nics))]
 
 
 def test_servers_have_two_packet_nics_of_8_and_the_prototypes_one_of_4() -> None:
@@ -81,7 +81,7 @@ def test_servers_have_two_packet_nics_of_8_and_the_prototypes_one_of_4() -> None
     whole, small = mfabric_fabric(2), mfabric_fabric(2, nics=4, packet_nics=1)
     assert [whole.delegation_gpu(Nic(1, nic)) for nic in range(8)] == list(range(8, 16))
     assert [small.delegation_gpu(Nic(1, nic)) for nic in range(4)] == [8, 10, 12, 14]
-    assert [region.ports[0] for region in regions(mfabric_fabric(128, 8))] == [tuple(range(6))] * 16
+    assert {len(own) for region in regions(mfabric_fabric(128, 8)) for own in region.nics} == {6}
     assert {switch.ports for switch in mfabric_fabric(128, 8).switches if switch.kind == "ocs"} == {48}
 
 
@@ -109,14 +109,14 @@ def test_patch_panel_joins_any_nics_and_servers_forward() -> None:
     fabric = patch_panel_fabric(3, nics=2)
     assert fabric.servers_forward
     assert len(light_peers(fabric, Nic(0, 0))) == 5
-    assert [region.ports for region in regions(fabric)] == [((0, 1), (2, 3), (4, 5))]
+    assert [nic for region in regions(fabric) for own in region.nics for nic in own] == list(fabric.nics)
 
 
 @pytest.mark.parametrize("one_packet_switch", [False, True])
 def test_prototype_has_a_packet_nic_and_three_circuit_nics(one_packet_switch: bool) -> None:
     fabric = mfabric_fabric(4, nics=4, packet_nics=1, one_packet_switch=one_packet_switch)
     (region,) = regions(fabric)
-    assert region.nics == ((1, 2, 3),) * 4
+    assert region.nics == tuple(tuple(Nic(server, nic) for nic in (1, 2, 3)) for server in range(4))
     assert fabric.gpus == 32
 
 

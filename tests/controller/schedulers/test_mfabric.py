@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.typing import ArrayLike
 
 from controller.schedulers.demand import Matrix
 from controller.schedulers.mfabric import (
@@ -20,7 +21,7 @@ from controller.schedulers.mfabric import (
     circuit_order,
     circuits_of,
     nic_mapping,
-    reconfigure_ocs,
+    region_circuits,
     server_demand,
     transfer_bound_s,
     transfer_s,
@@ -28,7 +29,7 @@ from controller.schedulers.mfabric import (
 from controller.schedulers.mfabric_exact import best_circuits
 from tests.examples import examples
 from topologies.errors import DemandError
-from topologies.fabric import Fabric, Nic, Port
+from topologies.fabric import Fabric, Port
 from topologies.mfabric import Region, mfabric_fabric, numa_node, regions
 from traffic.workloads.gate import ARTIFACT_TOKENS
 
@@ -260,7 +261,7 @@ def check(fabric: Fabric, region: Region, counts: Counts, mapping: NicMapping) -
     used = [nic for circuit in mapping for nic in circuit]
     assert len(used) == len(set(used))
     own = dict(zip(region.servers, region.nics, strict=True))
-    assert all(nic.nic in own[nic.server] for nic in used)
+    assert all(nic in own[nic.server] for nic in used)
     lit = circuits_of(fabric, region, mapping)
     assert len(lit.pairs) == len(used)
     joined = {frozenset((fabric.nic_port(a), fabric.nic_port(b))) for a, b in mapping}
@@ -303,7 +304,7 @@ def test_circuits_of_a_pair_are_on_two_numa_nodes_unless_one_is_full(
     mapping = nic_mapping(fabric, region, counts, demand)
     used = {nic for circuit in mapping for nic in circuit}
     for server, nics in zip(region.servers, region.nics, strict=True):
-        left = {numa_node(fabric.servers[server], nic) for nic in nics if Nic(server, nic) not in used}
+        left = {numa_node(fabric.servers[server], nic.nic) for nic in nics if nic not in used}
         for other in region.servers:
             ends = [
                 numa_node(fabric.servers[server], nic.nic)
@@ -323,25 +324,30 @@ def test_two_servers_have_all_circuits_spread_over_numa_nodes() -> None:
     assert [(a.nic, b.nic) for a, b in mapping] == [(nic, nic) for nic in (1, 5, 2, 6, 3, 7)]
 
 
+def from_gpus(fabric: Fabric, demand: ArrayLike) -> Matrix:
+    """Return the demand between servers of 8 GPUs each."""
+    return server_demand(demand, [server.gpus for server in fabric.servers])
+
+
 def test_whole_algorithm_goes_from_gpus_to_nics() -> None:
     fabric = mfabric_fabric(4, nics=4, packet_nics=1)
     (region,) = regions(fabric)
     gpu_demand = np.kron(WORKED, np.ones((8, 8))) / 64
-    mapping = reconfigure_ocs(fabric, region, gpu_demand)
+    mapping = region_circuits(fabric, region, from_gpus(fabric, gpu_demand))
     assert len(mapping) == 6
     lit = circuits_of(fabric, region, mapping)
     assert all(pair[::-1] in lit.pairs for pair in lit.pairs)
     assert len(lit.pairs) == 12
-    assert reconfigure_ocs(fabric, region, gpu_demand[::-1, ::-1], last=mapping) == mapping
+    turned = from_gpus(fabric, gpu_demand[::-1, ::-1])
+    assert region_circuits(fabric, region, turned, last=mapping) == mapping
 
 
 def test_failed_nic_gets_no_circuit_and_its_server_one_less() -> None:
     fabric = mfabric_fabric(8)
     (region,) = regions(fabric)
-    gpu_demand = np.kron(ARTIFACT_TOKENS, np.ones((8, 8)))
-    before = reconfigure_ocs(fabric, region, gpu_demand)
+    before = region_circuits(fabric, region, ARTIFACT_TOKENS)
     failed = frozenset({before[0].a})
-    after = reconfigure_ocs(fabric, region, gpu_demand, last=before, failed=failed)
+    after = region_circuits(fabric, region, ARTIFACT_TOKENS, last=before, failed=failed)
     assert not failed & {nic for circuit in after for nic in circuit}
     circuits = [sum(server in (a.server, b.server) for a, b in after) for server in range(8)]
     assert circuits[before[0].a.server] == 5
@@ -351,11 +357,8 @@ def test_failed_nic_gets_no_circuit_and_its_server_one_less() -> None:
 def test_variants_reach_the_circuits() -> None:
     fabric = mfabric_fabric(8)
     (region,) = regions(fabric)
-    gpu_demand = np.kron(ARTIFACT_TOKENS, np.ones((8, 8)))
-    assert [len(reconfigure_ocs(fabric, region, gpu_demand, variant=v)) for v in (PUBLISHED, PRINTED)] == [
-        24,
-        6,
-    ]
+    made = [region_circuits(fabric, region, ARTIFACT_TOKENS, variant=each) for each in (PUBLISHED, PRINTED)]
+    assert list(map(len, made)) == [24, 6]
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 99))
@@ -371,7 +374,7 @@ def test_64_servers_have_a_circuit_on_every_nic_of_their_ocs() -> None:
     fabric = mfabric_fabric(64)
     (region,) = regions(fabric)
     gpu_demand = np.random.default_rng(1).random((512, 512))
-    assert len(reconfigure_ocs(fabric, region, gpu_demand)) == 192
+    assert len(region_circuits(fabric, region, from_gpus(fabric, gpu_demand))) == 192
 
 
 def test_pair_without_lanes_never_ends() -> None:
@@ -386,7 +389,7 @@ def test_input_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(DemandError, match="-1 circuit and 0 packet NICs"):
         circuit_order(WORKED, -1)
     with pytest.raises(DemandError, match="between 4 GPUs in a region of 32"):
-        reconfigure_ocs(fabric, region, WORKED)
+        from_gpus(fabric, WORKED)
     with pytest.raises(DemandError, match="with fewer NICs"):
         nic_mapping(fabric, region, circuit_counts([(0, 1)] * 7, 4), WORKED)
     with pytest.raises(DemandError, match="best circuits of 9 servers"):
