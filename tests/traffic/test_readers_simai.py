@@ -15,6 +15,7 @@ from traffic.job import Compute, Job
 from traffic.readers.aicb import aicb_phases
 from traffic.readers.detect import read_step, read_trace
 from traffic.readers.simai import simai_phases
+from traffic.readers.text import Taken
 from traffic.training import job_of_phases
 from traffic.workloads.datasets import A100_LOG, GPT_STEP
 
@@ -136,7 +137,7 @@ def test_malformed_workloads_are_one_sentence(
     tmp_path: Path, header: str, rows: list[str], count: object, said: str
 ) -> None:
     with pytest.raises(TraceError) as error:
-        simai_phases(simai(tmp_path, *rows, header=header, count=count), gpus=4)
+        simai_phases(simai(tmp_path, *rows, header=header, count=count), Taken(gpus=4))
     assert said in str(error.value)
 
 
@@ -160,7 +161,7 @@ def test_a_log_gives_all_collectives_of_a_step(tmp_path: Path) -> None:
         "left out: collectives under 100 bytes (1)"
     )
     with pytest.raises(TraceError, match="holds no step with collectives of 100000 bytes or more"):
-        aicb_phases(path, least_bytes=100_000)
+        aicb_phases(path, Taken(least_bytes=100_000))
 
 
 def test_a_log_has_pipeline_stages_and_other_rows(tmp_path: Path) -> None:

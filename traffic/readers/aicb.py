@@ -32,7 +32,7 @@ import numpy as np
 from topologies.errors import TraceError
 from traffic.demand import Demand
 from traffic.job import Job
-from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
+from traffic.readers.text import ALL, MAX_GPUS, Taken, bad_line, count_of, text_of, trace_name
 from traffic.steps import Step, job_of_steps
 from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, in_turn
 from traffic.workloads.gating import apportioned
@@ -112,28 +112,15 @@ def read_aicb(
     return job_of_steps(trace_name(path), [Step(demands[row.size_bytes]) for row in taken], note)
 
 
-def aicb_phases(
-    path: Path,
-    *,
-    gpus: int | None = None,
-    alike: int | None = None,
-    least_bytes: int = 0,
-    in_pairs: bool = False,
-) -> Phases:
+def aicb_phases(path: Path, wanted: Taken = ALL) -> Phases:
     """Return all collectives of the first training step, one after another, with the computes between them.
 
     Parameters
     ----------
     path
         The file.
-    gpus
-        How many GPUs, where the file does not say the sizes of its groups.
-    alike
-        Of equal collectives of a group at most so many, the first ones; by default all.
-    least_bytes
-        The first step is the first with a collective of that size [bytes]; smaller ones are among its phases.
-    in_pairs
-        Whether the dispatch of expert-parallel ranks is unlike their combine, which follows it.
+    wanted
+        What is taken of it; by default all.
 
     Returns
     -------
@@ -147,15 +134,15 @@ def aicb_phases(
         As of `read_aicb`.
     """
     rows = _rows(path)
-    least = max(least_bytes, 1)
+    least = max(wanted.least_bytes, 1)
     steps = [epoch for epoch in _epochs(rows) if any(_call(row) and row.size_bytes >= least for row in epoch)]
     if not steps:
         raise TraceError(f"{path} holds no step with collectives of {least:g} bytes or more")
     pp = _group_size(path, rows, "pp_group") or 1
-    stage = _layout(path, rows, "ep_group", gpus and gpus // pp)
+    stage = _layout(path, rows, "ep_group", wanted.gpus and wanted.gpus // pp)
     layout = replace(stage, pp=pp)
     counted = [row for row in steps[0] if _replays(row)]
-    taken = _first_alike(counted, alike, in_pairs=in_pairs)
+    taken = _first_alike(counted, wanted)
     is_log = any(row.elapsed_s is not None for row in rows if _call(row) is not None)
     collectives = [sum(_call(row) is not None for row in some) for some in (taken, counted)]
     others = Counter(f"{row.operation} {row.group}" for row in steps[0] if not _replays(row))
@@ -241,15 +228,15 @@ def _replays(row: _Row) -> bool:
     return _call(row) is not None or _computes(row)
 
 
-def _first_alike(rows: list[_Row], alike: int | None, *, in_pairs: bool) -> list[_Row]:
+def _first_alike(rows: list[_Row], wanted: Taken) -> list[_Row]:
     """Return the first of equal rows; of computes those of a stage are equal, whatever they took."""
-    paired = [in_pairs and _exchanges(row) and row.group == "ep_group" for row in rows]
+    paired = [wanted.in_pairs and _exchanges(row) and row.group == "ep_group" for row in rows]
     keys = []
     for row, is_one, turn in zip(rows, paired, in_turn(paired), strict=True):
         stage = row.stage if _computes(row) else ""
         role = (turn, "backward" in row.stage) if is_one else ()
         keys.append((row.operation, row.group, row.size_bytes, stage, role))
-    return [rows[place] for place in first_alike(range(len(rows)), alike, keys.__getitem__)]
+    return [rows[place] for place in first_alike(range(len(rows)), wanted.alike, keys.__getitem__)]
 
 
 def _phase(number: int, row: _Row, *, is_log: bool) -> Phase:

@@ -12,7 +12,7 @@ from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting, dealt
 from traffic.readers.simai import is_simai, simai_phases
-from traffic.readers.text import bad_line, files_of, first_bytes, text_of
+from traffic.readers.text import Taken, bad_line, files_of, first_bytes, text_of
 from traffic.steps import single
 from traffic.training import Phases, job_of_phases
 from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
@@ -91,32 +91,26 @@ def read_step(path: Path, *, gpus: int | None = None, alike: int | None = None, 
     path
         AICB's CSV or a SimAI workload.
     gpus, alike, least_bytes
-        As of `traffic.readers.aicb.aicb_phases` and `traffic.readers.simai.simai_phases`; smaller collectives
-        are left out.
+        As of `traffic.readers.text.Taken`; smaller collectives are left out.
 
     Raises
     ------
     TraceError
         If the file cannot be read as either.
     """
-    read = read_phases(path, gpus=gpus, alike=alike, least_bytes=least_bytes)
+    read = read_phases(path, Taken(gpus, alike, least_bytes))
     return job_of_phases(read, least_bytes=least_bytes)
 
 
-def read_phases(
-    path: Path,
-    *,
-    gpus: int | None = None,
-    alike: int | None = None,
-    least_bytes: int = 0,
-    in_pairs: bool = False,
-) -> Phases:
+def read_phases(path: Path, wanted: Taken) -> Phases:
     """Return a training step as phases.
 
     Parameters
     ----------
-    path, gpus, alike, least_bytes, in_pairs
-        As of `traffic.readers.aicb.aicb_phases` and `traffic.readers.simai.simai_phases`.
+    path
+        AICB's CSV or a SimAI workload.
+    wanted
+        What is taken of it.
 
     Raises
     ------
@@ -125,9 +119,9 @@ def read_phases(
     """
     first = next(line for line in text_of(path).splitlines() if line.strip())
     if is_aicb(first):
-        return aicb_phases(path, gpus=gpus, alike=alike, least_bytes=least_bytes, in_pairs=in_pairs)
+        return aicb_phases(path, wanted)
     if is_simai(first):
-        return simai_phases(path, gpus=gpus, alike=alike, least_bytes=least_bytes, in_pairs=in_pairs)
+        return simai_phases(path, wanted)
     raise bad_line(path, 1, first, f"the start of {STEPS}")
 
 
@@ -148,7 +142,7 @@ def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: 
     if is_aicb(first):
         return read_aicb(path, gpus=gpus, all_to_alls=all_to_alls)
     if is_simai(first):
-        return job_of_phases(simai_phases(path, gpus=gpus))
+        return job_of_phases(simai_phases(path, Taken(gpus)))
     if first.lstrip().startswith("["):
         return single(read_mixnet(path, bytes_per_token=bytes_per_token))
     if first.split()[0] in HEADERS or first.startswith("#"):

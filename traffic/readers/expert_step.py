@@ -22,6 +22,7 @@ from traffic.demand import Demand
 from traffic.job import Collective
 from traffic.models.moe_step import Dispatch, Gate, MoeStep
 from traffic.readers.detect import read_phases
+from traffic.readers.text import Taken
 from traffic.training import Phase, calls, job_of_phases
 from traffic.workloads.gating import apportioned
 
@@ -55,7 +56,7 @@ def read_expert_step(
         If the file cannot be read, has no expert all-to-alls between several ranks, or a dispatch without its
         combine; or if a gate is not of as many ranks.
     """
-    read = read_phases(path, gpus=gpus, alike=alike, least_bytes=least_bytes, in_pairs=True)
+    read = read_phases(path, Taken(gpus, alike, least_bytes, in_pairs=True))
     ep, region = read.layout.ep, read.layout.ep * read.layout.tp
     regions = [range(first, first + region) for first in range(0, read.layout.gpus, region)]
     exchanges = [phase for phase in read.phases if _exchanges(phase) and phase.size_bytes >= least_bytes]

@@ -17,9 +17,9 @@ csg-htsim, sim/datacenter/connection_matrix.cpp.
 
 import re
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 
 from topologies.errors import TraceError
@@ -165,24 +165,21 @@ def _rounds(path: Path, connections: list[_Connection]) -> list[int]:
     """Return each connection's round: 0 without a trigger, else after all that fire its trigger."""
     # Triggers are nodes of the graph themselves, as negative numbers: a barrier of m connections
     # before n others has m + n edges, not m x n.
-    before: TopologicalSorter[int] = TopologicalSorter()
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(len(connections)))
     for index, connection in enumerate(connections):
-        before.add(index, *([] if connection.waits_for is None else [-1 - connection.waits_for]))
-        for trigger in connection.fires:
-            before.add(-1 - trigger, index)
-    try:
-        order = list(before.static_order())
-    except CycleError as error:
-        raise TraceError(f"{path} has triggers that wait for each other", "break the circle") from error
-    rounds = [0] * len(connections)
-    opens: dict[int, int] = {}  # round that each trigger opens
-    for index in (node for node in order if node >= 0):
-        connection = connections[index]
+        graph.add_edges_from((index, -1 - trigger) for trigger in connection.fires)
         if connection.waits_for is not None:
-            if connection.waits_for not in opens:
-                found = f"trigger {connection.waits_for}"
-                raise bad_line(path, connection.line, found, "one that a connection fires")
-            rounds[index] = opens[connection.waits_for]
-        for trigger in connection.fires:
-            opens[trigger] = max(opens.get(trigger, 0), rounds[index] + 1)
-    return rounds
+            graph.add_edge(-1 - connection.waits_for, index)
+    try:
+        generations = list(nx.topological_generations(graph))
+    except nx.NetworkXUnfeasible as error:
+        raise TraceError(f"{path} has triggers that wait for each other", "break the circle") from error
+    fired = {trigger for connection in connections for trigger in connection.fires}
+    for connection in connections:
+        if connection.waits_for is not None and connection.waits_for not in fired:
+            found = f"trigger {connection.waits_for}"
+            raise bad_line(path, connection.line, found, "one that a connection fires")
+    # A connection, then the triggers that wait for it, then the connections that wait for these.
+    rounds = {node: number // 2 for number, nodes in enumerate(generations) for node in nodes}
+    return [rounds[index] for index in range(len(connections))]

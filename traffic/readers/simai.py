@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from topologies.errors import TraceError
-from traffic.readers.text import MAX_GPUS, bad_line, count_of, text_of, trace_name
+from traffic.readers.text import ALL, MAX_GPUS, Taken, bad_line, count_of, text_of, trace_name
 from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, in_turn
 
 MICRO = "MICRO"
@@ -43,46 +43,24 @@ FIELDS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass:
-    """What a layer does in one of its passes."""
-
-    compute_ns: int
-    call: Call | None
-    kind: GroupKind
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Layer:
+    """A layer's three passes, whose names are not yet those of the step."""
+
     name: str
-    forward: _Pass
-    input_gradient: _Pass
-    weight_gradient: _Pass
+    forward: Phase
+    input_gradient: Phase
+    weight_gradient: Phase
 
 
-def simai_phases(
-    path: Path,
-    *,
-    gpus: int | None = None,
-    alike: int | None = None,
-    least_bytes: int = 0,
-    in_pairs: bool = False,
-) -> Phases:
+def simai_phases(path: Path, wanted: Taken = ALL) -> Phases:
     """Return a training step as phases.
 
     Parameters
     ----------
     path
         The file.
-    gpus
-        How many GPUs there are, where the file does not say.
-    alike
-        Of layers that are equal at most so many, the first ones; by default all.
-    least_bytes
-        Smaller collectives do not count as something to do [bytes].
-    in_pairs
-        Whether a layer with the dispatch of expert-parallel ranks is unlike the one with their combine, which
-        follows it and may have the same numbers.
+    wanted
+        What is taken of it; by default all.
 
     Returns
     -------
@@ -96,10 +74,11 @@ def simai_phases(
         GPUs are no multiple of its groups, or there is nothing to do.
     """
     header, *lines = text_of(path).splitlines()
-    layout, stages = _layout(path, header, gpus)
+    layout, stages = _layout(path, header, wanted.gpus)
     every = _layers(path, lines, micro=header.split()[0] == MICRO)
-    roles = _roles(every) if in_pairs else [0] * len(every)
-    taken = [layer for layer, _ in first_alike(zip(every, roles, strict=True), alike)]
+    first = [layer.forward for layer in every]
+    roles = in_turn(wanted.in_pairs and (one.call, one.kind) == ("all-to-all", "ep") for one in first)
+    taken = [layer for layer, _ in first_alike(zip(every, roles, strict=True), wanted.alike)]
     phases = _micro(taken) if header.split()[0] == MICRO else _phases(taken)
     broadcasts = sum(line.split().count(LEFT_OUT) for line in lines)
     note = (
@@ -108,7 +87,7 @@ def simai_phases(
         f"one of {stages} pipeline stages" if stages > 1 else "",
         f"left out: {LEFT_OUT} ({broadcasts})" if broadcasts else "",
     )
-    if not any(phase.compute_s or phase.size_bytes >= max(least_bytes, 1) for phase in phases):
+    if not any(phase.compute_s or phase.size_bytes >= max(wanted.least_bytes, 1) for phase in phases):
         raise TraceError(f"{path} has nothing to do", "take smaller collectives too")
     return Phases(trace_name(path), layout, tuple(phases), "; ".join(filter(None, note)))
 
@@ -165,49 +144,46 @@ def _layers(path: Path, lines: Sequence[str], *, micro: bool) -> list[_Layer]:
 def _layer(path: Path, number: int, fields: Sequence[str], last: GroupKind) -> _Layer:
     if len(fields) != FIELDS:
         raise bad_line(path, number, f"{len(fields)} fields", f"{FIELDS}")
-    kinds: tuple[GroupKind, ...] = ("tp", "tp", last)
-    forward, input_gradient, weight_gradient = (
-        _pass(path, number, fields[at : at + 3], kind) for at, kind in zip((2, 5, 8), kinds, strict=True)
+    return _Layer(
+        fields[0],
+        _pass(path, number, fields[2:5], Phase("fwd", kind="tp", forward=True)),
+        _pass(path, number, fields[5:8], Phase("ig", kind="tp")),
+        _pass(path, number, fields[8:11], Phase("wg", kind=last, blocks=False)),
     )
-    return _Layer(fields[0], forward, input_gradient, weight_gradient)
 
 
-def _pass(path: Path, number: int, fields: Sequence[str], kind: GroupKind) -> _Pass:
-    compute_ns = count_of(path, number, fields[0], expected="a time in ns")
+def _pass(path: Path, number: int, fields: Sequence[str], empty: Phase) -> Phase:
+    """Return a pass of a layer with what a line's three fields say of it."""
+    compute_s = count_of(path, number, fields[0], expected="a time in ns") * 1e-9
     size_bytes = count_of(path, number, fields[2], expected="bytes")
-    word = fields[1]
+    word, kind = fields[1], empty.kind
     for suffix, other in SUFFIXES.items():
         if word.endswith(suffix):
             word, kind = word.removesuffix(suffix), other
             break
     if word in ("NONE", LEFT_OUT):
-        return _Pass(compute_ns, None, kind, 0)
+        return replace(empty, compute_s=compute_s)
     if word not in CALLS:
         raise bad_line(path, number, fields[1], f"NONE, {LEFT_OUT} or one of {', '.join(CALLS)}")
-    return _Pass(compute_ns, CALLS[word], kind, size_bytes)
-
-
-def _roles(layers: Sequence[_Layer]) -> list[int]:
-    """Return 0 and 1 in turn for layers with an expert all-to-all, and 0 for others."""
-    return in_turn(layer.forward.call == "all-to-all" and layer.forward.kind == "ep" for layer in layers)
+    return replace(empty, compute_s=compute_s, call=CALLS[word], kind=kind, size_bytes=size_bytes)
 
 
 def _micro(layers: Sequence[_Layer]) -> list[Phase]:
     """Return the collectives of a micro-benchmark."""
     return [
-        _phase(f"{number} {layer.name}", replace(layer.weight_gradient, compute_ns=0))
+        replace(layer.weight_gradient, name=f"{number} {layer.name}", compute_s=0.0, blocks=True)
         for number, layer in enumerate(layers)
     ]
 
 
 def _phases(layers: Sequence[_Layer]) -> list[Phase]:
     """Return the passes in the order of a step."""
-    phases = [_phase(f"{n} {layer.name} fwd", layer.forward, forward=True) for n, layer in enumerate(layers)]
-    for number, layer in reversed(list(enumerate(layers))):
-        phases.append(_phase(f"{number} {layer.name} ig", layer.input_gradient))
-        phases.append(_phase(f"{number} {layer.name} wg", layer.weight_gradient, blocks=False))
-    return phases
-
-
-def _phase(name: str, one: _Pass, *, blocks: bool = True, forward: bool = False) -> Phase:
-    return Phase(name, one.compute_ns * 1e-9, one.call, one.kind, one.size_bytes, blocks, forward)
+    forward = [(number, layer, layer.forward) for number, layer in enumerate(layers)]
+    backward = [
+        (number, layer, one)
+        for number, layer in reversed(list(enumerate(layers)))
+        for one in (layer.input_gradient, layer.weight_gradient)
+    ]
+    return [
+        replace(one, name=f"{number} {layer.name} {one.name}") for number, layer, one in (*forward, *backward)
+    ]

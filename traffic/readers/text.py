@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,25 @@ MAX_BYTES = 1 << 53
 """Most bytes that one cell may hold, exact in a float [bytes]."""
 
 Form = TypeVar("Form")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What is taken of a file that has training steps; by default the first step, and all of it."""
+
+    gpus: int | None = None
+    """How many GPUs there are, where the file does not say."""
+    alike: int | None = None
+    """Of collectives, or layers, that are equal at most so many, the first ones; None for all."""
+    least_bytes: int = 0
+    """Smaller collectives do not count as something to do; they are among the phases of a step that counts
+    [bytes]."""
+    in_pairs: bool = False
+    """Whether a dispatch of expert-parallel ranks is unlike their combine, which follows it and may have the
+    same numbers."""
+
+
+ALL = Taken()
 
 
 def text_of(path: Path) -> str:
