@@ -59,11 +59,11 @@ def _run(options: Namespace) -> None:
     from controller.app.app import Controller
     from controller.app.openflow import run
     from topologies.fabric import Fabric
-    from topologies.own_routing import CheckedRouting, routing_of_document
+    from topologies.own_routing import ROUTING, CheckedRouting
 
     signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads, so that sigwait gets them
-    routing = routed and CheckedRouting(routing_of_document(json.loads(routed)))
+    routing = routed and CheckedRouting(ROUTING.of_document(json.loads(routed)))
     controller = run(Controller, switches, fabric=Fabric.from_json(text), routing=routing)
     Thread(target=_serve_northbound, args=(controller, clients), daemon=True).start()
     signal.sigwait(signals)

@@ -1,16 +1,15 @@
 """A user's own routing: named, written down, and checked whenever it finds next hops."""
 
 from collections.abc import Collection, Mapping
-from typing import cast
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic, Port
 from topologies.light import Circuit
 from topologies.own import own_code
-from topologies.own_value import Kind, class_name, document_of, value_named, value_of_document
+from topologies.own_value import Kind, class_name
 from topologies.routing import Routing, Table
 
-ROUTING = Kind(
+ROUTING: Kind[Routing] = Kind(
     "routing",
     "docs/own_routing.md",
     methods=("table",),
@@ -19,21 +18,6 @@ ROUTING = Kind(
     error=ScenarioError,
     word="routing",
 )
-
-
-def routing_named(name: str, made_of: Mapping[str, object] | None = None) -> Routing:
-    """Return a user's own routing; ScenarioError as of `value_named`."""
-    return cast(Routing, value_named(ROUTING, name, made_of))
-
-
-def routing_document(routing: Routing) -> dict[str, object]:
-    """Return a routing as JSON has it; LightrailError if it cannot be written down, and read back."""
-    return document_of(ROUTING, routing)
-
-
-def routing_of_document(data: object) -> Routing:
-    """Return the routing that `routing_document` wrote; LightrailError if the data is something else."""
-    return cast(Routing, value_of_document(ROUTING, data))
 
 
 def _is_port_of(fabric: Fabric, switch: str, out: object) -> bool:
@@ -67,7 +51,7 @@ class CheckedRouting:
     @property
     def document(self) -> dict[str, object]:
         """The routing as JSON has it."""
-        return routing_document(self._routing)
+        return ROUTING.document(self._routing)
 
     def table(
         self, *, fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], failed: Collection[Port]

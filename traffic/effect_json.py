@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
-from topologies.own_value import Kind, class_name, document_of, value_of_document
+from topologies.own_value import Kind, class_name
 from topologies.strict_json import first_of, shown
 from traffic.effects import (
     BUILT_IN,
@@ -31,7 +31,7 @@ def _with_ports(fields: Mapping[str, object]) -> Mapping[str, object]:
     return {**fields, "ports": tuple(Port(*pair) if isinstance(pair, tuple) else pair for pair in pairs)}
 
 
-EFFECT = Kind(
+EFFECT: Kind[Effect] = Kind(
     "effect",
     PAGE,
     methods=("on",),
@@ -57,7 +57,7 @@ class _BuiltIn(BaseModel):
 def effect_document(effect: Effect) -> dict[str, object]:
     """Return an effect as JSON has it; LightrailError if it cannot be written down, and read back."""
     if is_own(effect):
-        written = document_of(EFFECT, effect)
+        written = EFFECT.document(effect)
         check_effect(effect_of_document(written))
         return written
     (name,) = (name for name, kind in BUILT_IN.items() if type(effect) is kind)
@@ -82,7 +82,7 @@ def effect_of_document(data: object) -> Effect:
         raise ScenarioError(f"the effect {shown(name)}, {first_of(error)}", f"see {PAGE}") from error
     if ":" not in name:
         raise ScenarioError(f"unknown effect {shown(name)}", f"name {', '.join(BUILT_IN)} or module:Class")
-    return cast(Effect, value_of_document(EFFECT, data))
+    return EFFECT.of_document(data)
 
 
 def own_effects(effects: Iterable[Effect]) -> list[str]:

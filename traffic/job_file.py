@@ -23,7 +23,7 @@ from topologies.own_value import class_name, document_of
 from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.node_all_to_all import RingAllToAll
-from traffic.collectives.own_pattern import PATTERN, check_lowered, own_pattern
+from traffic.collectives.own_pattern import PATTERN, check_lowered
 from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
@@ -139,7 +139,7 @@ class _Own(_Sending):
     fields: dict[str, JsonValue] = Field(default_factory=dict)
 
     def node(self, gpus: int) -> Node:
-        return Collective(self.name, own_pattern(self.pattern, self.fields))
+        return Collective(self.name, PATTERN.value(self.pattern, self.fields))
 
 
 class _Part(_Waiting):
@@ -359,7 +359,7 @@ def _words_of_pattern(name: str, pattern: Pattern) -> dict[str, object]:
 
 def _words_of_own(name: str, pattern: Pattern) -> dict[str, object]:
     try:
-        return {"kind": "own", **document_of(PATTERN, pattern)}
+        return {"kind": "own", **PATTERN.document(pattern)}
     except DemandError as error:
         raise DemandError(f"node {name!r}: {error.sentence}", error.hint) from error
 

@@ -17,7 +17,7 @@ SETUPS = {
     "delegated": "traffic.delegated:DelegatedSetup",
 }
 """Every scheme with settings; imported when it is asked for, so that none is needed for another."""
-SCHEME = Kind(
+SCHEME: "Kind[SchemeSetup]" = Kind(
     "scheme",
     "traffic/scheme_setup.py",
     methods=("scheme",),

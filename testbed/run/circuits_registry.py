@@ -7,15 +7,7 @@ from controller.circuits.rule import Rule
 from testbed.run.dilation import Dilation
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from topologies.own_value import (
-    Kind,
-    check_hash,
-    class_name,
-    document_of,
-    value_named,
-    value_of_document,
-    words_of_own,
-)
+from topologies.own_value import Kind, check_hash, class_name, words_of_own
 from traffic.faults import Moves
 from traffic.job import Job
 
@@ -25,7 +17,7 @@ RULES = {
     "regional": "testbed.run.region_plan:RegionalSetup",
 }
 """Every rule that comes with lightrail; imported when it is asked for, so that none is needed for another."""
-CIRCUITS = Kind(
+CIRCUITS: "Kind[OwnCircuits]" = Kind(
     "rule for circuits",
     "docs/own_circuits.md",
     methods=("bind",),
@@ -74,11 +66,6 @@ def is_own(circuits: object) -> bool:
     return class_name(type(circuits)) not in RULES.values()
 
 
-def circuits_named(name: str, made_of: Mapping[str, object] | None = None) -> OwnCircuits:
-    """Return a user's own rule; ScenarioError as of `value_named`."""
-    return cast(OwnCircuits, value_named(CIRCUITS, name, made_of))
-
-
 def check_value(circuits: object) -> None:
     """Raise ScenarioError for a rule without `bind`, or without a hash."""
     name = class_name(type(circuits))
@@ -104,13 +91,3 @@ def own_names(circuits: object) -> list[str]:
     scheduler = getattr(circuits, "scheduler", "")
     named = [scheduler] if isinstance(scheduler, str) and ":" in scheduler else []
     return [*([class_name(type(circuits))] if is_own(circuits) else []), *named]
-
-
-def circuits_document(circuits: object) -> dict[str, object]:
-    """Return a rule as JSON has it; LightrailError if it cannot be written down, and read back."""
-    return document_of(CIRCUITS, circuits)
-
-
-def circuits_of_document(data: object) -> object:
-    """Return the rule that `circuits_document` wrote; LightrailError if the data is something else."""
-    return value_of_document(CIRCUITS, data)

@@ -4,8 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
@@ -18,13 +17,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticSerializationError
 
-from testbed.run.circuits_registry import circuits_document, circuits_of_document
+from testbed.run.circuits_registry import CIRCUITS
 from testbed.run.dilation import Dilation
 from topologies.errors import FabricError, LightrailError, ScenarioError, TraceError
 from topologies.fabric import Fabric
-from topologies.own_routing import routing_document, routing_of_document
-from topologies.own_value import document_of, value_of_document
-from topologies.routing import Routing
+from topologies.own_routing import ROUTING
 from traffic.effect_json import effect_document, effect_of_document
 from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revisions, When
 from traffic.job import Job
@@ -132,15 +129,15 @@ def _part(of_document: Callable[[object], object]) -> PlainValidator:
 
 
 def _circuits_data(circuits: object) -> object:
-    return circuits and circuits_document(circuits)
+    return circuits and CIRCUITS.document(circuits)
 
 
 def _scheme_data(scheme: object) -> object:
-    return document_of(SCHEME, scheme) if isinstance(scheme, SchemeSetup) else scheme
+    return SCHEME.document(scheme) if isinstance(scheme, SchemeSetup) else scheme
 
 
 def _routing_data(routing: object) -> object:
-    return routing and routing_document(cast(Routing, routing))
+    return routing and ROUTING.document(routing)
 
 
 class ExperimentRecord(BaseModel):
@@ -150,7 +147,7 @@ class ExperimentRecord(BaseModel):
     format: Literal[6] = 6
     fabric: Annotated[Fabric, PlainValidator(_fabric), PlainSerializer(_fabric_data)]
     job: Annotated[Job, PlainValidator(_job), PlainSerializer(job_document)]
-    scheme: Annotated[object, _part(partial(value_of_document, SCHEME)), PlainSerializer(_scheme_data)]
+    scheme: Annotated[object, _part(SCHEME.of_document), PlainSerializer(_scheme_data)]
     dilation: Dilation
     seed: int
     chunk_bytes: int
@@ -158,9 +155,9 @@ class ExperimentRecord(BaseModel):
     transport: TransportSetup
     mtu: int = DEFAULT_MTU
     faults: Annotated[tuple[Fault, ...], PlainValidator(_faults), PlainSerializer(_faults_data)] = ()
-    circuits: Annotated[object, _part(circuits_of_document), PlainSerializer(_circuits_data)] = None
+    circuits: Annotated[object, _part(CIRCUITS.of_document), PlainSerializer(_circuits_data)] = None
     revisions: Annotated[Revisions, PlainValidator(_revisions), PlainSerializer(_revisions_data)] = AS_IT_WAS
-    routing: Annotated[object, _part(routing_of_document), PlainSerializer(_routing_data)] = None
+    routing: Annotated[object, _part(ROUTING.of_document), PlainSerializer(_routing_data)] = None
     shared_queue_pairs: StrictBool = False
 
 

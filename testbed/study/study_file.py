@@ -67,7 +67,7 @@ from testbed.study.toml_document import (
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.own import own_code, own_object
-from topologies.own_routing import routing_named
+from topologies.own_routing import ROUTING
 from topologies.routing import Routing
 from topologies.strict_json import Strict, shown
 from traffic.fault_text import DETECT_S
@@ -380,7 +380,7 @@ def _settings(document: Document, whole: Whole) -> Iterator[_Setting]:
     routings: list[tuple[Table, Routing | None]] = [({}, None)]
     if whole.routing:
         with document.at(("routing",)):
-            routings = [({"routing": name}, routing_named(name)) for name in whole.routing]
+            routings = [({"routing": name}, ROUTING.named(name)) for name in whole.routing]
     for (words, fabric), (of_rule, rule, at), (of_routing, routing), mtu, buffer in product(
         fabrics, circuits, routings, whole.mtu, buffers
     ):

@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
-from testbed.run.circuits_registry import RULES, circuits_of_document
+from testbed.run.circuits_registry import CIRCUITS, RULES
 from testbed.run.experiment import Experiment
 from testbed.study.output import say
 from testbed.study.toml_document import MOST_POINTS, Document, Keys, Table, alternatives
@@ -72,7 +72,7 @@ def fabric_of_file(path: Path) -> Fabric:
 
 
 def circuits_rule() -> None:
-    """Stand for a rule: its fields are read where rules are (`circuits_of_document`)."""
+    """Stand for a rule: its fields are read where rules are (`CIRCUITS`)."""
 
 
 FORMS: Mapping[str, Mapping[str, Mapping[str, Makes] | Makes]] = {
@@ -371,7 +371,7 @@ def circuits_of(document: Document, row: Row) -> object:
     """Return the rule of a row."""
     fields = {key: value for key, value in row.values.items() if key != row.form}
     with document.at(row.keys):
-        return circuits_of_document({"rule": row.name, "fields": fields})
+        return CIRCUITS.of_document({"rule": row.name, "fields": fields})
 
 
 def keys_of(document: Document, keys: Keys, table: Table) -> Mapping[str, FieldInfo]:

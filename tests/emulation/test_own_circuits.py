@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testbed.network.network import Network
-from testbed.run.circuits_registry import circuits_named
+from testbed.run.circuits_registry import CIRCUITS
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.trial import tried
@@ -34,7 +34,7 @@ def test_it_lights_what_is_owed(
     monkeypatch.syspath_prepend(tmp_path)
     (found,) = re.findall(r"owed = (\[\[.*\]\])", SCRIPT)
     owed = 10**5 * np.array([[int(size) for size in re.findall(r"\d+", row)] for row in found.split("],")])
-    rule = circuits_named("own_circuits:ByBytesOwed", {"hold_s": 2e-4})
+    rule = CIRCUITS.named("own_circuits:ByBytesOwed", {"hold_s": 2e-4})
     job = single(Demand("skewed", owed))
     experiment = Experiment(FABRIC, job, ONCE_LIT, DILATION, circuits=rule)
     with Network(FABRIC, DILATION.rate, host=experiment.host) as network:

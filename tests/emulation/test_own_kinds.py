@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from testbed.network.network import Network
-from testbed.run.circuits_registry import circuits_named
+from testbed.run.circuits_registry import CIRCUITS
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.tools import CHECKOUT
-from topologies.own_routing import routing_named
+from topologies.own_routing import ROUTING
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
-from traffic.collectives.own_pattern import own_pattern
+from traffic.collectives.own_pattern import PATTERN
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.effect_json import effect_of_document
 from traffic.faults import Fault, When
@@ -51,7 +51,7 @@ def experiment() -> Experiment:
 
     That is since two effects that leave less than half of its rate compose.
     """
-    pattern = own_pattern("own_pattern:Doubling", {"members": (0, 1, 2, 3), "bytes": 4_000_000})
+    pattern = PATTERN.value("own_pattern:Doubling", {"members": (0, 1, 2, 3), "bytes": 4_000_000})
     flaps = effect_of_document({"effect": "own_fault:Flaps", "fields": {"ports": [["h3", 1]], "left": 0.4}})
     nodes = tuple(Collective(f"gradients {number}", pattern) for number in range(2))
     return Experiment(
@@ -59,8 +59,8 @@ def experiment() -> Experiment:
         chain("two of my own", 4, nodes),
         ROUTED,
         DILATION,
-        circuits=circuits_named("own_circuits:ByBytesOwed", {"hold_s": 2e-4}),
-        routing=routing_named("own_routing:Valiant"),
+        circuits=CIRCUITS.named("own_circuits:ByBytesOwed", {"hold_s": 2e-4}),
+        routing=ROUTING.named("own_routing:Valiant"),
         transport=TransportSetup("own_transport:EvenShares"),
         faults=(Fault("flaps", (flaps, flaps), When(after_s=3e-4, lasts_s=4e-4), 1e-5),),
     )
@@ -91,7 +91,7 @@ def test_packet_switches_have_the_rules_of_a_users_routing(
     fabric = rail_fabric(4, 2, 2)
     messages = tuple((gpu, (gpu + 3) % 8, 4_000_000) for gpu in range(8))
     job = Job("shift", 8, (Collective("shift", PointToPoint(messages)),))
-    asked = Experiment(fabric, job, "ecmp", DILATION, routing=routing_named("d_mod_k:DModK"))
+    asked = Experiment(fabric, job, "ecmp", DILATION, routing=ROUTING.named("d_mod_k:DModK"))
     with Network(fabric, DILATION.rate, host=asked.host, routing=asked.bound_routing) as network:
         outcome = tried(asked, network)
     assert outcome.is_sound, outcome.verdict.reasons

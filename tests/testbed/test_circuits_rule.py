@@ -10,13 +10,7 @@ import pytest
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.rule import Rule
-from testbed.run.circuits_registry import (
-    CircuitsRule,
-    OwnCircuits,
-    circuits_document,
-    circuits_named,
-    circuits_of_document,
-)
+from testbed.run.circuits_registry import CIRCUITS, CircuitsRule, OwnCircuits
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import Scheduled
@@ -210,11 +204,11 @@ def test_what_is_lit_first_carries_at_once() -> None:
 
 
 def test_rules_are_read_back_strictly() -> None:
-    own = circuits_named(f"{__name__}:Fixed", {"delay_s": 0.5})
+    own = CIRCUITS.named(f"{__name__}:Fixed", {"delay_s": 0.5})
     assert own == Fixed(0.5)
     foreseen = Foreseen((("ocs0", duplex([(0, 1)])),), (), MINE, stays=False)
     for rule in (own, foreseen):
-        assert circuits_of_document(circuits_document(rule)) == rule
+        assert CIRCUITS.of_document(CIRCUITS.document(rule)) == rule
     for document, why in (
         ({"rule": "rotor"}, "unknown rule for circuits 'rotor'; name scheduled, foreseen, regional or"),
         ({"rule": "foreseen", "fields": {"first": []}}, "changes"),
@@ -223,11 +217,11 @@ def test_rules_are_read_back_strictly() -> None:
         ([], "rule"),
     ):
         with pytest.raises(LightrailError, match=why):
-            circuits_of_document(document)
+            CIRCUITS.of_document(document)
     with pytest.raises(ScenarioError, match="unknown rule for circuits 'rotor'"):
-        circuits_named("rotor")
+        CIRCUITS.named("rotor")
     with pytest.raises(ScenarioError, match="is not a rule for circuits"):
-        circuits_named("topologies.fabric:Port")
+        CIRCUITS.named("topologies.fabric:Port")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controller.circuits.ocs_reconfig import SIP_ML, OcsReconfig
-from testbed.run.circuits_registry import circuits_document, circuits_of_document
+from testbed.run.circuits_registry import CIRCUITS
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.run import Run
@@ -73,7 +73,7 @@ def test_circuits_that_follow_demand_beat_those_that_stay() -> None:
 def test_sip_ml_is_once_lit_and_a_value_that_is_written_down_and_read_back() -> None:
     sent, _ = job("skewed", 2e-3)
     for rule in (SIP_ML, OcsReconfig(1e-3, 4e-3, discount="linear")):
-        assert circuits_of_document(circuits_document(rule)) == rule
+        assert CIRCUITS.of_document(CIRCUITS.document(rule)) == rule
     experiment = Experiment(replace(FABRIC, servers_forward=False), sent, ONCE_LIT, circuits=SIP_ML)
     assert Experiment.from_json(experiment.to_json()) == experiment
     assert experiment.name == "once lit, OcsReconfig(delay_s=2.5e-05 forwards=False discount=none)"

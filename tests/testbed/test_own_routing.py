@@ -15,7 +15,7 @@ from testbed.run.predict import predict
 from tests.testbed.forwarding_cases import LongWay, long_way, ring_fabric, stride_circuits
 from topologies.errors import LightrailError, ScenarioError, StuckError
 from topologies.fabric import Fabric, Nic, Port
-from topologies.own_routing import CheckedRouting, routing_document, routing_named, routing_of_document
+from topologies.own_routing import ROUTING, CheckedRouting
 from topologies.rail import rail_fabric
 from topologies.routes import Routes
 from topologies.routing import Flow, Routing, Table
@@ -80,15 +80,15 @@ def test_what_has_no_next_hop_waits_for_circuits_that_do_not_come() -> None:
 
 
 def test_routings_are_read_back_strictly() -> None:
-    own = routing_named(f"{LongWay.__module__}:LongWay", {"servers": 5})
-    assert routing_of_document(routing_document(own)) == own
+    own = ROUTING.named(f"{LongWay.__module__}:LongWay", {"servers": 5})
+    assert ROUTING.of_document(ROUTING.document(own)) == own
     experiment = asked(own)
     assert Experiment.from_json(experiment.to_json()) == experiment
     assert experiment.name == "routed, fixed, LongWay(servers=5)"
     documents: list[object] = [{"routing": "ecmp"}, {"routing": 1}, [], {"routing": "a:b", "more": 1}]
     for document in documents:
         with pytest.raises(LightrailError):
-            routing_of_document(document)
+            ROUTING.of_document(document)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from topologies.errors import DemandError, ScenarioError, TraceError
 from topologies.events import View
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
-from traffic.collectives.own_pattern import own_pattern
+from traffic.collectives.own_pattern import PATTERN
 from traffic.collectives.pattern import Pattern
 from traffic.collectives.ring import Ring
 from traffic.faults import KnownRevision, Revisions, cut
@@ -182,7 +182,7 @@ def test_a_file_that_names_no_pattern_is_refused_with_the_place(
 
 def test_a_class_without_what_a_pattern_has_is_named() -> None:
     with pytest.raises(ScenarioError, match="is not a pattern: it has no name"):
-        own_pattern(f"{HERE}:Nameless", {})
+        PATTERN.value(f"{HERE}:Nameless", {})
 
 
 class Nameless:

@@ -1,7 +1,6 @@
 """A user's own pattern: how it is written down, and what its operations must be."""
 
 from collections import defaultdict
-from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import cast
 
@@ -10,12 +9,12 @@ from numpy.typing import NDArray
 
 from topologies.errors import DemandError
 from topologies.own import own_code
-from topologies.own_value import Kind, class_name, own_value
+from topologies.own_value import Kind, class_name
 from traffic.collectives.pattern import Pattern
 from traffic.messages import Messages
 from traffic.ops import ANY, OWN, Ops, Part
 
-PATTERN = Kind(
+PATTERN: Kind[Pattern] = Kind(
     "pattern",
     "docs/own_pattern.md",
     methods=("lower", "renumbered"),
@@ -24,11 +23,6 @@ PATTERN = Kind(
     error=DemandError,
     word="pattern",
 )
-
-
-def own_pattern(name: str, made_of: Mapping[str, object]) -> Pattern:
-    """Return a user's own pattern: parameters and errors are those of `own_value`."""
-    return cast(Pattern, own_value(PATTERN, name, made_of))
 
 
 def check_lowered(pattern: Pattern) -> None:
