@@ -23,6 +23,7 @@ Optimization and Statistical Learning via ADMM", 2011, sections 3.4.3 and 5.2.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from controller.schedulers.demand import Matrix
 from topologies.errors import DemandError
 
 WINDOW = 16
@@ -38,8 +39,6 @@ STIFFNESS = 5e-4
 """The least penalty of ADMM over the steepest curvature, for loads that hardly vary: of 1e-4 to 3e-3 the
 fastest, with 8 to 256 experts. Where they vary it is the curvatures' geometric mean."""
 OVER_RELAXATION = 1.6
-
-Matrix = NDArray[np.float64]
 
 
 def transition(before: ArrayLike, after: ArrayLike, last: Matrix | None = None) -> Matrix:
@@ -113,16 +112,6 @@ def transitions(loads: ArrayLike, window: int = WINDOW) -> Matrix:
             seen = slice(max(now - window, 0), now)
             matrix = transition(shares[seen, layer - 1], shares[seen, layer], matrix)
             found[now - 1, layer - 1] = matrix
-    return found
-
-
-def predicted_loads(loads: ArrayLike, window: int = WINDOW) -> Matrix:
-    """Return what each layer but the first is predicted to see in each iteration but the first.
-
-    Parameters and errors are those of `transitions`; the shape is (iterations - 1, layers - 1, experts).
-    """
-    matrices = transitions(loads, window)
-    found: Matrix = np.einsum("tlab,tlb->tla", matrices, np.asarray(loads, dtype=float)[1:, :-1])
     return found
 
 

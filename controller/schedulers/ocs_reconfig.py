@@ -171,35 +171,6 @@ def connected(
     return tuple(each.pair for each in sorted(whole.circuits, key=lambda each: each.number))
 
 
-def utility(
-    unsatisfied: ArrayLike, pairs: Iterable[Pair], *, duplex: bool = True, discount: str = EXPONENTIAL
-) -> float:
-    """Return what circuits are worth for a demand.
-
-    Parameters
-    ----------
-    unsatisfied, pairs, duplex, discount
-        As of `connected`.
-
-    Examples
-    --------
-    Two circuits for 8 bytes and one for 4:
-
-    >>> utility([[0, 8, 4], [0, 0, 0], [0, 0, 0]], [(0, 1), (0, 1), (0, 2)])
-    8.0
-
-    References
-    ----------
-    TopoOpt, appendix E.4, equations (1) and (2).
-    """
-    owed, share = _between(unsatisfied, duplex), _share(discount)
-    circuits = Counter(_pair(*pair, duplex) for pair in pairs)
-    return sum(
-        float(owed[pair]) * sum(share(circuit) for circuit in range(1, parallel + 1))
-        for pair, parallel in circuits.items()
-    )
-
-
 def random_circuits(
     servers: int, degree: int, rng: np.random.Generator, *, duplex: bool = True
 ) -> tuple[Pair, ...]:

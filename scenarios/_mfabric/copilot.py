@@ -18,14 +18,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from controller.schedulers.copilot import (
-    DECAY,
-    WINDOW,
-    Matrix,
-    predicted_tokens,
-    top_k_accuracy,
-    transitions,
-)
+from controller.schedulers.copilot import DECAY, WINDOW, predicted_tokens, top_k_accuracy, transitions
+from controller.schedulers.demand import Matrix
 from controller.schedulers.mfabric import circuit_counts, circuit_order, transfer_s
 from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
 from testbed.report.claims import SAME, Claim

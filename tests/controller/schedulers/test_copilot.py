@@ -12,14 +12,15 @@ from scipy.optimize import Bounds, LinearConstraint, minimize
 from controller.schedulers import copilot
 from controller.schedulers.copilot import (
     RIDGE,
-    Matrix,
+    WINDOW,
     columns_on_simplex,
-    predicted_loads,
     predicted_tokens,
     top_k_accuracy,
     transition,
+    transitions,
     window_weights,
 )
+from controller.schedulers.demand import Matrix
 from tests.examples import examples
 from topologies.errors import DemandError
 from traffic.workloads.gate import gate_loads
@@ -57,6 +58,12 @@ def slsqp(x: Matrix, y: Matrix, last: Matrix) -> Matrix:
     assert found.success
     result: Matrix = found.x.reshape(experts, experts)
     return result
+
+
+def predicted_loads(loads: Matrix, window: int = WINDOW) -> Matrix:
+    """Return what each layer but the first is predicted to see in each iteration but the first."""
+    found: Matrix = np.einsum("tlab,tlb->tla", transitions(loads, window), loads[1:, :-1])
+    return found
 
 
 def uniform(experts: int) -> Matrix:
@@ -154,8 +161,8 @@ def test_what_makes_no_sense_is_named() -> None:
         (lambda: transition(even, even[:2]), "shape (3, 4) before one of (2, 4)"),
         (lambda: transition(2 * even, even), "do not sum to 1"),
         (lambda: transition(-even, even), "none negative"),
-        (lambda: predicted_loads(even), "shape (3, 4)"),
-        (lambda: predicted_loads(even[None], 0), "windows of 0"),
+        (lambda: transitions(even), "shape (3, 4)"),
+        (lambda: transitions(even[None], 0), "windows of 0"),
         (lambda: top_k_accuracy(even, even, 5), "the top 5"),
         (lambda: top_k_accuracy(even, even[:2], 1), "(3, 4) and (2, 4)"),
     ):

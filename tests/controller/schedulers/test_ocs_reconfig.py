@@ -1,7 +1,7 @@
 """TopoOpt's Algorithm 5: worked examples, each greedy step by brute force, and what connected graphs keep."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import networkx as nx
 import numpy as np
@@ -18,7 +18,6 @@ from controller.schedulers.ocs_reconfig import (
     connected,
     random_circuits,
     reconfigured,
-    utility,
 )
 from tests.examples import examples
 from topologies.errors import DemandError
@@ -102,6 +101,18 @@ def test_free_ports_join_named_pairs_then_the_lowest_servers_that_have_fewest_ci
     assert reconfigured(nothing, 2) == pairs("01 02 12")
     assert reconfigured(nothing, [1, 0, 3, 0]) == pairs("02")
     assert reconfigured(owed(1, "00=5"), 2) == ()
+
+
+def utility(
+    demand: Matrix, circuits: Sequence[Pair], *, duplex: bool = True, discount: str = "exponential"
+) -> float:
+    """Return what circuits are worth for a demand: the sum of T Discount(L) (TopoOpt, appendix E.4)."""
+    parallel = Counter(tuple(sorted(pair)) if duplex else pair for pair in circuits)
+    either = np.floor(np.maximum(demand, demand.T)) if duplex else demand
+    return sum(
+        float(either[pair]) * sum(DISCOUNTS[discount](circuit) for circuit in range(1, count + 1))
+        for pair, count in parallel.items()
+    )
 
 
 @settings(max_examples=examples(25, 400))
