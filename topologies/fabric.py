@@ -121,6 +121,9 @@ class Link:
     loss: float = 0.0
     """Probability that a packet is lost, in each direction, from 0 to less than 1."""
 
+    def __str__(self) -> str:
+        return f"{self.a} - {self.b}"
+
     def far_end(self, node: str) -> Port:
         """Return the port at the other end, seen from ``node``."""
         return self.b if self.a.node == node else self.a
@@ -450,11 +453,11 @@ def _check_links(fabric: Fabric) -> None:
         for port in (link.a, link.b):
             if port in seen:
                 raise FabricError(
-                    f"two links share the port {port}: {_ends(seen[port])} and {_ends(link)}",
+                    f"two links share the port {port}: {seen[port]} and {link}",
                     "give each link a port of its own",
                 )
             seen[port] = link
-        _check_rate(link.rate_bps, f"the link {_ends(link)}")
+        _check_rate(link.rate_bps, f"the link {link}")
         _check_impairment(link)
     _check_rates(fabric.links)
     for server in fabric.servers:
@@ -471,7 +474,7 @@ def _check_rates(links: Sequence[Link]) -> None:
     if links and max(rate_bps) > MOST_TIMES * min(rate_bps):
         slow, fast = links[rate_bps.index(min(rate_bps))], links[rate_bps.index(max(rate_bps))]
         raise FabricError(
-            f"the link {_ends(fast)} has {fast.rate_bps:g} bit/s, and {_ends(slow)} {slow.rate_bps:g}",
+            f"the link {fast} has {fast.rate_bps:g} bit/s, and {slow} {slow.rate_bps:g}",
             f"let none be more than {MOST_TIMES:,.0f} times as fast as another",
         )
 
@@ -479,12 +482,12 @@ def _check_rates(links: Sequence[Link]) -> None:
 def _check_impairment(link: Link) -> None:
     if not 0 <= link.delay_s <= LONGEST_DELAY_S:
         raise FabricError(
-            f"the link {_ends(link)} has a delay of {link.delay_s:g} s",
+            f"the link {link} has a delay of {link.delay_s:g} s",
             f"give it none, or at most {LONGEST_DELAY_S:g} s",
         )
     if not 0 <= link.loss < 1:
         raise FabricError(
-            f"the link {_ends(link)} has a loss of {link.loss:g}", "give a probability from 0 to below 1"
+            f"the link {link} has a loss of {link.loss:g}", "give a probability from 0 to below 1"
         )
 
 
@@ -498,13 +501,9 @@ def _check_ends(fabric: Fabric, link: Link, ports: Mapping[str, int]) -> None:
                 "count ports from 0",
             )
     if link.a.node == link.b.node:
-        raise FabricError(f"the link {_ends(link)} joins {link.a.node} with itself", "let it end elsewhere")
+        raise FabricError(f"the link {link} joins {link.a.node} with itself", "let it end elsewhere")
     if link.a.node in fabric.server_index and link.b.node in fabric.server_index:
-        raise FabricError(f"the link {_ends(link)} joins two servers", "put a switch between them")
-
-
-def _ends(link: Link) -> str:
-    return f"{link.a} - {link.b}"
+        raise FabricError(f"the link {link} joins two servers", "put a switch between them")
 
 
 def _check_rate(rate_bps: float, what: str) -> None:

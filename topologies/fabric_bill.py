@@ -127,7 +127,7 @@ def _priced(link: Link) -> float:
     if link.rate_bps not in PRICES:
         known = ", ".join(f"{rate_bps / 1e9:g}" for rate_bps in PRICES)
         raise FabricError(
-            f"no price for the link {link.a} - {link.b} of {link.rate_bps / 1e9:g} Gbit/s",
+            f"no price for the link {link} of {link.rate_bps / 1e9:g} Gbit/s",
             f"build it with links of {known} Gbit/s",
         )
     return link.rate_bps

@@ -39,7 +39,7 @@ from controller.app.openflow import (
 )
 from controller.app.proof import Proof
 from controller.app.questions import Question, Questions
-from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus, link_name
+from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus
 from controller.packet.changes import changes, renumbered
 from controller.packet.routing import TABLE_MISS, forwarding_rules
 from controller.packet.rules import RuleSet
@@ -222,7 +222,7 @@ class Controller(App):  # type: ignore[misc]
             ready=not (missing or waiting or self._settling or self._failure),
             missing=missing,
             waiting=waiting,
-            failed_links=tuple(sorted(map(link_name, self._failed_links))),
+            failed_links=tuple(sorted(map(str, self._failed_links))),
             unproved=tuple(switch.unproved for switch in switches if switch.unproved),
             errors=tuple(error for error in errors if error),
         )

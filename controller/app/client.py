@@ -15,15 +15,7 @@ from pydantic import TypeAdapter
 from controller.circuits.circuits import Pair
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Program
-from controller.circuits.status import (
-    FlowStatus,
-    LogEntry,
-    OcsStatus,
-    PortStatus,
-    Status,
-    SwitchStatus,
-    link_name,
-)
+from controller.circuits.status import FlowStatus, LogEntry, OcsStatus, PortStatus, Status, SwitchStatus
 from topologies.errors import DemandError, NetworkError
 from topologies.fabric import Fabric, Link
 
@@ -91,7 +83,7 @@ class ControllerClient:
             names them.
         """
         deadline = monotonic() + timeout_s
-        named = None if failed_links is None else {link_name(link) for link in failed_links}
+        named = None if failed_links is None else set(map(str, failed_links))
         while True:
             status = self.status()
             expected = set(status.failed_links) if named is None else named

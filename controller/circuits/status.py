@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from topologies.fabric import Link
-
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -132,8 +130,3 @@ class LogEntry:
     """Whether another command took its place before it was lit."""
     error: str = ""
     """What ended it before its time: a refusal, a failed proof, a lost connection; empty if nothing."""
-
-
-def link_name(link: Link) -> str:
-    """Return a link's name in `Status.failed_links`."""
-    return f"{link.a} - {link.b}"
