@@ -6,11 +6,10 @@ thread: its state has one owner and no lock. ``python -m controller`` runs it un
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from controller.app.app_thread import AppThread, Work
-from controller.app.known_switch import KnownSwitch
 from controller.app.ocs import OpticalSwitches
 from controller.app.openflow import (
     DEAD_DISPATCHER,
@@ -45,7 +44,7 @@ from controller.packet.routing import TABLE_MISS, forwarding_rules
 from controller.packet.rules import RuleSet
 from topologies.addresses import datapath_id
 from topologies.errors import NetworkError
-from topologies.fabric import Fabric, Link
+from topologies.fabric import Fabric, Link, Port
 from topologies.routing import Routing
 
 SETTLE_S = 0.01
@@ -58,6 +57,30 @@ DARK = RuleSet((TABLE_MISS,))
 """The rules of an OCS that has connected; its circuits are sent by `controller.app.ocs`."""
 
 log = logging.getLogger("controller")
+
+
+@dataclass(eq=False)
+class KnownSwitch:
+    """What the app knows of a switch of the fabric, connected or not."""
+
+    name: str
+    datapath: Datapath = None
+    """The connection, None if there is none."""
+    down_ports: set[Port] = field(default_factory=set)
+    """Linked ports that the switch calls down or does not have, as last reported."""
+    rules: RuleSet | None = None
+    """What was sent to it, None if nothing yet on this connection."""
+    barrier: int | None = None
+    """The transaction of the barrier that is not proved to be on the wire yet, None if none is."""
+    error: str = ""
+    """What it refused on this connection."""
+    unproved: str = ""
+    """Why its rules are not proved to be on the wire, until they are."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether all its rules are on the wire."""
+        return self.rules is not None and self.barrier is None and not self.error
 
 
 class _Settle(EventBase):  # type: ignore[misc]  # the library has no types
@@ -172,11 +195,6 @@ class Controller(App):  # type: ignore[misc]
             return
         if not self.ocses.refused(switch.name, event.msg.xid, sentence):
             switch.error = switch.error or sentence  # the first one tells most
-
-    @on(Question)
-    def ask(self, question: Question) -> None:
-        """Send a question to its switch."""
-        self._questions.send(question)
 
     @on(events.EventOFPFlowStatsReply, MAIN_DISPATCHER)
     @on(events.EventOFPAggregateStatsReply, MAIN_DISPATCHER)
@@ -294,5 +312,5 @@ class Controller(App):  # type: ignore[misc]
         if switch.datapath is None:
             raise NetworkError(f"switch {switch.name} is not connected")
         question = Question(switch.name, switch.datapath, request)
-        self.send_event(self.name, question)
+        self._thread.post(partial(self._questions.send, question))
         return question.answer()

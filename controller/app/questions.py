@@ -4,15 +4,15 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from weakref import WeakValueDictionary
 
-from controller.app.openflow import Datapath, EventBase, Message, more_follows
+from controller.app.openflow import Datapath, Message, more_follows
 from topologies.errors import NetworkError
 
 ANSWER_S = 5.0
 """How long a switch may take to answer."""
 
 
-class Question(EventBase):  # type: ignore[misc]  # the library has no types
-    """A request to a switch: an event for the app, and a place for the answer.
+class Question:
+    """A request to a switch, and a place for the answer.
 
     Parameters
     ----------
@@ -25,7 +25,6 @@ class Question(EventBase):  # type: ignore[misc]  # the library has no types
     """
 
     def __init__(self, switch: str, datapath: Datapath, request: Callable[[Datapath], Message]) -> None:
-        super().__init__()
         self.switch, self.datapath = switch, datapath
         self._request = request
         self._answers: SimpleQueue[Message | NetworkError] = SimpleQueue()
