@@ -4,7 +4,6 @@ The circuits of the one stay for the whole training. With two, one is set for th
 other carries: the look-ahead.
 """
 
-from topologies.errors import FabricError
 from topologies.fabric import (
     NVLINK_BPS,
     Fabric,
@@ -55,8 +54,6 @@ def patch_panel_fabric(
     ----------
     mFabric, section 7.1: TopoOpt as a baseline; TopoOpt, section 3.
     """
-    if nics < 1:
-        raise FabricError(f"servers of {nics} NICs on a patch panel", "give them at least one")
     check_links(servers * nics)
     return Fabric(
         name=PATCH_PANEL,
@@ -87,16 +84,8 @@ def sharded_panel_fabric(
 
     Parameters
     ----------
-    servers
-        How many servers.
-    nics
-        NICs of each server.
-    gpus
-        GPUs of each server, by default as many as NICs.
-    rate_bps
-        Rate of a NIC's link [bit/s].
-    nvlink_bps
-        Rate between two GPUs of a server [bit/s].
+    servers, nics, gpus, rate_bps, nvlink_bps
+        As of `patch_panel_fabric`.
 
     Raises
     ------
@@ -108,8 +97,6 @@ def sharded_panel_fabric(
     TopoOpt, appendix C and Figure 25. It has a pair of panels per NIC of a server; two flat ones, with the
     ports of all, can show the same and circuits from one NIC of a server to another NIC of the next.
     """
-    if nics < 1:
-        raise FabricError(f"servers of {nics} NICs on two patch panels", "give them at least one")
     check_links(3 * servers * nics)
     flips = tuple(
         Switch(flip_name(server), 3 * nics, "ocs", permitted=tuple(_faces(nics, panel) for panel in range(2)))

@@ -332,12 +332,7 @@ class _Step:
     ) -> tuple[str, ...]:
         """List what the ranks of a stage compute and sum; return what ends it.
 
-        Parameters
-        ----------
-        name, stage, waits
-            Of the compute, where it is, and what for.
-        took_s, summed
-            What each rank takes with its sums, and of how many tokens these are.
+        ``took_s`` is what each rank takes with its sums, and ``summed`` of how many tokens these are.
         """
         model, ranks = self.model, range(self.model.ep)
         gpus = [stage.gpus[rank * model.tp : (rank + 1) * model.tp] for rank in ranks]

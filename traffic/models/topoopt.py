@@ -108,6 +108,64 @@ def _known(name: str, section: str, batch: int, of_all: float) -> tuple[dict[str
     return {}, f"{cut}durations by formula: 16 TFLOP/s, lookups and copies at 0.8 TB/s"
 
 
+# What they are made of
+
+
+class _Layers(Listing):
+    """Layers as they are listed, each with what it takes."""
+
+    def __init__(self, times: Times) -> None:
+        super().__init__()
+        self.times = times
+
+    def tables(
+        self, name: str, count: int, rows: int, columns: int, size: int = SIMULATED_BYTES
+    ) -> list[str]:
+        """List tables of so many columns and numbers of ``size`` bytes; return their names."""
+        takes_s = self.times.table(columns)
+        return [
+            self.add(
+                f"{name} {number}",
+                "table",
+                takes_s,
+                features=columns,
+                inputs=(),
+                element_bytes=size,
+                rows=rows,
+            )
+            for number in range(count)
+        ]
+
+    def stack(self, name: str, widths: Sequence[int], inputs: Sequence[str] | None = None) -> str:
+        """List dense layers one after the other, from one width to the next; return the last one's name."""
+        for number, (before, after) in enumerate(pairwise(widths), start=1):
+            self.dense(f"{name} {number}", before, after, inputs if number == 1 else None)
+        return self.layers[-1].name
+
+    def dense(
+        self,
+        name: str,
+        before: int,
+        after: int,
+        inputs: Sequence[str] | None = None,
+        *,
+        rows: int = 1,
+        bias: bool = True,
+    ) -> str:
+        """List a dense layer on so many vectors of a sample."""
+        takes_s, parameters = self.times.dense(before, after, rows), (before + bias) * after
+        return self.add(name, "dense", takes_s, features=after * rows, parameters=parameters, inputs=inputs)
+
+    def concat(self, name: str, inputs: Sequence[str], *, more: int = 0) -> str:
+        """List what joins the outputs of layers, and ``more`` numbers of the samples themselves."""
+        features = more + sum(layer.features for layer in self.layers if layer.name in inputs)
+        return self.moved(name, "concat", features, inputs)
+
+    def moved(self, name: str, kind: str, features: int, inputs: Sequence[str]) -> str:
+        """List a layer that reads and writes numbers."""
+        return self.add(name, kind, self.times.moved(kind, features), features=features, inputs=inputs)
+
+
 # DLRM
 
 
@@ -131,24 +189,24 @@ _DLRM = {
 def _dlrm(times: Times, section: str) -> list[Layer]:
     if section == TESTBED:
         return _testbed_dlrm(times)
-    of, to = _DLRM[section], Listing()
-    tables = _tables(to, times, "table", of.tables, 10_000_000, of.columns)
-    bottom = _stack(to, times, "bottom", [of.width] * 8, ())
-    _concat(to, times, "concat", [*tables, bottom])
-    _stack(to, times, "top", [of.width + of.tables * of.columns, *[of.top] * 15, 1])
+    of, to = _DLRM[section], _Layers(times)
+    tables = to.tables("table", of.tables, 10_000_000, of.columns)
+    bottom = to.stack("bottom", [of.width] * 8, ())
+    to.concat("concat", [*tables, bottom])
+    to.stack("top", [of.width + of.tables * of.columns, *[of.top] * 15, 1])
     return to.layers
 
 
 def _testbed_dlrm(times: Times) -> list[Layer]:
     """Return the PyTorch model, whose 12 embeddings and bottom output are multiplied pair by pair."""
-    to, columns = Listing(), 32768
-    tables = _tables(to, times, "table", 12, 100_000, columns, TESTBED_BYTES)
-    bottom = _stack(to, times, "bottom", [*[2048] * 7, columns], ())
+    to, columns = _Layers(times), 32768
+    tables = to.tables("table", 12, 100_000, columns, TESTBED_BYTES)
+    bottom = to.stack("bottom", [*[2048] * 7, columns], ())
     pairs = 13 * 12 // 2
     moved, multiplied = times.moved("dot", 13 * columns), times.products(pairs * columns)
     takes_s = moved[0] + multiplied[0], moved[1] + multiplied[1]
     to.add("dot", "dot", takes_s, features=columns + pairs, inputs=[*tables, bottom])
-    _stack(to, times, "top", [columns + pairs, *[1024] * 4, 1])
+    to.stack("top", [columns + pairs, *[1024] * 4, 1])
     return to.layers
 
 
@@ -170,12 +228,10 @@ _TOWERS = {"cell": 942, "descriptors 1": 5270, "descriptors 2": 5270, "prints 1"
 
 
 def _candle(times: Times, section: str) -> list[Layer]:
-    of, to = _CANDLE[section], Listing()
-    towers = [
-        _stack(to, times, name, [inputs, *[of.width] * of.tower], ()) for name, inputs in _TOWERS.items()
-    ]
-    _concat(to, times, "concat", towers, more=2)
-    _stack(to, times, "top", [2 + 5 * of.width, *[of.width] * of.top, 1, 1])
+    of, to = _CANDLE[section], _Layers(times)
+    towers = [to.stack(name, [inputs, *[of.width] * of.tower], ()) for name, inputs in _TOWERS.items()]
+    to.concat("concat", towers, more=2)
+    to.stack("top", [2 + 5 * of.width, *[of.width] * of.top, 1, 1])
     return to.layers
 
 
@@ -194,23 +250,22 @@ _BERT = {"5.3": _Bert(12, 1024, 64), "5.6": _Bert(6, 768, 256), TESTBED: _Bert(6
 
 def _bert(times: Times, section: str) -> list[Layer]:
     """Return blocks of an encoder and a decoder that attends to it, as FlexFlow's Transformer has them."""
-    of, to = _BERT[section], Listing()
+    of, to = _BERT[section], _Layers(times)
     encoded, decoded = list[str](), list[str]()
     for block in range(1, of.blocks + 1):
-        of_block = _BertBlock(to, times, of, f"block {block}")
+        of_block = _BertBlock(to, of, f"block {block}")
         encoded = of_block.attends("encoder", encoded, encoded)
         encoded = of_block.dense("encoder", encoded)
         decoded = of_block.attends("decoder", decoded, decoded)
         decoded = of_block.attends("decoder to encoder", decoded, encoded)
         decoded = of_block.dense("decoder", decoded)
-    _dense(to, times, "head", of.hidden, 1, decoded, rows=of.sequence)
+    to.dense("head", of.hidden, 1, decoded, rows=of.sequence)
     return to.layers
 
 
 @dataclass(frozen=True, slots=True)
 class _BertBlock:
-    to: Listing
-    times: Times
+    to: _Layers
     of: _Bert
     name: str
 
@@ -220,21 +275,18 @@ class _BertBlock:
         attention = self.to.add(
             f"{self.name} {name} attention",
             "attention",
-            self.times.attention(hidden, self.of.sequence),
+            self.to.times.attention(hidden, self.of.sequence),
             features=numbers,
             parameters=4 * hidden**2,
             inputs=list(dict.fromkeys([*by, *on])),
         )
-        takes_s = self.times.moved("add", numbers)
-        return [
-            self.to.add(f"{self.name} {name} add", "add", takes_s, features=numbers, inputs=[attention, *by])
-        ]
+        return [self.to.moved(f"{self.name} {name} add", "add", numbers, [attention, *by])]
 
     def dense(self, name: str, inputs: Sequence[str]) -> list[str]:
         """List the two dense layers of a half."""
         for number in (1, 2):
             own, hidden = f"{self.name} {name} dense {number}", self.of.hidden
-            inputs = [_dense(self.to, self.times, own, hidden, hidden, inputs, rows=self.of.sequence)]
+            inputs = [self.to.dense(own, hidden, hidden, inputs, rows=self.of.sequence)]
         return list(inputs)
 
 
@@ -244,17 +296,16 @@ class _BertBlock:
 def _ncf(times: Times, section: str) -> list[Layer]:
     """Return matrix factorisation (GMF) beside a perceptron (MLP); of each of four kinds as many tables."""
     each, size = (3, TESTBED_BYTES) if section == TESTBED else (32, SIMULATED_BYTES)
-    to, rows = Listing(), 1_000_000
-    gmf = [_tables(to, times, f"{of} GMF", each, rows, 64, size) for of in ("user", "item")]
-    mlp = [_tables(to, times, f"{of} MLP", each, rows, 128, size) for of in ("user", "item")]
-    both = [_concat(to, times, f"{of} concat", some) for of, some in zip(("user", "item"), gmf, strict=True)]
-    takes_s = times.moved("product", 64 * each)
-    product = to.add("product", "product", takes_s, features=64 * each, inputs=both)
-    factored = _dense(to, times, "GMF", 64 * each, 1, [product], bias=False)
-    _concat(to, times, "MLP concat", [*mlp[0], *mlp[1]])
-    perceptron = _stack(to, times, "MLP", [2 * each * 128, *[4096] * 7])
-    _concat(to, times, "concat", [factored, perceptron])
-    _stack(to, times, "last", [4097, 1])
+    to, rows = _Layers(times), 1_000_000
+    gmf = [to.tables(f"{of} GMF", each, rows, 64, size) for of in ("user", "item")]
+    mlp = [to.tables(f"{of} MLP", each, rows, 128, size) for of in ("user", "item")]
+    both = [to.concat(f"{of} concat", some) for of, some in zip(("user", "item"), gmf, strict=True)]
+    product = to.moved("product", "product", 64 * each, both)
+    factored = to.dense("GMF", 64 * each, 1, [product], bias=False)
+    to.concat("MLP concat", [*mlp[0], *mlp[1]])
+    perceptron = to.stack("MLP", [2 * each * 128, *[4096] * 7])
+    to.concat("concat", [factored, perceptron])
+    to.stack("last", [4097, 1])
     return to.layers
 
 
@@ -267,56 +318,3 @@ _LAYERS: Mapping[str, Callable[[Times, str], list[Layer]]] = {
     "resnet50": lambda times, _: resnet50(times),
     "vgg19": lambda times, _: vgg19(times),
 }
-
-
-# What they are made of
-
-
-def _tables(
-    to: Listing, times: Times, name: str, count: int, rows: int, columns: int, size: int = SIMULATED_BYTES
-) -> list[str]:
-    """List tables of so many columns and numbers of ``size`` bytes; return their names."""
-    takes_s = times.table(columns)
-    return [
-        to.add(
-            f"{name} {number}",
-            "table",
-            takes_s,
-            features=columns,
-            inputs=(),
-            element_bytes=size,
-            rows=rows,
-        )
-        for number in range(count)
-    ]
-
-
-def _stack(
-    to: Listing, times: Times, name: str, widths: Sequence[int], inputs: Sequence[str] | None = None
-) -> str:
-    """List dense layers one after the other, from one width to the next; return the last one's name."""
-    for number, (before, after) in enumerate(pairwise(widths), start=1):
-        _dense(to, times, f"{name} {number}", before, after, inputs if number == 1 else None)
-    return to.layers[-1].name
-
-
-def _dense(
-    to: Listing,
-    times: Times,
-    name: str,
-    before: int,
-    after: int,
-    inputs: Sequence[str] | None = None,
-    *,
-    rows: int = 1,
-    bias: bool = True,
-) -> str:
-    """List a dense layer on so many vectors of a sample."""
-    takes_s, parameters = times.dense(before, after, rows), (before + bias) * after
-    return to.add(name, "dense", takes_s, features=after * rows, parameters=parameters, inputs=inputs)
-
-
-def _concat(to: Listing, times: Times, name: str, inputs: Sequence[str], *, more: int = 0) -> str:
-    """List what joins the outputs of layers, and ``more`` numbers of the samples themselves."""
-    features = more + sum(layer.features for layer in to.layers if layer.name in inputs)
-    return to.add(name, "concat", times.moved("concat", features), features=features, inputs=inputs)
