@@ -19,7 +19,7 @@ from pydantic import Field, JsonValue, ValidationError
 
 from topologies.errors import DemandError, MachineError, ScenarioError, TraceError
 from topologies.fabric import MOST_GPUS
-from topologies.own_value import class_name, document_of
+from topologies.own_value import class_name
 from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.node_all_to_all import RingAllToAll
