@@ -71,6 +71,14 @@ PANEL_PORT = Part("patch-panel port", 100, f"{SOURCE}: Telescent")
 OCS_PORT = Part("OCS port", 520, f"{SOURCE}: Polatis, less 40 %")
 FLIP = Part("1x2 switch", 25, SOURCE)
 FIBRE = Part("fibre", 150, "TopoOpt, appendix G: $0.30 a metre, even between 0 and 1000 m")
+CIRCUITS: dict[str, tuple[tuple[float, Part], ...]] = {
+    TOPOOPT: ((1, FLIP), (1, FIBRE), (2, PANEL_PORT)),
+    OCS_RECONFIG: ((1, OCS_PORT), (1, FIBRE)),
+    EXPANDER: ((0.5, FIBRE),),
+}
+"""How many of each part an interface needs beside its NIC and transceiver, where servers have circuits."""
+KINDS = (TOPOOPT, IDEAL, FAT_TREE, OCS_RECONFIG, EXPANDER)
+"""The interconnects, in the order in which they are shown."""
 AVERAGE_BPS = (100e9, 200e9)
 """The rates whose mean ratio is the paper's 1.33 and 3.2."""
 FIGURE_SERVERS, FIGURE_DEGREE = (128, 432, 1024, 2000, 3456, 4394), 4
@@ -102,9 +110,15 @@ def interconnect_bill(kind: str, servers: int, degree: int, rate_bps: float) -> 
             "the cost of SiP-ML is not computed: the paper does not state the prices of its parts",
             "take another interconnect; the paper only says that SiP-ML is the dearest",
         )
-    if kind not in _PARTS:
-        raise ScenarioError(f"unknown interconnect {kind!r}", f"take one of {', '.join(_PARTS)}")
-    parts = _PARTS[kind](servers, degree, rate_bps)
+    if kind not in KINDS:
+        raise ScenarioError(f"unknown interconnect {kind!r}", f"take one of {', '.join(KINDS)}")
+    if kind == IDEAL:
+        parts = _planes(servers, rate_bps, degree)
+    elif kind == FAT_TREE:
+        parts = _tree_parts(servers, fat_tree_bps(degree, rate_bps))
+    else:
+        each = (*((1, part) for part in _interface(rate_bps)), *CIRCUITS[kind])
+        parts = tuple((int(servers * degree * count), part) for count, part in each)
     return Bill(kind, servers, degree * rate_bps, parts)
 
 
@@ -150,7 +164,7 @@ def cost_table() -> pd.DataFrame:
     rows = []
     for rate_bps, size in product(PRICES, FIGURE_SERVERS):
         topoopt_usd = interconnect_cost(TOPOOPT, size, FIGURE_DEGREE, rate_bps)
-        for kind in (*_PARTS, SIP_ML):
+        for kind in (*KINDS, SIP_ML):
             usd = math.nan if kind == SIP_ML else interconnect_cost(kind, size, FIGURE_DEGREE, rate_bps)
             rows.append(
                 {"interconnect": kind, "servers": size, "degree": FIGURE_DEGREE, "rate_gbps": rate_bps / 1e9,
@@ -177,29 +191,6 @@ def _interface(rate_bps: float) -> tuple[Part, Part]:
     return nic, Part("transceiver", prices.transceiver, SOURCE, rate_bps=rate_bps)
 
 
-def _topoopt(servers: int, degree: int, rate_bps: float) -> Parts:
-    links = servers * degree
-    own = ((links, part) for part in (*_interface(rate_bps), FLIP, FIBRE))
-    return (*own, (2 * links, PANEL_PORT))
-
-
-def _ocs_reconfig(servers: int, degree: int, rate_bps: float) -> Parts:
-    return tuple((servers * degree, part) for part in (*_interface(rate_bps), OCS_PORT, FIBRE))
-
-
-def _expander(servers: int, degree: int, rate_bps: float) -> Parts:
-    links = servers * degree
-    return (*((links, part) for part in _interface(rate_bps)), (links // 2, FIBRE))
-
-
-def _ideal(servers: int, degree: int, rate_bps: float) -> Parts:
-    return _planes(servers, rate_bps, degree)
-
-
-def _similar_cost(servers: int, degree: int, rate_bps: float) -> Parts:
-    return _tree_parts(servers, fat_tree_bps(degree, rate_bps))
-
-
 def _tree_parts(servers: int, nic_bps: float) -> Parts:
     check_size(servers, 1)
     for rate_bps in sorted(PRICES, reverse=True):
@@ -219,15 +210,6 @@ def _planes(servers: int, rate_bps: float, planes: int) -> Parts:
         (switch_ports, port),
         (hosts * (2 if rate_bps >= TWO_LINKS_BPS else 1), FIBRE),
     )
-
-
-_PARTS = {
-    TOPOOPT: _topoopt,
-    IDEAL: _ideal,
-    FAT_TREE: _similar_cost,
-    OCS_RECONFIG: _ocs_reconfig,
-    EXPANDER: _expander,
-}
 
 
 def _prices(rate_bps: float) -> Prices:

@@ -1,7 +1,7 @@
 """The fabrics that TopoOpt's paper compares, of n servers with d interfaces of rate B each.
 
-Every builder takes n, d, B and the GPUs of a server. Packet fabrics give a server one NIC: the ideal switch
-d B, the fat-tree of similar cost d B / 4, the oversubscribed one d B. TopoOpt, OCS-reconfig, SiP-ML and the
+Packet fabrics give a server one NIC: the ideal switch, one that does not block, d B; the fat-tree of similar
+cost, of full bisection, d B / 4; the oversubscribed one d B. TopoOpt, OCS-reconfig, SiP-ML and the
 expander are circuits between d NICs a server over one panel, and differ in which circuits are lit.
 
 References
@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import networkx as nx
 
-from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric, least_k
@@ -34,32 +33,6 @@ def topoopt_panel(servers: int, degree: int, rate_bps: float, *, gpus: int = GPU
     """Return servers with d NICs of rate B on one flat patch panel; it has no circuits yet."""
     check_size(servers, degree)
     return patch_panel_fabric(servers, nics=degree, gpus=gpus, rate_bps=rate_bps)
-
-
-def ideal_switch(servers: int, degree: int, rate_bps: float, *, gpus: int = GPUS) -> Fabric:
-    """Return servers on one switch that does not block, each with one link of d B."""
-    check_size(servers, degree)
-    return big_switch_fabric(servers, gpus=gpus, rate_bps=degree * rate_bps)
-
-
-def similar_cost_fat_tree(
-    servers: int, degree: int, rate_bps: float, *, gpus: int = GPUS, nic_bps: float | None = None
-) -> Fabric:
-    """Return a fat-tree of full bisection, each server with one NIC.
-
-    Parameters
-    ----------
-    servers, degree, rate_bps
-        n, d and B of the TopoOpt cluster whose cost it is to have; the tree has the fewest ports per switch
-        that have room for n servers: 8 for 128, 12 for 432.
-    gpus
-        GPUs of each server.
-    nic_bps
-        Rate of all links [bit/s], by default d B / 4.
-    """
-    check_size(servers, degree)
-    nic_bps = fat_tree_bps(degree, rate_bps) if nic_bps is None else nic_bps
-    return fat_tree_fabric(least_k(servers), servers=servers, gpus=gpus, rate_bps=nic_bps)
 
 
 def oversubscribed_fat_tree(servers: int, degree: int, rate_bps: float, *, gpus: int = GPUS) -> Fabric:

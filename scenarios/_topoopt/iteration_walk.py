@@ -26,16 +26,14 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from scenarios._topoopt.exchanges import Exchange, Load, Reached
+from scenarios._topoopt.exchanges import Exchange, Load, Numbers, Reached
 from traffic.models.layered import GRADIENT_BYTES, LayeredModel
 from traffic.models.strategy import Share
 from traffic.models.strategy_job import INSIDE_BYTES_PER_S
 
 GPU_LINK_BPS = 8 * INSIDE_BYTES_PER_S
 """Rate between the GPUs of a server, as the artifact's ``compute_internal_ar_time`` has it [bit/s]."""
-Numbers = NDArray[np.float64]
 Times = Numbers | float
 """A time for each replica of a layer, or one for all."""
 FORWARD, BACKWARD, TAKE, RETURN, SUM = range(5)

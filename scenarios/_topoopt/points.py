@@ -24,6 +24,8 @@ from traffic.models.strategy_job import BUCKET_BYTES, Rings, iteration_job
 from traffic.scheme_setup import ONCE_LIT
 from traffic.spread import SpreadSetup
 
+INSIDE = 2
+"""GPUs of a server in the fabric, in simulations: one stands for all, one for the NVLink between them."""
 Pairs = tuple[tuple[int, int], ...]
 
 

@@ -32,17 +32,16 @@ from scenarios._topoopt.fabrics import (
     IDEAL,
     OVERSUBSCRIBED,
     TOPOOPT,
-    ideal_switch,
     oversubscribed_fat_tree,
-    similar_cost_fat_tree,
 )
-from scenarios._topoopt.points import Trained, data_parallel, over_panel, over_switches, plan_for
+from scenarios._topoopt.points import INSIDE, Trained, data_parallel, over_panel, over_switches, plan_for
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.run import Run
 from testbed.study.computed import Call, Found
 from topologies.big_switch import big_switch_fabric
+from topologies.fat_tree import fat_tree_fabric, least_k
 from traffic.compose import Repeat, placed, unfolded
 from traffic.job import Collective, Job
 from traffic.models.topoopt import layered_model
@@ -50,8 +49,6 @@ from traffic.models.topoopt import layered_model
 SECTION = "5.6"
 SHARD = 16
 """Servers of a job."""
-INSIDE = 2
-"""GPUs of a server in the fabric: one stands for all, the other for the NVLink between them."""
 MODELS = ("dlrm", "bert", "candle", "vgg16")
 MIXES: Mapping[str, tuple[float, ...]] = {
     "text": (0.40, 0.30, 0.20, 0.10),
@@ -142,8 +139,10 @@ def alone_s(cluster: Cluster, model: str) -> dict[str, float]:
     """Return how long an iteration of a model takes alone, by fabric [s]; of a fat-tree on one switch."""
     trained = _trained(model)
     plan = plan_for(trained, cluster.degree)
-    ideal = ideal_switch(SHARD, cluster.degree, cluster.rate_bps, gpus=INSIDE)
-    slower = big_switch_fabric(SHARD, gpus=INSIDE, rate_bps=cluster.fat_tree_bps)
+    ideal, slower = (
+        big_switch_fabric(SHARD, gpus=INSIDE, rate_bps=nic_bps)
+        for nic_bps in (cluster.degree * cluster.rate_bps, cluster.fat_tree_bps)
+    )
     experiments = {
         TOPOOPT: over_panel(trained, plan, cluster.rate_bps, routing=CoinChange(plan.coins)),
         IDEAL: over_switches(trained, ideal, IDEAL),
@@ -226,8 +225,8 @@ def shared_experiment(
 ) -> Experiment:
     """Return jobs beside each other over the packet switches of a point, a path per flow."""
     if point.fabric == FAT_TREE:
-        fabric = similar_cost_fat_tree(
-            cluster.servers, cluster.degree, cluster.rate_bps, gpus=INSIDE, nic_bps=cluster.fat_tree_bps
+        fabric = fat_tree_fabric(
+            least_k(cluster.servers), servers=cluster.servers, gpus=INSIDE, rate_bps=cluster.fat_tree_bps
         )
     else:
         fabric = oversubscribed_fat_tree(cluster.servers, cluster.degree, cluster.rate_bps, gpus=INSIDE)

@@ -48,15 +48,10 @@ class Cluster:
         return f"switch {self.rate_bps / 1e9:g}G"
 
 
-def workload_name(model: str, batch: int) -> str:
-    """Return how tables call an iteration."""
-    return f"{model}, batch {batch}"
-
-
 def trained_on(cluster: Cluster, model: str, batch: int | None = None) -> Trained:
     """Return a model of section 6 as the testbed trains it."""
     layered = layered_model(model, section=TESTBED, batch=batch)
-    named = replace(layered, name=workload_name(model, layered.batch))
+    named = replace(layered, name=f"{model}, batch {layered.batch}")
     return data_parallel(named, bucket_bytes=-(-layered.gradient_bytes // cluster.buckets))
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from scenarios._topoopt import shared_points
 from scenarios._topoopt.fabrics import FAT_TREE, IDEAL, OVERSUBSCRIBED, TOPOOPT
+from scenarios._topoopt.points import INSIDE
 from scenarios._topoopt.shared_points import (
-    INSIDE,
     MIXES,
     MODELS,
     OF_EXCHANGE,
