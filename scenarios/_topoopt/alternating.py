@@ -14,19 +14,20 @@ TopoOpt, section 4.1; FlexFlow's ``model.cc`` (``mcmc_optimize``) and ``network.
 alternates is not stated; where a new topology makes its strategy slower, the old one is kept here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import exp
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.schedulers.topoopt import Group, Plan
+from scenarios._topoopt.critical_path import Cost, Evaluation
 from scenarios._topoopt.proposals import Proposals
-from scenarios._topoopt.searched import Evaluated, Log, Progress, Searched
 from topologies.errors import ScenarioError
 from traffic.models.layered import LayeredModel
-from traffic.models.strategy import Share, Strategy, start_strategy, summed, transfers
+from traffic.models.strategy import Strategy, start_strategy, summed, transfers
 
 RETURNS = 100
 """How often a chain goes back to its best strategy."""
@@ -36,43 +37,39 @@ UNCHANGED = 50
 """After so many steps without a change the artifact rebuilds the topology."""
 TOPOLOGY_ALPHA = 0.5
 """The artifact's alpha of a new topology [1/ms]."""
+TOLERANCE = 1e-3
+"""The paper's alternation ends after a round that makes T shorter by less than this, relative."""
+KEPT = 5
+"""Candidates that a search returns at most."""
+Finder = Callable[[Sequence[Group], NDArray[np.int64]], Plan]
+"""A topology for groups and transfers, as `controller.schedulers.topoopt.topology_finder`."""
 
 
-E = TypeVar("E", bound=Evaluated)
+@dataclass(frozen=True)
+class Candidate:
+    """A strategy that was evaluated, and on what."""
+
+    strategy: Strategy
+    plan: Plan | None
+    """Its topology; None of a chain on a network of its own."""
+    time_s: float
+    """T, by the search's cost."""
 
 
-class Costs(Protocol[E]):
-    """T of strategies on one topology, as of `scenarios._topoopt.critical_path.Cost`."""
+@dataclass(frozen=True)
+class Searched:
+    """What a search found, and how it went."""
 
-    @property
-    def model(self) -> LayeredModel:
-        """What is trained."""
-
-    def start(self, strategy: Strategy) -> E:
-        """Return the cost of a strategy."""
-
-    def changed(self, before: E, changes: Mapping[str, Share]) -> E:
-        """Return the cost of one that differs from another in some shares."""
-
-
-class Finder(Protocol):
-    """A topology for groups and transfers, as `controller.schedulers.topoopt.topology_finder`."""
-
-    def __call__(
-        self, groups: Sequence[Group], transfers: NDArray[np.int64], /, *, servers: int, degree: int
-    ) -> Plan:
-        """Return the circuits."""
+    candidates: tuple[Candidate, ...]
+    """Distinct strategies or topologies, the fastest first."""
+    accepted: int
+    """How many proposals were taken."""
+    topologies: int
+    """How often a topology was replaced by another."""
 
 
 def markov_chain(
-    cost: Costs[E],
-    strategy: Strategy,
-    *,
-    steps: int,
-    rng: np.random.Generator,
-    alpha: float = 1.0,
-    keep: int = 5,
-    progress: Progress | None = None,
+    cost: Cost, strategy: Strategy, *, steps: int, rng: np.random.Generator, alpha: float = 1.0
 ) -> Searched:
     """Return the strategies that a Metropolis chain finds on one topology.
 
@@ -88,35 +85,25 @@ def markov_chain(
         Draws proposals and what is accepted.
     alpha
         Per ms; 0.2 for BERT in the artifact.
-    keep
-        Candidates that are returned at most.
-    progress
-        Told about each step.
 
     References
     ----------
     TopoOpt, section 4.1; FlexFlow's ``mcmc_optimize``.
     """
-    log, start = Log(keep, steps, progress), _Place(cost.start(strategy), cost, None)
-    log.evaluated(start.found, None)
-    _chain(start, steps, rng, alpha, log)
-    return log.result()
+    search = _Search(cost.model, rng, alpha)
+    search.chain(search.evaluated(_Place(cost.start(strategy), cost, None)), steps)
+    return search.result()
 
 
 def alternate(
     model: LayeredModel,
     *,
-    servers: int,
-    degree: int,
-    cost: Callable[[Plan], Costs[E]],
+    cost: Callable[[Plan], Cost],
     finder: Finder,
     rng: np.random.Generator,
     rounds: int = 5,
-    tolerance: float = 1e-3,
     budget: int = 500,
     alpha: float = 1.0,
-    keep: int = 5,
-    progress: Progress | None = None,
     style: Literal["paper", "artifact"] = "paper",
 ) -> Searched:
     """Return strategies with topologies, from a search over both that starts from `start_strategy`.
@@ -125,18 +112,14 @@ def alternate(
     ----------
     model
         What is trained.
-    servers, degree
-        n and d.
     cost
         T of strategies on a topology.
     finder
-        TopologyFinder.
+        TopologyFinder, for the model's servers.
     rng
-        As of `markov_chain`, also for ``alpha``, ``keep`` and ``progress``.
+        As of `markov_chain`, also for ``alpha``.
     rounds
         The paper's style: how often the two alternate at most.
-    tolerance
-        It ends after a round that makes T shorter by less than this, relative.
     budget
         Steps of each round; of the artifact's style, which has one.
     style
@@ -145,133 +128,119 @@ def alternate(
     Raises
     ------
     ScenarioError
-        If the model is for another number of servers, or the style is unknown.
+        If the style is unknown.
 
     References
     ----------
     TopoOpt, section 4.1 and Figure 6.
     """
-    if model.servers != servers:
-        raise ScenarioError(
-            f"a model on {model.servers} servers and a topology of {servers}", "give both as many servers"
-        )
     if style not in ("paper", "artifact"):
         raise ScenarioError(f"unknown style {style!r} of alternating", "take paper or artifact")
 
-    def rebuilt(strategy: Strategy, before: "_Place[E] | None") -> "_Place[E]":
+    def rebuilt(strategy: Strategy, before: "_Place | None") -> "_Place":
         groups = [Group(members, size) for members, size in summed(model, strategy)]
-        plan = finder(groups, transfers(model, strategy), servers=servers, degree=degree)
+        plan = finder(groups, transfers(model, strategy))
         if before and plan == before.plan:
             return before
         costs = cost(plan)
-        return _Place(costs.start(strategy), costs, plan)
+        return search.evaluated(_Place(costs.start(strategy), costs, plan))
 
+    search = _Search(model, rng, alpha)
     start = rebuilt(start_strategy(model), None)
-    log = Log(keep, budget if style == "artifact" else rounds * budget, progress)
-    log.evaluated(start.found, start.plan)
     if style == "artifact":
-        _interleave(start, rebuilt, budget, rng, alpha, log)
+        search.interleave(start, rebuilt, budget)
     else:
-        _take_turns(start, rebuilt, rounds, tolerance, budget, rng, alpha, log)
-    return log.result()
+        search.take_turns(start, rebuilt, rounds, budget)
+    return search.result()
 
 
-class _Place(NamedTuple, Generic[E]):
+class _Place(NamedTuple):
     """Where a search is."""
 
-    found: E
-    costs: Costs[E]
+    found: Evaluation
+    cost: Cost
     plan: Plan | None
 
 
-Rebuilt = Callable[[Strategy, _Place[E]], _Place[E]]
+_Rebuilt = Callable[[Strategy, _Place], _Place]
 """A strategy on the topology that suits it: the place before, if that has this topology."""
 
 
-def _accepts(after_s: float, before_s: float, alpha: float, rng: np.random.Generator) -> bool:
-    """Return whether a change is taken (Metropolis)."""
-    return after_s < before_s or rng.random() < exp(-alpha * 1e3 * (after_s - before_s))
-
-
-def _stepped(
-    here: _Place[E], proposals: Proposals, rng: np.random.Generator, alpha: float, log: Log
-) -> tuple[_Place[E], bool]:
-    """Return where a proposal leads, and whether it was accepted."""
-    changes = proposals.draw(here.found.strategy, rng)
-    if not changes:
-        return here, False
-    found = here.costs.changed(here.found, changes)
-    log.evaluated(found, here.plan)
-    if not _accepts(found.time_s, here.found.time_s, alpha, rng):
-        return here, False
-    return here._replace(found=found), True
-
-
-def _better(one: _Place[E], other: _Place[E]) -> _Place[E]:
+def _better(one: _Place, other: _Place) -> _Place:
     return other if other.found.time_s < one.found.time_s else one
 
 
-def _chain(start: _Place[E], steps: int, rng: np.random.Generator, alpha: float, log: Log) -> _Place[E]:
-    """Return the best strategy of a chain on one topology."""
-    proposals = Proposals(start.costs.model)
-    here = best = start
-    for step in range(steps):
-        if step % max(1, steps // RETURNS) == 0:
-            here = best
-        here, accepted = _stepped(here, proposals, rng, alpha, log)
-        best = _better(best, here)
-        log.step(here.found, accepted=accepted)
-    return best
+class _Search:
+    """A search under way: what it draws from, and the best that it has evaluated."""
 
+    def __init__(self, model: LayeredModel, rng: np.random.Generator, alpha: float) -> None:
+        self._proposals, self._rng, self._alpha = Proposals(model), rng, alpha
+        self._kept: list[Candidate] = []
+        self._accepted = self._topologies = 0
 
-def _take_turns(
-    start: _Place[E],
-    rebuilt: Rebuilt[E],
-    rounds: int,
-    tolerance: float,
-    budget: int,
-    rng: np.random.Generator,
-    alpha: float,
-    log: Log,
-) -> None:
-    """Alternate as the paper does: a chain, then the topology of its best strategy."""
-    here = start
-    for _ in range(rounds):
-        best = _chain(here, budget, rng, alpha, log)
-        if best.found.time_s >= here.found.time_s:
-            return
-        after = rebuilt(best.found.strategy, best)
-        before_s, here = here.found.time_s, _better(best, after)
-        if after is not best:
-            log.evaluated(after.found, after.plan)
-            log.topologies += here is after
-        if here.found.time_s > (1 - tolerance) * before_s:
-            return
+    def result(self) -> Searched:
+        """Return what was found."""
+        return Searched(tuple(self._kept), self._accepted, self._topologies)
 
+    def evaluated(self, place: _Place) -> _Place:
+        """Return a place, and keep its strategy if it is among the best."""
+        found = place.found
+        if len(self._kept) < KEPT or found.time_s < self._kept[-1].time_s:
+            candidate = Candidate(dict(found.strategy), place.plan, found.time_s)
+            if candidate not in self._kept:
+                self._kept = sorted([*self._kept, candidate], key=lambda each: each.time_s)[:KEPT]
+        return place
 
-def _interleave(
-    start: _Place[E],
-    rebuilt: Rebuilt[E],
-    budget: int,
-    rng: np.random.Generator,
-    alpha: float,
-    log: Log,
-) -> None:
-    """Alternate as the artifact does: a new topology whenever the strategy changes, or nothing else does."""
-    proposals, unchanged = Proposals(start.costs.model), 0
-    here = best = start
-    for step in range(budget):
-        if step % min(max(1, budget // RETURNS), MOST_BETWEEN_RETURNS) == 0:
-            here = best
-        here, accepted = _stepped(here, proposals, rng, alpha, log)
-        best = _better(best, here)
-        unchanged = 0 if accepted else unchanged + 1
-        if accepted or unchanged == UNCHANGED:
-            unchanged = 0
-            after = rebuilt(here.found.strategy, here)
-            if after is not here:
-                log.evaluated(after.found, after.plan)
-                if _accepts(after.found.time_s, here.found.time_s, TOPOLOGY_ALPHA, rng):
-                    here, best = after, _better(best, after)
-                    log.topologies += 1
-        log.step(here.found, accepted=accepted)
+    def chain(self, start: _Place, steps: int) -> _Place:
+        """Return the best strategy of a chain on one topology."""
+        here = best = start
+        for step in range(steps):
+            if step % max(1, steps // RETURNS) == 0:
+                here = best
+            here, _ = self._stepped(here)
+            best = _better(best, here)
+        return best
+
+    def take_turns(self, here: _Place, rebuilt: _Rebuilt, rounds: int, budget: int) -> None:
+        """Alternate as the paper does: a chain, then the topology of its best strategy."""
+        for _ in range(rounds):
+            best = self.chain(here, budget)
+            if best.found.time_s >= here.found.time_s:
+                return
+            after = rebuilt(best.found.strategy, best)
+            before_s, here = here.found.time_s, _better(best, after)
+            self._topologies += here is not best
+            if here.found.time_s > (1 - TOLERANCE) * before_s:
+                return
+
+    def interleave(self, start: _Place, rebuilt: _Rebuilt, budget: int) -> None:
+        """Alternate as the artifact does: a new topology when the strategy changes, or nothing else does."""
+        unchanged, here, best = 0, start, start
+        for step in range(budget):
+            if step % min(max(1, budget // RETURNS), MOST_BETWEEN_RETURNS) == 0:
+                here = best
+            here, accepted = self._stepped(here)
+            best = _better(best, here)
+            unchanged = 0 if accepted else unchanged + 1
+            if not accepted and unchanged < UNCHANGED:
+                continue
+            unchanged, after = 0, rebuilt(here.found.strategy, here)
+            if after is not here and self._accepts(after, here, TOPOLOGY_ALPHA):
+                here, best = after, _better(best, after)
+                self._topologies += 1
+
+    def _accepts(self, after: _Place, before: _Place, alpha: float) -> bool:
+        """Return whether a change is taken (Metropolis)."""
+        longer_s = after.found.time_s - before.found.time_s
+        return longer_s < 0 or self._rng.random() < exp(-alpha * 1e3 * longer_s)
+
+    def _stepped(self, here: _Place) -> tuple[_Place, bool]:
+        """Return where a proposal leads, and whether it was accepted."""
+        changes = self._proposals.draw(here.found.strategy, self._rng)
+        if not changes:
+            return here, False
+        after = self.evaluated(here._replace(found=here.cost.changed(here.found, changes)))
+        if not self._accepts(after, here, self._alpha):
+            return here, False
+        self._accepted += 1
+        return after, True

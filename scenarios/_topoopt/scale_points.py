@@ -30,7 +30,7 @@ from scenarios._topoopt.fabrics import (
     fat_tree_bps,
 )
 from scenarios._topoopt.networks import Network, circuit_network, plan_network, switch_network
-from scenarios._topoopt.points import Trained, over_expander, over_ocs, over_panel, over_switches
+from scenarios._topoopt.points import INSIDE, Trained, over_expander, over_ocs, over_panel, over_switches
 from scenarios._topoopt.relaying import circuit_hops, circuit_loads, circuits_between, sent_between
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
@@ -43,8 +43,6 @@ from traffic.models.strategy import start_strategy
 from traffic.models.topoopt import layered_model
 
 SERVERS = 128
-INSIDE = 2
-"""GPUs of a server in the fabric: one stands for all, the other for the NVLink between them."""
 RESCORED = 1
 """Strategies of a search that are predicted, beside the start."""
 ROUNDS = 5
@@ -171,15 +169,12 @@ def scale_experiment(
         return over_panel(trained, plan, rate_bps, routing=CoinChange(plan.coins), seed=seed)
     if point.fabric == EXPANDER:
         return over_expander(trained, degree, rate_bps, seed=seed)
-    if point.fabric == OCS_RECONFIG:
-        period_s = max(PERIOD * point.delay_s, SHORTEST_PERIOD_S)
-        rule = OcsReconfig(point.delay_s, period_s, forwards=point.forwards)
-        trained = replace(trained, coupled=False)
-        return over_ocs(trained, degree, rate_bps, rule, point.fabric, seed=seed)
-    if point.fabric == SIP_ML:
-        trained = replace(trained, coupled=False)
+    if point.fabric in (OCS_RECONFIG, SIP_ML):
         rule = replace(SIP_ML_RULE, period_s=SIP_ML_PERIOD_S)
-        return over_ocs(trained, degree, rate_bps, rule, point.fabric, seed=seed)
+        if point.fabric == OCS_RECONFIG:
+            period_s = max(PERIOD * point.delay_s, SHORTEST_PERIOD_S)
+            rule = OcsReconfig(point.delay_s, period_s, forwards=point.forwards)
+        return over_ocs(replace(trained, coupled=False), degree, rate_bps, rule, point.fabric, seed=seed)
     fabric = big_switch_fabric(point.servers, gpus=INSIDE, rate_bps=_nic_bps(setting, point))
     return over_switches(trained, fabric, point.fabric, seed=seed)
 
@@ -215,13 +210,11 @@ def _candidates(setting: Setting, point: ScalePoint) -> Candidates:
 def _searched(setting: Setting, model: LayeredModel, fabric: str, degree: int, rate_bps: float) -> Candidates:
     """Return the start and the best of a search; on TopoOpt with the circuits for each."""
     alpha, rng = ALPHA.get(model.name.partition(" ")[0], 1.0), np.random.default_rng(setting.seed)
-    finder = partial(topology_finder, mp_degree=0, rule=setting.rule)
+    finder = partial(topology_finder, servers=model.servers, degree=degree, mp_degree=0, rule=setting.rule)
     start = start_strategy(model)
     if fabric == TOPOOPT:
         found = alternate(
             model,
-            servers=model.servers,
-            degree=degree,
             cost=lambda plan: Cost(model, plan_network(plan, rate_bps)),
             finder=finder,
             rng=rng,
@@ -234,11 +227,7 @@ def _searched(setting: Setting, model: LayeredModel, fabric: str, degree: int, r
         found = markov_chain(cost, start, steps=setting.budget, rng=rng, alpha=alpha)
     others = (each.strategy for each in found.candidates if each.strategy != start)
     best = [Trained(model, each, gpus=INSIDE, coupled=True) for each in (start, *islice(others, RESCORED))]
-    if fabric != TOPOOPT:
-        return tuple((each, None) for each in best)
-    return tuple(
-        (each, finder(each.groups, each.transfers, servers=model.servers, degree=degree)) for each in best
-    )
+    return tuple((each, finder(each.groups, each.transfers) if fabric == TOPOOPT else None) for each in best)
 
 
 def _network(fabric: str, servers: int, degree: int, rate_bps: float, seed: int) -> Network:

@@ -1,6 +1,7 @@
 """The Markov chain and its alternation with TopologyFinder, on models whose best strategy is known."""
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise, product
 from typing import Literal
 
@@ -10,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.schedulers.topoopt import Plan, topology_finder
-from scenarios._topoopt.alternating import RETURNS, alternate, markov_chain
+from scenarios._topoopt.alternating import RETURNS, Candidate, Searched, alternate, markov_chain
 from scenarios._topoopt.critical_path import Cost, Evaluation
 from scenarios._topoopt.networks import plan_network, switch_network
 from scenarios._topoopt.proposals import Proposals
-from scenarios._topoopt.searched import Searched
 from tests.scenarios.topoopt_models import dense, model_of, models, table
 from topologies.errors import ScenarioError
 from traffic.models.layered import LayeredModel
@@ -61,15 +61,17 @@ def alternated(model: LayeredModel, style: Style, seed: int = 0, budget: int = 6
     """Return what alternating finds on servers of four ports."""
     return alternate(
         model,
-        servers=model.servers,
-        degree=4,
         cost=lambda plan: plan_cost(model, plan),
-        finder=topology_finder,
+        finder=partial(topology_finder, servers=model.servers, degree=4),
         rng=rng_of(seed),
         rounds=3,
         budget=budget,
         style=style,
     )
+
+
+def best_of(found: Searched) -> Candidate:
+    return found.candidates[0]
 
 
 def all_times_s(model: LayeredModel) -> list[float]:
@@ -107,7 +109,7 @@ def test_the_chain_finds_the_best_of_all_strategies() -> None:
     best_s = min(all_times_s(TOY))
     cost = switch_cost(TOY)
     start_s = cost.start(start_strategy(TOY)).time_s
-    found = markov_chain(cost, start_strategy(TOY), steps=1500, rng=rng_of())
+    found = best_of(markov_chain(cost, start_strategy(TOY), steps=1500, rng=rng_of()))
     assert found.time_s == pytest.approx(best_s)
     assert found.time_s < 0.9 * start_s
     assert cost.start(found.strategy).time_s == found.time_s
@@ -115,7 +117,7 @@ def test_the_chain_finds_the_best_of_all_strategies() -> None:
 
 def test_the_chain_leaves_data_parallelism_where_a_layer_is_huge() -> None:
     cost, start = switch_cost(HYBRID), start_strategy(HYBRID)
-    found = markov_chain(cost, start, steps=400, rng=rng_of())
+    found = best_of(markov_chain(cost, start, steps=400, rng=rng_of()))
     assert found.strategy["huge"].parts == 1
     assert found.strategy["middle"].parts == 8
     assert found.time_s < 0.05 * cost.start(start).time_s
@@ -123,14 +125,14 @@ def test_the_chain_leaves_data_parallelism_where_a_layer_is_huge() -> None:
 
 def test_the_chain_keeps_data_parallelism_where_layers_compute_long_and_sum_little() -> None:
     model = model_of(dense("a", parameters=100), dense("b", ["a"], parameters=100), servers=8)
-    found = markov_chain(switch_cost(model), start_strategy(model), steps=200, rng=rng_of())
+    found = best_of(markov_chain(switch_cost(model), start_strategy(model), steps=200, rng=rng_of()))
     assert dict(found.strategy) == start_strategy(model)
 
 
 @given(model=models(8), seed=seeds)
 @settings(max_examples=10)
-def test_a_chain_is_repeatable_and_its_history_fits_its_candidates(model: LayeredModel, seed: int) -> None:
-    cost, start = switch_cost(model), start_strategy(model)
+def test_a_chain_is_repeatable_and_keeps_the_best_that_it_evaluates(model: LayeredModel, seed: int) -> None:
+    cost, start = Watched(model), start_strategy(model)
     found = markov_chain(cost, start, steps=40, rng=rng_of(seed))
     assert found == markov_chain(switch_cost(model), start, steps=40, rng=rng_of(seed))
     times_s = [each.time_s for each in found.candidates]
@@ -141,8 +143,8 @@ def test_a_chain_is_repeatable_and_its_history_fits_its_candidates(model: Layere
         for one, other in product(found.candidates, repeat=2)
         if one is not other
     )
-    assert found.time_s == min([cost.start(start).time_s, *found.history.times_s])
-    assert sum(found.history.accepted) < found.evaluations <= 41
+    assert times_s[0] == min([cost.start(start).time_s, *(after_s for _, after_s in cost.seen)])
+    assert found.accepted <= len(cost.seen) <= 40
 
 
 class Watched(Cost):
@@ -159,22 +161,22 @@ class Watched(Cost):
 
 
 def test_with_a_great_alpha_nothing_slower_is_accepted_and_with_none_all_is() -> None:
-    strict = markov_chain(Watched(HYBRID), start_strategy(HYBRID), steps=99, rng=rng_of(), alpha=1e9).history
-    assert all(after <= before for before, after in pairwise(strict.times_s))
-    assert any(strict.accepted)
-    loose = Watched(HYBRID)
+    strict, loose = Watched(HYBRID), Watched(HYBRID)
+    found = markov_chain(strict, start_strategy(HYBRID), steps=99, rng=rng_of(), alpha=1e9)
+    assert all(after <= before for (before, _), (after, _) in pairwise(strict.seen))
+    assert found.accepted
     found = markov_chain(loose, start_strategy(HYBRID), steps=99, rng=rng_of(), alpha=0.0)
-    assert sum(found.history.accepted) == len(loose.seen)
+    assert found.accepted == len(loose.seen)
     assert any(after > before for before, after in loose.seen)
 
 
 def test_slower_proposals_are_accepted_as_often_as_alpha_says() -> None:
     layers = dense("a", parameters=0, features=0), dense("b", ["a"], parameters=0, features=0, seconds=0.0)
     cost = Watched(model_of(*layers, servers=2))  # 3 ms, and 6 ms with a on one server
-    history = markov_chain(cost, start_strategy(cost.model), steps=2000, rng=rng_of(), alpha=0.1).history
+    found = markov_chain(cost, start_strategy(cost.model), steps=2000, rng=rng_of(), alpha=0.1)
     slower = [after - before for before, after in cost.seen if after > before]
     assert slower == pytest.approx([3e-3] * len(slower))
-    taken = sum(history.accepted) - (len(cost.seen) - len(slower))  # all others are
+    taken = found.accepted - (len(cost.seen) - len(slower))  # all others are
     assert taken / len(slower) == pytest.approx(np.exp(-0.3), abs=0.08)
     assert len(slower) > 200
 
@@ -190,17 +192,18 @@ def test_the_chain_goes_back_to_the_best_a_hundred_times() -> None:
 
 @styles
 def test_alternating_puts_two_towers_apart_and_joins_their_servers(style: Style) -> None:
-    found = alternated(TOWERS, style, budget=100)
+    searched = alternated(TOWERS, style, budget=100)
+    found = best_of(searched)
     assert found.plan
     assert {share.parts for share in found.strategy.values()} == {1}
     left, right, top = (share.start for share in found.strategy.values())
     assert left != right
     assert top in (left, right)
     assert sum({left, right} == set(pair) for pair in found.plan.pairs) >= 2
-    first = alternated(TOWERS, style, budget=0).plan
+    first = best_of(alternated(TOWERS, style, budget=0)).plan
     assert first
     assert found.time_s < 0.9 * plan_cost(TOWERS, first).start(found.strategy).time_s
-    assert max(found.history.rounds) > 0
+    assert searched.topologies > 0
 
 
 @styles
@@ -208,9 +211,9 @@ def test_alternating_puts_two_towers_apart_and_joins_their_servers(style: Style)
 @settings(max_examples=6)
 def test_alternating_never_ends_worse_than_it_started(style: Style, model: LayeredModel, seed: int) -> None:
     found = alternated(model, style, seed, budget=20)
-    start = alternated(model, style, seed, budget=0)
+    start = best_of(alternated(model, style, seed, budget=0))
     assert start.strategy == start_strategy(model)
-    assert found.time_s <= start.time_s
+    assert best_of(found).time_s <= start.time_s
     for each in found.candidates:
         assert each.plan
         assert plan_cost(model, each.plan).start(each.strategy).time_s == each.time_s
@@ -221,28 +224,6 @@ def test_equal_seeds_find_the_same(style: Style) -> None:
     assert alternated(TOY, style, 3) == alternated(TOY, style, 3)
 
 
-def test_progress_is_told_of_each_step() -> None:
-    told = list[tuple[int, int, float]]()
-    markov_chain(
-        switch_cost(TOY),
-        start_strategy(TOY),
-        steps=20,
-        rng=rng_of(),
-        progress=lambda *step: told.append(step),
-    )
-    assert [(done, steps) for done, steps, _ in told] == [(done, 20) for done in range(1, 21)]
-    assert all(after <= before for (_, _, before), (_, _, after) in pairwise(told))
-
-
-def test_what_does_not_go_together_is_refused() -> None:
+def test_an_unknown_style_is_refused() -> None:
     with pytest.raises(ScenarioError, match="unknown style 'both'"):
         alternated(TOY, "both")  # type: ignore[arg-type]
-    with pytest.raises(ScenarioError, match="4 servers and a topology of 8"):
-        alternate(
-            TOY,
-            servers=8,
-            degree=4,
-            cost=lambda plan: plan_cost(TOY, plan),
-            finder=topology_finder,
-            rng=rng_of(),
-        )
