@@ -16,10 +16,11 @@ from controller.schedulers.coin_change import bandwidth_tax
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from topologies.fabric import Fabric, Port
-from traffic.collectives.pattern import bytes_between
+from traffic.collectives.pattern import Pattern
 from traffic.metrics import link_bytes
 from traffic.packets import ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES
 
+Bytes = NDArray[np.int64]
 HEADER_BYTES = ETHERNET_HEADER_BYTES + TCP_HEADER_BYTES
 """Of a packet: data, and an acknowledgement, which has nothing else."""
 
@@ -67,17 +68,21 @@ def relaying(outcome: Outcome) -> Relaying:
     return Relaying(computed, counted, packets * (1 - 1 / max(counted, 1.0)), cpus, own, emulated_s)
 
 
-def sent_between(experiment: Experiment) -> NDArray[np.int64]:
+def sent_between(experiment: Experiment) -> Bytes:
     """Return what servers send each other in a job, shape (servers, servers) [bytes]."""
     fabric = experiment.fabric
-    matrix = np.zeros((len(fabric.servers),) * 2, dtype=np.int64)
-    of = fabric.server_of_gpu
-    for node in experiment.job.collectives:
-        owed = bytes_between(node.pattern, fabric.gpus)
-        source, destination = np.nonzero(owed)
-        np.add.at(matrix, (of[source], of[destination]), owed[source, destination])
-    np.fill_diagonal(matrix, 0)
+    sent = [between_servers(node.pattern, fabric) for node in experiment.job.collectives]
+    matrix: Bytes = np.sum(sent, axis=0)
     return matrix
+
+
+def between_servers(pattern: Pattern, fabric: Fabric) -> Bytes:
+    """Return what a collective sends from server to server, shape (servers, servers) [bytes]."""
+    moves, of = pattern.lower(coupled=True).moves, fabric.server_of_gpu
+    sent = np.zeros((len(fabric.servers),) * 2, dtype=np.int64)
+    np.add.at(sent, (of[moves.source], of[moves.destination]), moves.bytes)
+    np.fill_diagonal(sent, 0)
+    return sent
 
 
 def circuit_hops(experiment: Experiment) -> NDArray[np.int64]:

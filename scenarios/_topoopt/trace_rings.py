@@ -13,19 +13,19 @@ circuits have equal parts.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from controller.schedulers.coin_change import KShortest
 from controller.schedulers.topoopt import Group, Plan, topology_finder
 from scenarios._topoopt.fabrics import TOPOOPT
 from scenarios._topoopt.points import over_fixed_circuits
+from scenarios._topoopt.relaying import Bytes, between_servers
 from testbed.report.node_report import titled
 from testbed.report.nodes import nodes_of
 from testbed.report.page import Block, Findings, Line, Sheet
@@ -42,7 +42,6 @@ from traffic.messages import Messages
 from traffic.metrics import GB, bus_bytes
 from traffic.spread import Spread
 
-Bytes = NDArray[np.int64]
 MpDegree = Literal["proportional"] | int
 HEADERS = ("servers", "GPUs", "rings", "at once", "MB", "hops", "busbw", "circuits", "/ circuits")
 ALIKE = ["kind", "steps", "servers", "gpus", "rings", "at_once", "bytes"]
@@ -109,25 +108,14 @@ def step_plan(step: Job, fabric: Fabric, degree: int = 0, mp_degree: MpDegree = 
 
 def over_plan(step: Job, fabric: Fabric, plan: Plan) -> Job:
     """Return a training step whose rings between servers are those of a plan; the others stay."""
-    known: dict[Ring, Ring] = {}
+    over = cache(partial(_over, fabric=fabric, plan=plan))  # equal patterns stay equal, and are made once
 
     def led(node: Node) -> Node:
-        if not isinstance(node, Collective) or not isinstance(node.pattern, Ring):
-            return node
-        if node.pattern not in known:  # equal patterns stay equal, and are made once
-            known[node.pattern] = _over(node.pattern, fabric, plan)
-        return replace(node, pattern=known[node.pattern])
+        if isinstance(node, Collective) and isinstance(node.pattern, Ring):
+            return replace(node, pattern=over(node.pattern))
+        return node
 
     return replace(step, nodes=tuple(led(node) for node in step.nodes))
-
-
-def between_servers(pattern: Pattern, fabric: Fabric) -> Bytes:
-    """Return what a collective sends from server to server, shape (servers, servers) [bytes]."""
-    moves, of = pattern.lower(coupled=True).moves, fabric.server_of_gpu
-    sent = np.zeros((len(fabric.servers),) * 2, dtype=np.int64)
-    np.add.at(sent, (of[moves.source], of[moves.destination]), moves.bytes)
-    np.fill_diagonal(sent, 0)
-    return sent
 
 
 def circuits_findings(coins: Sequence[int], outcomes: Sequence[Outcome]) -> Findings:
@@ -238,15 +226,10 @@ class _Loads:
         self._view = View(0.0, fabric, experiment.rule.first, frozenset(), routing=experiment.bound_routing)
         self._routes, self._scheme = self._view.routes(), Spread()
         self._place = {fabric.nic_port(nic): place for place, nic in enumerate(fabric.nics)}
-        self._known: dict[Pattern, Bytes] = {}
+        self.of: Callable[..., Bytes] = cache(self._of)
 
-    def of(self, pattern: Pattern) -> Bytes:
+    def _of(self, pattern: Pattern) -> Bytes:
         """Return what each NIC sends for a pattern, relayed bytes included, shape (NICs,) [bytes]."""
-        if pattern not in self._known:
-            self._known[pattern] = self._sent(pattern)
-        return self._known[pattern]
-
-    def _sent(self, pattern: Pattern) -> Bytes:
         between = between_servers(pattern, self._fabric)
         source, destination = np.nonzero(between)
         gpu = np.array(self._fabric.gpu_offsets)

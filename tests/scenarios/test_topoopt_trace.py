@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from scenarios._topoopt.relaying import between_servers
 from scenarios._topoopt.trace_rings import (
-    between_servers,
     circuits_findings,
     circuits_table,
     over_plan,
