@@ -1,14 +1,12 @@
 """DLRM with more and more all-to-all: iterations, tax, paths and loads (Figures 12 to 15)."""
 
 import math
-from collections.abc import Mapping
 from functools import partial
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._topoopt.fabrics import FAT_TREE, IDEAL, TOPOOPT
-from scenarios._topoopt.scale_figures import ALL_TO_ALL_BATCHES
 from scenarios._topoopt.scale_rows import ALIKE, COLOURS, MS, judged
 from testbed.report.claims import Claim, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
@@ -21,15 +19,6 @@ TAXES = {(64, 4): 1.11, (64, 8): 1.05, (2048, 4): 3.03}
 """Figure 13, by batch and d."""
 UNEVEN = {4: 0.39, 8: 0.59}
 """Figure 15: by how much the least loaded circuit has less than the most loaded, by d."""
-Cells = Mapping[str, float]
-
-
-def _batches(table: pd.DataFrame, degree: int) -> dict[str, dict[int, Cells]]:
-    own = table[(table["section"].astype(str) == "5.4") & (table["degree"] == degree)]
-    found: dict[str, dict[int, Cells]] = {}
-    for row in own.to_dict("records"):
-        found.setdefault(str(row["fabric"]), {})[int(row["batch"])] = {str(k): v for k, v in row.items()}
-    return found
 
 
 def all_to_all(table: pd.DataFrame) -> Findings:
@@ -37,11 +26,10 @@ def all_to_all(table: pd.DataFrame) -> Findings:
     blocks, claims = [], list[Claim]()
     for degree in (4, 8):
         found = _batches(table, degree)
-        if not found.get(TOPOOPT):
-            continue
-        lines = [_batch_line(batch, found) for batch in ALL_TO_ALL_BATCHES if batch in found[TOPOOPT]]
-        blocks.append(Block(lines, f"d = {degree}"))
-        claims += _batch_claims(degree, found)
+        if TOPOOPT in found.index:
+            lines = [_batch_line(batch, found) for batch in found.loc[TOPOOPT].index.sort_values()]
+            blocks.append(Block(lines, f"d = {degree}"))
+            claims += _batch_claims(degree, found)
     sheet = Sheet(
         ("batch of a GPU",),
         (
@@ -65,12 +53,15 @@ def all_to_all(table: pd.DataFrame) -> Findings:
     return Findings([sheet] if blocks else [], [plot] if blocks else [], claims)
 
 
-def _batch_line(batch: int, found: Mapping[str, Mapping[int, Cells]]) -> Line:
-    mine = found[TOPOOPT][batch]
-    times_s = [
-        found.get(fabric, {}).get(batch, {}).get("iteration_s", math.nan)
-        for fabric in (TOPOOPT, IDEAL, FAT_TREE)
-    ]
+def _batches(table: pd.DataFrame, degree: int) -> pd.DataFrame:
+    """Return the rows of section 5.4 with so many interfaces, by fabric and batch."""
+    own = table[(table["section"].astype(str) == "5.4") & (table["degree"] == degree)]
+    return own.set_index(["fabric", "batch"])
+
+
+def _batch_line(batch: int, found: pd.DataFrame) -> Line:
+    mine = found.loc[TOPOOPT].loc[batch]
+    times_s = [found["iteration_s"].get((fabric, batch), math.nan) for fabric in (TOPOOPT, IDEAL, FAT_TREE)]
     return Line(
         [
             str(batch),
@@ -84,39 +75,29 @@ def _batch_line(batch: int, found: Mapping[str, Mapping[int, Cells]]) -> Line:
     )
 
 
-def _batch_claims(degree: int, found: Mapping[str, Mapping[int, Cells]]) -> list[Claim]:
-    own, claims = found[TOPOOPT], list[Claim]()
+def _batch_claims(degree: int, found: pd.DataFrame) -> list[Claim]:
+    own, claims = found.loc[TOPOOPT], list[Claim]()
 
     def over(fabric: str, batch: int) -> float:
-        there = found.get(fabric, {}).get(batch), own.get(batch)
-        return there[0]["iteration_s"] / there[1]["iteration_s"] if there[0] and there[1] else math.nan
+        one, other = (found["iteration_s"].get((name, batch), math.nan) for name in (fabric, TOPOOPT))
+        return float(one / other)
 
     if degree == 4:
+        slower = "batch 2048: TopoOpt takes 1.1 times as long as the fat-tree"
         claims += [
             judged("batch 128: TopoOpt and the ideal switch alike", "12", ALIKE, over(IDEAL, 128)),
             judged("batch 128: the fat-tree takes 2.7 times as long", "12", around(2.7), over(FAT_TREE, 128)),
-            judged(
-                "batch 2048: TopoOpt takes 1.1 times as long as the fat-tree",
-                "12",
-                around(1.1),
-                1 / over(FAT_TREE, 2048),
-            ),
+            judged(slower, "12", around(1.1), 1 / over(FAT_TREE, 2048)),
         ]
     for (batch, of), tax in TAXES.items():
         if of == degree:
-            measured = own[batch]["tax"] if batch in own else math.nan
-            claims.append(
-                judged(f"bandwidth tax {tax:g} at batch {batch}, d = {degree}", "13", around(tax), measured)
-            )
-    first = next(iter(own.values()))
-    claims.append(
-        judged(
-            f"mean path {PATHS[degree]:g} hops, d = {degree}", "14", around(PATHS[degree]), first["mean_hops"]
-        )
-    )
-    if 128 in own:
+            text = f"bandwidth tax {tax:g} at batch {batch}, d = {degree}"
+            claims.append(judged(text, "13", around(tax), float(own["tax"].get(batch, math.nan))))
+    hops, text = PATHS[degree], f"mean path {PATHS[degree]:g} hops, d = {degree}"
+    claims.append(judged(text, "14", around(hops), float(own["mean_hops"].iloc[0])))
+    if 128 in own.index:
         text = f"all-to-all alone: the least loaded circuit has {UNEVEN[degree]:.0%} less, d = {degree}"
-        measured = 1 - own[128].get("even_least_over_most", math.nan)
+        measured = 1 - float(own["even_least_over_most"][128])
         claims.append(judged(text, "15", around(UNEVEN[degree]), measured, "one shortest path a pair, drawn"))
     return claims
 
@@ -125,17 +106,9 @@ def _batch_claims(degree: int, found: Mapping[str, Mapping[int, Cells]]) -> list
 def _draw_batches(table: pd.DataFrame) -> Figure:
     figure = canvas(8.0, 3.3, "DLRM with more and more all-to-all, 128 servers, 100 Gbit/s")
     for axes, degree in zip(figure.subplots(1, 2), (4, 8), strict=True):
-        found = _batches(table, degree)
-        for fabric in found:
-            batches = sorted(found[fabric])
-            axes.plot(
-                batches,
-                [found[fabric][b]["iteration_s"] for b in batches],
-                "o-",
-                color=COLOURS[fabric],
-                label=fabric,
-                markersize=3,
-            )
+        for fabric, rows in _batches(table, degree).groupby("fabric", sort=False):
+            own = rows["iteration_s"].droplevel("fabric").sort_index()
+            axes.plot(own.index, own, "o-", color=COLOURS[str(fabric)], label=fabric, markersize=3)
         axes.set(
             title=f"d = {degree}", xscale="log", yscale="log", xlabel="batch of a GPU", ylabel="iteration [s]"
         )

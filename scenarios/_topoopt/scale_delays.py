@@ -16,23 +16,20 @@ def delays(table: pd.DataFrame) -> Findings:
     """Return iterations over the delay of OCSes, with and without forwarding."""
     own = table[(table["fabric"] == OCS_RECONFIG) & (table["degree"] == 8) & (table["rate_bps"] == FULL_BPS)]
     found = sorted(own["delay_s"].unique())
-    blocks, at = [], dict[tuple[str, bool, float], float]()
-    for model, rows in own.groupby("model", sort=False):
-        for forwards, mine in rows.groupby("forwards"):
-            for delay_s, time_s in zip(mine["delay_s"], mine["iteration_s"], strict=True):
-                at[str(model), bool(forwards), float(delay_s)] = float(time_s)
-        topoopt = times(table, str(model), TOPOOPT, 8).get(FULL_BPS, math.nan)
+    blocks, at = [], own.set_index(["model", "forwards", "delay_s"])["iteration_s"]
+    for model in own["model"].unique():
+        topoopt = times(table, model, TOPOOPT, 8).get(FULL_BPS, math.nan)
         lines = [
             Line(
                 [
                     name,
-                    *(number(MS * at.get((str(model), forwards, d), math.nan), "{:.1f}") for d in found),
+                    *(number(MS * at.get((model, forwards, d), math.nan), "{:.1f}") for d in found),
                     number(MS * topoopt, "{:.1f}"),
                 ]
             )
             for name, forwards in (("servers forward", True), ("they do not", False))
         ]
-        blocks.append(Block(lines, str(model)))
+        blocks.append(Block(lines, model))
     sheet = Sheet(
         ("OCS-reconfig",),
         (*(f"{1e6 * delay_s:g} us" for delay_s in found), TOPOOPT),
@@ -42,28 +39,18 @@ def delays(table: pd.DataFrame) -> Findings:
     )
     slowest, fastest = max(found, default=math.nan), min(found, default=math.nan)
 
-    def ratio(one: tuple[str, bool, float], other: tuple[str, bool, float]) -> float:
-        return at.get(one, math.nan) / at.get(other, math.nan)
+    def time_s(model: str, delay_s: float, *, forwards: bool) -> float:
+        return float(at.get((model, forwards, delay_s), math.nan))
 
-    topoopt_s = times(table, "bert", TOPOOPT, 8).get(FULL_BPS, math.nan)
+    dlrm_s, bert_s = (
+        {forwards: time_s(model, slowest, forwards=forwards) for forwards in (True, False)}
+        for model in ("dlrm", "bert")
+    )
+    alike = time_s("bert", fastest, forwards=False) / times(table, "bert", TOPOOPT, 8).get(FULL_BPS, math.nan)
+    longer = "BERT at 10 ms: forwarding takes 1.4 times as long as none"
     claims = [
-        judged(
-            "DLRM at 10 ms: forwarding better than none",
-            "17",
-            MORE,
-            ratio(("dlrm", False, slowest), ("dlrm", True, slowest)),
-        ),
-        judged(
-            "BERT at 10 ms: forwarding takes 1.4 times as long as none",
-            "17",
-            around(1.4),
-            ratio(("bert", True, slowest), ("bert", False, slowest)),
-        ),
-        judged(
-            "BERT at 1 us without forwarding: as TopoOpt",
-            "17",
-            ALIKE,
-            at.get(("bert", False, fastest), math.nan) / topoopt_s,
-        ),
+        judged("DLRM at 10 ms: forwarding better than none", "17", MORE, dlrm_s[False] / dlrm_s[True]),
+        judged(longer, "17", around(1.4), bert_s[True] / bert_s[False]),
+        judged("BERT at 1 us without forwarding: as TopoOpt", "17", ALIKE, alike),
     ]
     return Findings([sheet] if blocks else [], [], claims if blocks else [])
