@@ -5,14 +5,13 @@ from functools import partial
 from typing import TypeAlias
 
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scenarios._infinitehbd.costs import aggregate_costs
 from scenarios._infinitehbd.study import FITTED, JOB_SHARES, LARGEST_FAULTY, Study
 from testbed.report.page import Plot
-from testbed.report.palette import BOUND, canvas, horizontal_grid, styled
+from testbed.report.palette import BOUND, canvas, horizontal_grid, legend_below, styled
 
 COLOURS = {
     "InfiniteHBD K=2": "#56b4e9",
@@ -103,7 +102,7 @@ def _over_time(study: Study, mark: str) -> Figure:
     axes.set_yscale("symlog", linthresh=1)
     axes.yaxis.set_major_formatter("{x:g}")
     horizontal_grid(axes)
-    _legend(figure)
+    legend_below(figure, 4)
     return figure
 
 
@@ -120,7 +119,7 @@ def _largest_job(study: Study, mark: str) -> Figure:
     axes.set_xticks(list(place.values()), [f"TP-{tp}" for tp in place])
     axes.set(ylabel="GPUs", ylim=(0, None))
     horizontal_grid(axes)
-    _legend(figure)
+    legend_below(figure, 4)
     return figure
 
 
@@ -147,7 +146,7 @@ def _aggregate_cost(study: Study) -> Figure:
         _line(axes, name, [100 * share for share in costs.index], costs[name])
     axes.set(xlabel="faulty nodes [%]", ylabel="1,000 $ per GPU", xlim=(0, LARGEST_FAULTY), ylim=(0, None))
     horizontal_grid(axes)
-    _legend(figure)
+    legend_below(figure, 4)
     return figure
 
 
@@ -163,7 +162,7 @@ def _panels(study: Study, title: str, draw: Draw) -> Figure:
         draw(axes, tp_gpus)
         axes.set_title(f"TP-{tp_gpus}")
         horizontal_grid(axes)
-    _legend(figure)
+    legend_below(figure, 4)
     return figure
 
 
@@ -179,11 +178,3 @@ def _line(axes: Axes, name: str, x: Points, y: Points, marker: str = "") -> None
         x, y, color=COLOURS[name], label=LABELS.get(name, name), marker=marker, markersize=3,
         linestyle=OVER.get(name, "-"), zorder=3 if name in OVER else 2,
     )  # fmt: skip
-
-
-def _legend(figure: Figure) -> None:
-    drawn: dict[str, Artist] = {}
-    for axes in figure.axes:
-        handles, labels = axes.get_legend_handles_labels()
-        drawn |= dict(zip(labels, handles, strict=True))
-    figure.legend(list(drawn.values()), list(drawn), loc="outside lower left", ncols=4)

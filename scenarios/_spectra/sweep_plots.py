@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from scenarios._spectra.ocs_sweep import FLOWS_DELAY, LARGE_NOISE, PLUS_SWITCHES
 from testbed.report.ocs_plots import COLOURS, NAMES
 from testbed.report.page import Plot
-from testbed.report.palette import BOUND, canvas, horizontal_grid, styled
+from testbed.report.palette import BOUND, canvas, horizontal_grid, legend_below, styled
 
 
 def sweep_plots(table: pd.DataFrame) -> list[Plot]:
@@ -63,7 +63,7 @@ def _lines(title: str, panels: dict[str, pd.DataFrame], schemes: Sequence[str]) 
         for scheme in schemes:
             _line(axes, rows, "delay", scheme)
         _by_delay(axes, name)
-    _legend(figure)
+    legend_below(figure)
     return figure
 
 
@@ -91,22 +91,20 @@ def _line(
     )  # fmt: skip
 
 
+NOISES = ((0.003, "--", 0.45), (LARGE_NOISE, "-", 1.0))
+"""What is compared, each with its line and how pale that is."""
+
+
 @styled
 def _noise(four: pd.DataFrame) -> Figure:
     figure = canvas(7.2, 3.2, f"Noise of 0.3 % (pale) and of {LARGE_NOISE * 100:g} %, 4 switches")
     for axes, workload in zip(figure.subplots(1, 2), ("gpt", "moe"), strict=True):
         rows = four[four["workload"] == workload]
-        for scheme in ("eclipse", "spectra"):
-            _line(axes, rows[rows["noise"] == 0.003], "delay", scheme, f"{scheme}, 0.3 %", "--", 0.45)
-            _line(
-                axes,
-                rows[rows["noise"] == LARGE_NOISE],
-                "delay",
-                scheme,
-                f"{scheme}, {LARGE_NOISE * 100:g} %",
-            )
+        for scheme, (noise, style, alpha) in product(("eclipse", "spectra"), NOISES):
+            label = f"{scheme}, {100 * noise:g} %"
+            _line(axes, rows[rows["noise"] == noise], "delay", scheme, label, style, alpha)
         _by_delay(axes, workload)
-    _legend(figure)
+    legend_below(figure)
     return figure
 
 
@@ -120,13 +118,5 @@ def _flows(table: pd.DataFrame) -> Figure:
         _line(axes, rows, "flows", scheme)
     axes.set(xlabel="flows per port", ylabel="makespan [line time]", ylim=(0, None))
     horizontal_grid(axes)
-    _legend(figure)
+    legend_below(figure)
     return figure
-
-
-def _legend(figure: Figure) -> None:
-    drawn: dict[str, Artist] = {}
-    for axes in figure.axes:
-        handles, labels = axes.get_legend_handles_labels()
-        drawn |= dict(zip(labels, handles, strict=True))
-    figure.legend(list(drawn.values()), list(drawn), loc="outside lower left", ncols=len(drawn))

@@ -8,6 +8,7 @@ from itertools import cycle
 from typing import Literal
 
 from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -130,9 +131,12 @@ def legend(
 
 
 def legend_below(figure: Figure, columns: int | None = None) -> None:
-    """Write below a figure what its first panel shows, by default in one row."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=columns or len(labels))
+    """Write below a figure what its panels show, each name once, by default in one row."""
+    drawn: dict[str, Artist] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            drawn.setdefault(label, handle)
+    figure.legend(list(drawn.values()), list(drawn), loc="outside lower left", ncols=columns or len(drawn))
 
 
 def horizontal_grid(axes: Axes) -> None:
