@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from controller.schedulers.bounds import makespan_lower_bound
 from controller.schedulers.eclipse import eclipse_slots
 from controller.schedulers.less import balanced_split
-from controller.schedulers.schedule import Schedule, Slot, frozen_schedule
+from controller.schedulers.schedule import Schedule, frozen_schedule
 from controller.schedulers.spectra import decompose, equalize, schedule
 from controller.schedulers.spectra_plus import lighter, spread
 from testbed.study.computed import Call
@@ -88,12 +88,10 @@ def rows_of(case: Case, seed: int) -> list[tuple[object, ...]]:
     """Return a row per number of switches, delay and scheme, as `COLUMNS` names them."""
     demand = case.demand(seed)
     key = (case.workload, case.noise, case.flows, seed)
-    rows: list[tuple[object, ...]] = []
-    for switches, delay, scheme, plan in _plans(case, demand):
-        rows.append(
-            (*key, switches, delay, scheme, plan.makespan, makespan_lower_bound(demand, switches, delay))
-        )
-    return rows
+    return [
+        (*key, switches, delay, scheme, plan.makespan, makespan_lower_bound(demand, switches, delay))
+        for switches, delay, scheme, plan in _plans(case, demand)
+    ]
 
 
 def _plans(case: Case, demand: Matrix) -> Iterator[tuple[int, float, str, Schedule]]:
@@ -103,28 +101,18 @@ def _plans(case: Case, demand: Matrix) -> Iterator[tuple[int, float, str, Schedu
     for switches in case.switches:
         parts = [decompose(part) for part in balanced_split(demand, switches)]
         for delay in case.delays:
-            plans = _schedules(slots, greedy[delay], parts, switches, delay)
+            level = schedule(slots, switches, delay)
+            plans = {
+                "spectra": equalize(level),
+                "not_equalized": level,
+                "eclipse": equalize(schedule(greedy[delay], switches, delay)),
+                "less": frozen_schedule(parts, delay),
+            }
             if switches in case.plus:
                 plus = spread(demand, light, switches, delay)
                 plans["spectra_plus"] = min(plans["spectra"], plus, key=lambda plan: plan.makespan)
             for scheme, plan in plans.items():
                 yield switches, delay, scheme, plan
-
-
-def _schedules(
-    slots: Sequence[Slot],
-    greedy: Sequence[Slot],
-    parts: Sequence[Sequence[Slot]],
-    switches: int,
-    delay: float,
-) -> dict[str, Schedule]:
-    spread = schedule(slots, switches, delay)
-    return {
-        "spectra": equalize(spread),
-        "not_equalized": spread,
-        "eclipse": equalize(schedule(greedy, switches, delay)),
-        "less": frozen_schedule(parts, delay),
-    }
 
 
 def ratios(table: pd.DataFrame, scheme: str, other: str) -> pd.Series:
