@@ -6,15 +6,21 @@ from typing import Annotated
 
 import typer
 
-from scenarios._infinitehbd.options import DomainNodes, Hops, NodeGpus, Nodes, TorNodes, Tp
-from scenarios._infinitehbd.orchestration import Cluster, calls_of, study_of
+from scenarios._infinitehbd.orchestration import calls_of, study_of
 from scenarios._infinitehbd.orchestration_report import orchestration_report
+from scenarios._infinitehbd.setting import Cluster
 from testbed.report.page import counted
 from testbed.study.command import run_computed
 from testbed.study.computed import Computed
 from testbed.study.options import seed_range
 from topologies.errors import ScenarioError
 
+Nodes = Annotated[int, typer.Option(help="Nodes of the cluster, or of the K-hop ring.")]
+NodeGpus = Annotated[int, typer.Option(help="R, GPUs of a node; over circuits it has as many bundles.")]
+TorNodes = Annotated[int, typer.Option(help="Nodes under a ToR; 2 is fitted to the paper.")]
+DomainNodes = Annotated[int, typer.Option(help="Nodes of a domain of the aggregation layer.")]
+Tp = Annotated[int, typer.Option(help="GPUs of a TP group, whole nodes.")]
+Hops = Annotated[int, typer.Option(help="K, how far a bundle reaches along the line of nodes.")]
 Seeds = Annotated[int, typer.Option(help="How many seeds; each draws the faulty nodes, and shuffles.")]
 FITTED = Cluster()
 

@@ -4,23 +4,23 @@ A node of the cluster is a server with one NIC under its ToR; what TP groups exc
 not sent. One spine joins the ToRs: there is no choice of paths, and no hash in what a job takes.
 """
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from controller.schedulers.infinitehbd import (
-    CpGroup,
     FatTree,
     least_crossing_share,
     rank_crossing_share,
     rank_pairs,
 )
-from scenarios._infinitehbd.setting import BEST, SHUFFLED, Setting, drawn_faults, numbered, placed
+from scenarios._infinitehbd.setting import BEST, SHUFFLED, Cluster, Setting, drawn_faults, numbered, placed
 from testbed.run.experiment import Experiment
 from testbed.run.run import Run
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric
+from traffic.bounds import busiest_server_s, server_matrix
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.job import Collective, Job
 from traffic.metrics import nic_sent_bytes, uplink_bytes
@@ -95,8 +95,9 @@ def crossings_around_faults(
         raise ScenarioError(f"an oversubscription of {oversubscription:g}", "give 1 or more")
     if strange := [percent for percent in job_percent if not 0 < percent <= 100]:
         raise ScenarioError(f"a job of {strange[0]:g} % of the GPUs", "give shares above 0, and at most 100")
-    tree, gone = FatTree(nodes, tor_nodes, domain_nodes), drawn_faults(nodes, faulty, seed)
-    settings = [Setting(tree, gone, hops, node_gpus, tp, percent) for percent in job_percent]
+    cluster = Cluster(nodes, tor_nodes, domain_nodes, node_gpus, tp, hops)
+    gone = drawn_faults(nodes, faulty, seed)
+    settings = [Setting(cluster, gone, percent) for percent in job_percent]
     return [each for setting in settings for each in crossings(setting, oversubscription, seed)]
 
 
@@ -119,13 +120,25 @@ def crossings(setting: Setting, oversubscription: float, seed: int) -> list[Cros
     ScenarioError
         If the job does not fit between the faults.
     """
-    fabric = dcn(setting.tree, oversubscription)
-    return [
-        _crossing(fabric, oversubscription, setting, (numbering, placement), job, seed)
-        for placement, groups in placed(setting, seed).items()
-        for numbering, job in numbered(setting.tree, groups).items()
-        if (numbering, placement) != (BEST, SHUFFLED)
-    ]
+    tree = setting.cluster.tree
+    fabric = dcn(tree, oversubscription)
+    nodes, gone = setting.tp_groups * setting.group_nodes, len(setting.faulty)
+    note = f"{nodes} of {tree.nodes} nodes send, {gone} are faulty"
+    found = []
+    for placement, groups in placed(setting, seed).items():
+        for numbering, ranks in numbered(tree, groups).items():
+            if (numbering, placement) == (BEST, SHUFFLED):
+                continue
+            sent = PointToPoint(tuple((a, b, MESSAGE_BYTES) for a, b in rank_pairs(ranks)))
+            name = f"{numbering}, {setting.job_percent:g} %"
+            job = Job(name, fabric.gpus, (Collective("CP", sent),), note)
+            experiment = Experiment(fabric, job, "ecmp", seed=seed, label=placement)
+            shares = least_crossing_share(tree, ranks), rank_crossing_share(tree, ranks)
+            times_s = _busiest_s(tree, oversubscription, sent, fabric)
+            found.append(
+                Crossing(experiment, setting, oversubscription, numbering, placement, *shares, *times_s)
+            )
+    return found
 
 
 def dcn(tree: FatTree, oversubscription: float) -> Fabric:
@@ -153,48 +166,15 @@ def wire_share(run: Run, fabric: Fabric) -> float:
     return float(uplink_bytes(sent, fabric).sum().sum() / nic_sent_bytes(sent, fabric).sum())
 
 
-def _crossing(
-    fabric: Fabric,
-    oversubscription: float,
-    setting: Setting,
-    names: tuple[str, str],
-    job: Sequence[CpGroup],
-    seed: int,
-) -> Crossing:
-    tree, (numbering, placement) = setting.tree, names
-    return Crossing(
-        _sending(fabric, setting, names, job, seed),
-        setting,
-        oversubscription,
-        numbering,
-        placement,
-        least_crossing_share(tree, job),
-        rank_crossing_share(tree, job),
-        *_busiest_s(tree, oversubscription, job),
-    )
-
-
-def _busiest_s(tree: FatTree, oversubscription: float, job: Sequence[CpGroup]) -> tuple[float, float]:
+def _busiest_s(
+    tree: FatTree, oversubscription: float, sent: PointToPoint, fabric: Fabric
+) -> tuple[float, float]:
     """Return what the busiest NIC takes, and the busiest link [s]."""
-    pairs = rank_pairs(job)
-    tors = [(a // tree.tor_nodes, b // tree.tor_nodes) for a, b in pairs]
-    crossing = [(a, b) for a, b in tors if a != b]
-    nics, uplinks = (
-        max((count for end in zip(*each, strict=True) for count in Counter(end).values()), default=0)
-        for each in (pairs, crossing)
+    moves, tors = sent.lower().moves, tree.nodes // tree.tor_nodes
+    nic_s = busiest_server_s(moves, fabric)
+    between = (
+        server_matrix(moves, fabric).reshape(tors, tree.tor_nodes, tors, tree.tor_nodes).sum(axis=(1, 3))
     )
-    message_s = 8 * MESSAGE_BYTES / NIC_BPS
-    return nics * message_s, max(nics, uplinks * oversubscription / tree.tor_nodes) * message_s
-
-
-def _sending(
-    fabric: Fabric, setting: Setting, names: tuple[str, str], job: Sequence[CpGroup], seed: int
-) -> Experiment:
-    numbering, placement = names
-    sent = PointToPoint(tuple((a, b, MESSAGE_BYTES) for a, b in rank_pairs(job)))
-    nodes = setting.tp_groups * setting.group_nodes
-    name = f"{numbering}, {setting.job_percent:g} %"
-    note = f"{nodes} of {setting.tree.nodes} nodes send, {len(setting.faulty)} are faulty"
-    return Experiment(
-        fabric, Job(name, fabric.gpus, (Collective("CP", sent),), note), "ecmp", seed=seed, label=placement
-    )
+    np.fill_diagonal(between, 0)
+    uplink_bytes = max(between.sum(axis=0).max(), between.sum(axis=1).max())
+    return nic_s, max(nic_s, 8 * uplink_bytes * oversubscription / (tree.tor_nodes * NIC_BPS))

@@ -202,17 +202,18 @@ def _cells(each: Sent) -> list[str]:
 def _about(sent: Sequence[Sent]) -> str:
     """Return what was asked for, and what the figures are."""
     setting = sent[0].point.setting
-    tree = setting.tree
+    cluster, tree = setting.cluster, setting.cluster.tree
     figures = [LEAST_TEXT, BEST_TEXT if tree.tor_nodes == 2 else NOT_BEST_TEXT, RANKED_TEXT]
     return (
         f"{tree.nodes} nodes, {tree.tor_nodes} under a ToR (2 is fitted to the paper), "
-        f"{len(setting.faulty)} faulty, K = {setting.hops}, TP-{setting.tp_gpus}. {' '.join(figures)} "
+        f"{len(setting.faulty)} faulty, K = {cluster.hops}, TP-{cluster.tp_gpus}. {' '.join(figures)} "
         "Shuffled: the unconstrained groups in random order, paired as they come."
     )
 
 
 def _cut_text(setting: Setting) -> str:
-    cuts = cut_nodes(deployment_line(setting.tree), setting.faulty, setting.hops)
+    cluster = setting.cluster
+    cuts = cut_nodes(deployment_line(cluster.tree), setting.faulty, cluster.hops)
     if not cuts:
         return ""
     return f"Groups end at {counted(len(cuts), 'node')} that would light both paths of a bundle."

@@ -10,18 +10,12 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from controller.schedulers.infinitehbd import (
-    DOMAIN_NODES,
-    GPUS_PER_NODE,
-    TOR_NODES,
-    FatTree,
-    least_crossing_share,
-    rank_crossing_share,
-)
+from controller.schedulers.infinitehbd import least_crossing_share, rank_crossing_share
 from scenarios._infinitehbd.setting import (
     BEST,
     LEAST,
     RANKED,
+    Cluster,
     Setting,
     drawn_faults,
     numbered,
@@ -46,39 +40,6 @@ FIGURES = {"17a": "gpus", "17b": "job", "17c": "faulty"}
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """A cluster whose jobs are orchestrated; the default is fitted to the paper, which states none."""
-
-    nodes: int = 1024
-    """n."""
-    tor_nodes: int = TOR_NODES
-    """p."""
-    domain_nodes: int = DOMAIN_NODES
-    """d."""
-    node_gpus: int = GPUS_PER_NODE
-    """R."""
-    tp_gpus: int = 32
-    """t."""
-    hops: int = 3
-    """K."""
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs it has."""
-        return self.nodes * self.node_gpus
-
-    @property
-    def tree(self) -> FatTree:
-        """Its ToRs and domains; DemandError where they do not fill it."""
-        return FatTree(self.nodes, self.tor_nodes, self.domain_nodes)
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether it is the one that is fitted to the paper."""
-        return self == Cluster()
-
-
-@dataclass(frozen=True)
 class Point:
     """A cluster with so many faulty nodes and a job of a size."""
 
@@ -90,9 +51,9 @@ class Point:
 
     def setting(self, seed: int) -> Setting:
         """Return it with faulty nodes that a seed draws."""
-        cluster, tree = self.cluster, self.cluster.tree
-        faulty = drawn_faults(tree.nodes, round(percent_of(self.faulty, tree.nodes)), seed)
-        return Setting(tree, faulty, cluster.hops, cluster.node_gpus, cluster.tp_gpus, self.job)
+        nodes = self.cluster.tree.nodes
+        faulty = drawn_faults(nodes, round(percent_of(self.faulty, nodes)), seed)
+        return Setting(self.cluster, faulty, self.job)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +103,7 @@ def figure_points(cluster: Cluster) -> dict[str, list[Point]]:
 def counted_rows(point: Point, seed: int) -> list[dict[str, object]]:
     """Return a row per placement of a point with a seed; ScenarioError if its job does not fit in."""
     setting = point.setting(seed)
-    tree = setting.tree
+    tree = setting.cluster.tree
     rows = []
     for placement, job in placed(setting, seed).items():
         shares = {name: rank_crossing_share(tree, groups) for name, groups in numbered(tree, job).items()}

@@ -21,7 +21,6 @@ from scenarios._infinitehbd.orchestration import (
     JOB,
     MAIN_JOB,
     MEASURES,
-    Cluster,
     Study,
 )
 from scenarios._infinitehbd.setting import (
@@ -34,6 +33,7 @@ from scenarios._infinitehbd.setting import (
     RANKED_TEXT,
     SHUFFLED,
     UNCONSTRAINED,
+    Cluster,
 )
 from scenarios._infinitehbd.statement import PERCENT, POINTS
 from testbed.report.claims import SHARE, Claim, Range

@@ -11,6 +11,9 @@ from fractions import Fraction
 import numpy as np
 
 from controller.schedulers.infinitehbd import (
+    DOMAIN_NODES,
+    GPUS_PER_NODE,
+    TOR_NODES,
     CpGroup,
     FatTree,
     best_cp_groups,
@@ -37,30 +40,57 @@ MOST_NODES = 1 << 17
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """A cluster whose jobs are orchestrated; the default is fitted to the paper, which states none."""
+
+    nodes: int = 1024
+    """n."""
+    tor_nodes: int = TOR_NODES
+    """p."""
+    domain_nodes: int = DOMAIN_NODES
+    """d."""
+    node_gpus: int = GPUS_PER_NODE
+    """R."""
+    tp_gpus: int = 32
+    """t."""
+    hops: int = 3
+    """K."""
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it has."""
+        return self.nodes * self.node_gpus
+
+    @property
+    def tree(self) -> FatTree:
+        """Its ToRs and domains; DemandError where they do not fill it."""
+        return FatTree(self.nodes, self.tor_nodes, self.domain_nodes)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it is the one that is fitted to the paper."""
+        return self == Cluster()
+
+
+@dataclass(frozen=True)
 class Setting:
     """A cluster, what of it is faulty, and a job."""
 
-    tree: FatTree
+    cluster: Cluster
     faulty: AbstractSet[int]
-    hops: int
-    """K."""
-    gpus_per_node: int
-    """R."""
-    tp_gpus: int
-    """GPUs of a TP group."""
     job_percent: float
     """Of all GPUs, faulty ones included, that the job asks for."""
 
     @property
     def group_nodes(self) -> int:
         """m, nodes of a TP group."""
-        return self.tp_gpus // self.gpus_per_node
+        return self.cluster.tp_gpus // self.cluster.node_gpus
 
     @property
     def tp_groups(self) -> int:
         """How many TP groups the job takes: whole CP groups."""
-        gpus = int(percent_of(self.job_percent, self.tree.nodes * self.gpus_per_node))
-        return whole_tp_groups(self.tree, gpus, self.tp_gpus)
+        gpus = int(percent_of(self.job_percent, self.cluster.gpus))
+        return whole_tp_groups(self.cluster.tree, gpus, self.cluster.tp_gpus)
 
 
 def percent_of(percent: float, whole: int) -> Fraction:
@@ -100,28 +130,28 @@ def placed(setting: Setting, seed: int) -> dict[str, Sequence[CpGroup]]:
     ScenarioError
         If the job does not fit between the faults, or is less than a CP group, or ToRs have one node each.
     """
-    tree, groups = setting.tree, setting.tp_groups
-    if not 2 <= setting.hops <= setting.gpus_per_node:
+    cluster, groups = setting.cluster, setting.tp_groups
+    tree, gpus = cluster.tree, cluster.node_gpus
+    if not 2 <= cluster.hops <= gpus:
         raise ScenarioError(
-            f"K = {setting.hops} on nodes of {setting.gpus_per_node} GPUs",
-            "take 2 up to as many bundles as a node has GPUs",
+            f"K = {cluster.hops} on nodes of {gpus} GPUs", "take 2 up to as many bundles as a node has GPUs"
         )
     if tree.tor_nodes < 2:
         raise ScenarioError("under a ToR of one node nothing stays", "give two nodes or more under a ToR")
     optimised = orchestrate(
         tree,
         setting.faulty,
-        hops=setting.hops,
-        gpus_per_node=setting.gpus_per_node,
-        tp_gpus=setting.tp_gpus,
-        job_gpus=max(groups, 1) * setting.tp_gpus,
+        hops=cluster.hops,
+        gpus_per_node=gpus,
+        tp_gpus=cluster.tp_gpus,
+        job_gpus=max(groups, 1) * cluster.tp_gpus,
     )
     if optimised is None or not groups:
         raise ScenarioError(
             f"a job of {groups} TP groups does not fit around {len(setting.faulty)} of {tree.nodes} nodes",
             "take fewer faults, a larger cluster, or another share",
         )
-    free = unconstrained(tree, setting.faulty, setting.hops, setting.group_nodes)
+    free = unconstrained(tree, setting.faulty, cluster.hops, setting.group_nodes)
     return {
         OPTIMISED: cp_groups(tree, optimised, groups),
         UNCONSTRAINED: cp_groups(tree, free, groups),

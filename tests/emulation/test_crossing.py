@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.schedulers.infinitehbd import FatTree
 from scenarios._infinitehbd.crossing import crossings, wire_share
-from scenarios._infinitehbd.setting import BEST, OPTIMISED, RANKED, UNCONSTRAINED, Setting
+from scenarios._infinitehbd.setting import BEST, OPTIMISED, RANKED, UNCONSTRAINED, Cluster, Setting
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
 from testbed.run.trial import tried
@@ -37,7 +36,7 @@ def counted_bytes(network: Network) -> tuple[int, int]:
 def test_kernels_count_over_uplinks_what_leaves_tors_and_what_crosses_takes_longer(
     sandbox: Box | None,
 ) -> None:
-    setting = Setting(FatTree(16, 2, 8), frozenset({3}), 3, gpus_per_node=8, tp_gpus=16, job_percent=75)
+    setting = Setting(Cluster(16, 2, 8, tp_gpus=16), frozenset({3}), 75)
     found = {(each.numbering, each.placement): each for each in crossings(setting, 3, 0)}
     none, best, ranked = (
         found[point] for point in ((RANKED, OPTIMISED), (BEST, UNCONSTRAINED), (RANKED, UNCONSTRAINED))
