@@ -1,10 +1,9 @@
 """All-to-alls between the nodes of a K-hop ring: what is compared, each with its closed form."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 from controller.circuits.devices import device_named, real_delay
-from controller.circuits.ring_circuits import Paths
 from controller.circuits.round_circuits import (
     exchange_paths,
     foreseen_rounds,
@@ -20,7 +19,6 @@ from traffic.collectives.node_all_to_all import (
     least_all_to_all_s,
     ring_all_to_all_s,
 )
-from traffic.job import Job
 from traffic.scheme_setup import ONCE_LIT
 from traffic.workloads.khop_all_to_all import exchange_job, ring_job
 
@@ -28,6 +26,8 @@ MOST_BUNDLES = 8
 """K of nodes of 8 GPUs: a binary exchange between 256 nodes."""
 DELAY = real_delay(device_named("ocstrx"))
 EXCHANGE, ONE_WAY, TWO_WAY = "binary exchange", "ring, one way", "ring, both ways"
+RINGS = {ONE_WAY: False, TWO_WAY: True}
+"""Whether a ring's bytes go both ways round."""
 BY_DISTANCE = "exchange, by distance"
 """Between nodes with a bundle per distance."""
 
@@ -79,51 +79,26 @@ def all_to_alls(
         raise ScenarioError(f"{strange[0]} bundles of nodes of {node_gpus} GPUs", f"give 2 to {most}")
     if strange := [size for size in sizes if not size or size % 4]:
         raise ScenarioError(f"{strange[0]} bytes to each node", "give multiples of 4 bytes")
-    return [
-        point
-        for count in bundles
-        for size in sizes
-        for point in _between_nodes(count, node_gpus, size, by_distance=by_distance)
-    ]
-
-
-def _between_nodes(bundles: int, node_gpus: int, node_bytes: int, *, by_distance: bool) -> list[Point]:
-    ring = KHopRing(1 << bundles, node_gpus, bundles, doubling=True)
-    points = [
-        _exchange(EXCHANGE, ring, node_bytes),
-        _ring(ONE_WAY, ring, node_bytes, both_ways=False),
-        _ring(TWO_WAY, ring, node_bytes, both_ways=True),
-    ]
-    if by_distance:
-        paired = KHopRing(1 << bundles, node_gpus, bundles, doubling=True, by_distance=True)
-        points.append(_exchange(BY_DISTANCE, paired, node_bytes))
+    points = []
+    for count, size in product(bundles, sizes):
+        ring = KHopRing(1 << count, node_gpus, count, doubling=True)
+        points += [_point(scheme, ring, size) for scheme in (EXCHANGE, *RINGS)]
+        if by_distance:
+            points.append(_point(BY_DISTANCE, replace(ring, by_distance=True), size))
     return points
 
 
-def _exchange(scheme: str, ring: KHopRing, node_bytes: int) -> Point:
-    job, rounds = exchange_job(ring, node_bytes), exchange_paths(ring)
-    waiting = len(rounds_that_wait(rounds))
-    lit = [(node.name, paths) for node, paths in zip(job.collectives, rounds, strict=True)]
-    closed_form_s = binary_exchange_s(ring.nodes, node_bytes, GPU_BPS, dark_s=waiting * DELAY.mean_s)
-    return _point(scheme, ring, node_bytes, job, lit, waiting, closed_form_s)
-
-
-def _ring(scheme: str, ring: KHopRing, node_bytes: int, *, both_ways: bool) -> Point:
-    job = ring_job(ring, node_bytes, both_ways=both_ways)
-    lit = [(job.collectives[0].name, node_ring_paths(ring))]
-    closed_form_s = ring_all_to_all_s(ring.nodes, node_bytes, GPU_BPS, both_ways=both_ways)
-    return _point(scheme, ring, node_bytes, job, lit, 0, closed_form_s)
-
-
-def _point(
-    scheme: str,
-    ring: KHopRing,
-    node_bytes: int,
-    job: Job,
-    lit: Sequence[tuple[str, Paths]],
-    waiting: int,
-    closed_form_s: float,
-) -> Point:
+def _point(scheme: str, ring: KHopRing, node_bytes: int) -> Point:
+    if scheme in RINGS:
+        both_ways, waiting = RINGS[scheme], 0
+        job = ring_job(ring, node_bytes, both_ways=both_ways)
+        lit = [(job.collectives[0].name, node_ring_paths(ring))]
+        closed_form_s = ring_all_to_all_s(ring.nodes, node_bytes, GPU_BPS, both_ways=both_ways)
+    else:
+        job, rounds = exchange_job(ring, node_bytes), exchange_paths(ring)
+        waiting = len(rounds_that_wait(rounds))
+        lit = [(node.name, paths) for node, paths in zip(job.collectives, rounds, strict=True)]
+        closed_form_s = binary_exchange_s(ring.nodes, node_bytes, GPU_BPS, dark_s=waiting * DELAY.mean_s)
     circuits = foreseen_rounds(ring, lit, DELAY)
     experiment = Experiment(khop_ring_fabric(ring), job, ONCE_LIT, label=scheme, circuits=circuits)
     least_s = least_all_to_all_s(ring.nodes, node_bytes, GPU_BPS)

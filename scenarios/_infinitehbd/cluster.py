@@ -5,7 +5,6 @@ whole per cents throughout: a share times a count in floating point can be one g
 """
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
@@ -113,24 +112,16 @@ class Cluster:
 
     def why_not(self, name: str, tp_gpus: int) -> str:
         """Return why an architecture cannot be made of the cluster for a TP size; nothing if it can."""
-        return _why_not(name, self.nodes, self.node_gpus, tp_gpus)
+        try:
+            self._left(name, tp_gpus)
+        except FabricError as error:
+            return error.sentence
+        return ""
 
     def holding(self, tp_gpus: int) -> tuple[str, ...]:
         """Return the architectures of which a group can be made while no node is faulty."""
-        left = {name: _left(name, self.nodes, self.node_gpus, tp_gpus) for name in self.made(tp_gpus)}
-        return tuple(name for name, gpus in left.items() if gpus < self.gpus)
+        return tuple(name for name in self.made(tp_gpus) if self._left(name, tp_gpus) < self.gpus)
 
-
-@cache
-def _why_not(name: str, nodes: int, node_gpus: int, tp_gpus: int) -> str:
-    try:
-        _left(name, nodes, node_gpus, tp_gpus)
-    except FabricError as error:
-        return error.sentence
-    return ""
-
-
-@cache
-def _left(name: str, nodes: int, node_gpus: int, tp_gpus: int) -> int:
-    """Return the GPUs that an architecture leaves idle without a fault."""
-    return int(ARCHITECTURES[name](np.zeros(nodes, dtype=np.bool_), node_gpus, tp_gpus))
+    def _left(self, name: str, tp_gpus: int) -> int:
+        """Return the GPUs that an architecture leaves idle without a fault."""
+        return int(ARCHITECTURES[name](np.zeros(self.nodes, dtype=np.bool_), self.node_gpus, tp_gpus))

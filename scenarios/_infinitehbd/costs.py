@@ -39,16 +39,15 @@ TABLE_6 = {
 SOURCE = "InfiniteHBD, table 6 and 6.5"
 
 
-def computed_table_6() -> dict[str, tuple[str, str, str, str]]:
+def computed_table_6() -> dict[str, tuple[str, ...]]:
     """Return table 6 as it follows from the parts of table 8, rounded as the paper rounds."""
     return {bill.name: table_6_row(bill) for bill in INFINITEHBD_TABLE}
 
 
-def table_6_row(bill: Bill) -> tuple[str, str, str, str]:
+def table_6_row(bill: Bill) -> tuple[str, ...]:
     """Return $ and W per GPU, $ and W per GPU and GBps, rounded as the paper rounds."""
     each = bill.usd_per_gpu, bill.power_w_per_gpu, bill.usd_per_gbyte_s, bill.power_w_per_gbyte_s
-    usd, power, usd_gbyte, power_gbyte = map(as_printed, each)
-    return usd, power, usd_gbyte, power_gbyte
+    return tuple(map(as_printed, each))
 
 
 def table_6_claims() -> list[Claim]:

@@ -35,6 +35,7 @@ from traffic.fault_trace import (
     weighted_quantile,
 )
 
+Numbers = NDArray[np.float64]
 BOUND = "big switch"
 """The architecture that no other beats: what it wastes is the remainder."""
 FITTED: Reading = "joint"
@@ -293,24 +294,17 @@ def curves_over_faults(cluster: Cluster, tp_gpus: int, seeds: int) -> pd.DataFra
     for name in cluster.made(tp_gpus):
         waste = ARCHITECTURES[name]
         wasted = np.stack([waste(of_seed, node_gpus, tp_gpus) for of_seed in states]) / cluster.gpus
-        low, high = np.quantile(wasted, [0.1, 0.9], axis=0)
-        curves.append(_curve("faulty nodes", name, tp_gpus, counts / nodes, wasted.mean(axis=0), low, high))
+        band = np.quantile(wasted, [0.1, 0.9], axis=0)
+        curves.append(_curve("faulty nodes", name, tp_gpus, counts / nodes, wasted.mean(axis=0), [*band]))
     return pd.concat(curves, ignore_index=True)
 
 
 def _curve(
-    kind: str,
-    name: str,
-    tp_gpus: int,
-    x: NDArray[np.float64],
-    waste: NDArray[np.float64],
-    low: NDArray[np.float64] | None = None,
-    high: NDArray[np.float64] | None = None,
+    kind: str, name: str, tp_gpus: int, x: Numbers, waste: Numbers, band: Sequence[Numbers] | None = None
 ) -> pd.DataFrame:
-    band = {"low": waste if low is None else low, "high": waste if high is None else high}
-    return pd.DataFrame(
-        {"kind": kind, "architecture": name, "tp_gpus": tp_gpus, "x": x, "waste": waste} | band
-    )
+    low, high = (waste, waste) if band is None else band
+    about = {"kind": kind, "architecture": name, "tp_gpus": tp_gpus}
+    return pd.DataFrame({**about, "x": x, "waste": waste, "low": low, "high": high})
 
 
 def _simulated(lines: States, node_gpus: int, hops: int) -> float:
