@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, MFABRIC, NICS, PACKET_NICS
 from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
-from scenarios._mfabric.steps import Iterations, Setting, StepPoint
+from scenarios._mfabric.steps import Iterations, Setting, StepPoint, step_section
 from testbed.report.claims import LESS, SAME, Claim
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
@@ -51,15 +51,10 @@ def alphas(setting: Setting, found: Iterations) -> Section:
         ]
     )  # fmt: skip
     plot = Plot("alpha", partial(_plot, table), f"Paper, figure 27 ({FIGURE_ONLY}). {CAPTION}")
-    return Section(
-        name="alpha",
-        about="iteration times by the number of circuit NICs",
-        basis="computed by the fluid model, on synthetic gates",
-        findings=Findings([_sheet(table)], [plot], _claims(table)),
-        tables={"alpha": table},
-        seeds=[setting.seed],
-        settings={"gpu_flops": setting.gpu_flops, "model": MODEL, "rate_gbps": RATE_BPS / 1e9},
-    )
+    return step_section(
+        "alpha", "iteration times by the number of circuit NICs", setting, table,
+        Findings([_sheet(table)], [plot], _claims(table)), model=MODEL, rate_gbps=RATE_BPS / 1e9,
+    )  # fmt: skip
 
 
 def _claims(table: pd.DataFrame) -> list[Claim]:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC, TOPOOPT
 from scenarios._mfabric.iteration_times import of_all_rates, over
 from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
-from scenarios._mfabric.steps import Iterations, Setting, StepPoint, as_simulated_s, with_waits
+from scenarios._mfabric.steps import Iterations, Setting, StepPoint, as_simulated_s, step_section, with_waits
 from testbed.report.claims import MORE, Claim, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
@@ -53,15 +53,10 @@ def batches(setting: Setting, found: Iterations) -> Section:
         ]
     )  # fmt: skip
     plot = Plot("batches", partial(_plot, table), f"Paper, figure 25 ({FIGURE_ONLY}). {CAPTION}")
-    return Section(
-        name="batches",
-        about="iteration times with larger micro-batches",
-        basis="computed by the fluid model, on synthetic gates",
-        findings=Findings([_sheet(table)], [plot], _claims(table)),
-        tables={"batches": table},
-        seeds=[setting.seed],
-        settings={"gpu_flops": setting.gpu_flops, "micro_batches": list(BATCHES)},
-    )
+    return step_section(
+        "batches", "iteration times with larger micro-batches", setting, table,
+        Findings([_sheet(table)], [plot], _claims(table)), micro_batches=list(BATCHES),
+    )  # fmt: skip
 
 
 def _claims(table: pd.DataFrame) -> list[Claim]:

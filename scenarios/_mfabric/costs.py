@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import (
@@ -25,7 +24,7 @@ from scenarios._mfabric.fabrics import (
     gbit,
     servers_of,
 )
-from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, printed
+from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, farthest, printed
 from testbed.report.claims import LESS, MORE, Claim, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
@@ -163,15 +162,13 @@ def _cable_claims(cables: pd.DataFrame) -> list[Claim]:
     usd = cables.pivot_table(index="cable_usd", columns="fabric", values="usd")
     ratios = usd[FAT_TREE] / usd[MFABRIC]
     each = ", ".join(f"${price:g} {ratio:.2f}x" for price, ratio in ratios.items())
-    low, high = printed(2.2)
-    farthest = float(max(ratios, key=lambda ratio: abs(ratio - (low + high) / 2)))
     without = cables[cables["cable_usd"].isna()].set_index("fabric")["usd"]
     kept = {name: float(usd[name][DAC_USD] / without[name]) for name in (FAT_TREE, MFABRIC)}
     of_both = ", ".join(f"{name} {share:.3f}x" for name, share in kept.items())
     return [
         arithmetic(
-            "4,096 GPUs, 400 Gbit/s, cables: 2.2x cheaper than fat-tree", CABLE_SOURCE, (low, high),
-            farthest, f"by the price of a cable, which is assumed: {each}",
+            "4,096 GPUs, 400 Gbit/s, cables: 2.2x cheaper than fat-tree", CABLE_SOURCE, printed(2.2),
+            farthest(ratios, printed(2.2)), f"by the price of a cable, which is assumed: {each}",
         ),
         arithmetic(
             "cables cost either fabric less than fibres", CABLE_SOURCE, LESS, max(kept.values()),
@@ -232,12 +229,10 @@ def _cost_plot(table: pd.DataFrame) -> Figure:
     rates = list(dict.fromkeys(table["rate_gbps"]))
     rows = -(-len(rates) // 2)
     figure = canvas(8.5, 0.6 + 2.7 * rows, "What the network costs")
-    for axes, rate in zip(
-        figure.subplots(rows, 2, squeeze=False).ravel(), [*rates, *([None] * 2)], strict=False
-    ):
-        if rate is None:
-            axes.set_visible(False)
-            continue
+    panels = figure.subplots(rows, 2, squeeze=False).ravel()
+    for spare in panels[len(rates) :]:
+        spare.set_visible(False)
+    for axes, rate in zip(panels, rates, strict=False):
         here = table[table["rate_gbps"] == rate]
         for name, colour in COLOURS.items():
             of_fabric = here[here["fabric"] == name]
@@ -247,17 +242,13 @@ def _cost_plot(table: pd.DataFrame) -> Figure:
                 markersize=3, linestyle="--" if name == RAIL else "-",
             )  # fmt: skip
         axes.set(xlabel="GPUs", ylabel="M$", xscale="log", yscale="log", title=f"{rate:g} Gbit/s")
-        _plain_numbers(axes, list(dict.fromkeys(here["gpus"])))
+        sizes = list(dict.fromkeys(here["gpus"]))
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes], minor=False)  # numbers, and not powers
+        axes.set_xticks([], minor=True)
+        axes.yaxis.set_major_formatter("{x:g}")
         horizontal_grid(axes)
     legend_below(figure, len(COLOURS))
     return figure
-
-
-def _plain_numbers(axes: Axes, sizes: Sequence[int]) -> None:
-    """Write the sizes under a logarithmic axis, and dollars beside one, as numbers and not as powers."""
-    axes.set_xticks(sizes, [f"{size:,}" for size in sizes], minor=False)
-    axes.set_xticks([], minor=True)
-    axes.yaxis.set_major_formatter("{x:g}")
 
 
 @styled

@@ -7,10 +7,11 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import MFABRIC
 from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
-from scenarios._mfabric.steps import DELAY_S, Iterations, Setting, StepPoint
+from scenarios._mfabric.steps import DELAY_S, Iterations, Setting, StepPoint, step_section
 from testbed.report.claims import MORE, TOLERANCE, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
+from testbed.report.table import duration_text
 from testbed.run.region_plan import First
 
 SOURCE = "mFabric, D.7 (Figure 28)"
@@ -18,7 +19,6 @@ MODEL, RATE_BPS = "mixtral-8x22b", 400e9
 DELAYS_S = (1e-6, 1e-3, 10e-3, DELAY_S, 0.1, 1.0, 10.0)
 FIRSTS: tuple[First, ...] = ("block", "reuse")
 COLOURS: dict[First, str] = {"block": "#0072b2", "reuse": "#e69f00"}
-UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
 
 def delay_points(_setting: Setting) -> list[StepPoint]:
@@ -48,28 +48,10 @@ def delays(setting: Setting, found: Iterations) -> Section:
         ]
     )  # fmt: skip
     plot = Plot("delay", partial(_plot, table), f"Paper, figure 28 ({FIGURE_ONLY}). {CAPTION}")
-    return Section(
-        name="delay",
-        about="iteration times by reconfiguration delay",
-        basis="computed by the fluid model, on synthetic gates",
-        findings=Findings([_sheet(table)], [plot], _claims(table)),
-        tables={"delay": table},
-        seeds=[setting.seed],
-        definitions=DEFINITIONS,
-        settings={"gpu_flops": setting.gpu_flops, "model": MODEL, "rate_gbps": RATE_BPS / 1e9},
-    )
-
-
-def in_words(seconds: float) -> str:
-    """Return a delay in the largest unit of which it has one or more.
-
-    Examples
-    --------
-    >>> in_words(25e-3), in_words(1e-6)
-    ('25 ms', '1 us')
-    """
-    size, unit = next(pair for pair in UNITS if seconds >= pair[0])
-    return f"{round(seconds / size, 6):g} {unit}"
+    return step_section(
+        "delay", "iteration times by reconfiguration delay", setting, table,
+        Findings([_sheet(table)], [plot], _claims(table)), DEFINITIONS, model=MODEL, rate_gbps=RATE_BPS / 1e9,
+    )  # fmt: skip
 
 
 def _times(table: pd.DataFrame) -> pd.DataFrame:
@@ -81,7 +63,7 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
     """Return the paper's sentences, ruled by what is shorter at each delay: waiting or not."""
     times = _times(table)
     best = times.min(axis=1)
-    taken = ", ".join(f"{in_words(delay_s)} {times.loc[delay_s].idxmin()}" for delay_s in DELAYS_S)
+    taken = ", ".join(f"{duration_text(delay_s)} {times.loc[delay_s].idxmin()}" for delay_s in DELAYS_S)
     least, most = best.index[0], best.index[-1]
     return [
         predicted(
@@ -99,7 +81,7 @@ def _sheet(table: pd.DataFrame) -> Sheet:
     base = times.min(axis=1)[DELAY_S]
     lines = [
         Line(
-            [in_words(delay_s), *(f"{times.loc[delay_s, first]:.2f}" for first in FIRSTS),
+            [duration_text(delay_s), *(f"{times.loc[delay_s, first]:.2f}" for first in FIRSTS),
              *(f"{times.loc[delay_s, first] / base:.3f}" for first in FIRSTS)]
         )
         for delay_s in times.index
@@ -108,8 +90,8 @@ def _sheet(table: pd.DataFrame) -> Sheet:
         ("delay",),
         (*(f"{first} [s]" for first in FIRSTS), *(f"{first}, normalised" for first in FIRSTS)),
         [Block(lines)],
-        f"Figure 28: {MODEL}, 1,024 GPUs, 400 Gbit/s, over the shorter one at {in_words(DELAY_S)}. Block: "
-        "dispatches wait until circuits for them are lit; reuse: they take those that are. The other "
+        f"Figure 28: {MODEL}, 1,024 GPUs, 400 Gbit/s, over the shorter one at {duration_text(DELAY_S)}. "
+        "Block: dispatches wait until circuits for them are lit; reuse: they take those that are. The other "
         "all-to-alls wait for what computing does not hide. The paper waits at microseconds only.",
     )
 
@@ -122,7 +104,7 @@ def _plot(table: pd.DataFrame) -> Figure:
     for first in FIRSTS:
         axes.plot(times.index, times[first], color=COLOURS[first], marker="o", markersize=4, label=first)
     axes.set(xlabel="reconfiguration delay", ylabel="iteration [s]", xscale="log", yscale="log")
-    axes.set_xticks(DELAYS_S, [in_words(delay_s) for delay_s in DELAYS_S])
+    axes.set_xticks(DELAYS_S, [duration_text(delay_s) for delay_s in DELAYS_S])
     axes.minorticks_off()
     axes.yaxis.set_major_formatter("{x:g}")
     horizontal_grid(axes)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.costs import MEGA
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC, RAIL, TOPOOPT, bill_of, servers_of
 from scenarios._mfabric.public_times import GPUS, NORMALISED, public_times
-from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, printed
+from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, farthest, printed
 from testbed.report.claims import MORE, Claim, Range, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
@@ -128,10 +128,8 @@ def _by_model(ours: pd.DataFrame, rate: float, column: str) -> dict[str, float]:
 def _of_all(text: str, expected: Range, ours: pd.DataFrame, column: str, rate: float) -> Claim:
     """Return a claim about all models at a rate, measured at the one that is farthest from the range."""
     ratios = _by_model(ours, rate, column)
-    middle = sum(expected) / 2
-    farthest = max(ratios.values(), key=lambda ratio: abs(ratio - middle), default=math.nan)
     each = ", ".join(f"{model} {ratio:.4f}" for model, ratio in ratios.items())
-    return arithmetic(text, SOURCE, expected, farthest, each or NOT_STUDIED)
+    return arithmetic(text, SOURCE, expected, farthest(ratios.values(), expected), each or NOT_STUDIED)
 
 
 def _of_model(model: str, ratio: float, ours: pd.DataFrame) -> Claim:

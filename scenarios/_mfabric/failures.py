@@ -28,7 +28,7 @@ from scenarios._mfabric.failure_points import (
     steady,
 )
 from scenarios._mfabric.section import Part, Section, predicted
-from scenarios._mfabric.steps import DELAY_S, SERVERS, Setting
+from scenarios._mfabric.steps import DELAY_S, SERVERS, Setting, step_section
 from scenarios._mfabric.training_points import GATEWAYS, PHASE
 from testbed.report.claims import MORE, TOLERANCE, Claim
 from testbed.report.page import Block, Findings, Plot, Sheet
@@ -97,16 +97,11 @@ def failures(setting: Setting, found: FailureSeconds) -> Section:
     ]
     table = pd.DataFrame(rows)
     plot = Plot("failures", partial(_bars, table), CAPTION)
-    return Section(
-        name="failures",
-        about="what failures add to an iteration",
-        basis="computed by the fluid model, on synthetic gates",
-        findings=Findings([_sheet(table, setting)], [plot], _claims(table)),
-        tables={"failures": table},
-        seeds=[setting.seed],
-        definitions=DEFINITIONS,
-        settings={"gpu_flops": setting.gpu_flops, "rate_gbps": RATE_BPS / 1e9, "delay_s": DELAY_S},
-    )
+    return step_section(
+        "failures", "what failures add to an iteration", setting, table,
+        Findings([_sheet(table, setting)], [plot], _claims(table)), DEFINITIONS,
+        rate_gbps=RATE_BPS / 1e9, delay_s=DELAY_S,
+    )  # fmt: skip
 
 
 def failure_experiment(setting: Setting, model: str, name: str) -> Experiment:

@@ -4,7 +4,8 @@ A section is one question with its figures: tables for the report, claims, plots
 `scenarios/mfabric_scale.py` lists the sections; one more is one more there, and no other changes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -91,6 +92,12 @@ def printed(low: float, high: float | None = None) -> Range:
     """
     high = low if high is None else high
     return (round(low - NO_DECIMALS_BEYOND, 9), round(high + NO_DECIMALS_BEYOND, 9))
+
+
+def farthest(ratios: Iterable[float], expected: Range) -> float:
+    """Return the ratio that is farthest from the middle of a range; NaN if there is none."""
+    middle = sum(expected) / 2
+    return float(max(ratios, key=lambda ratio: abs(ratio - middle), default=math.nan))
 
 
 def predicted(

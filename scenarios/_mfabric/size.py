@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, GPUS, MFABRIC, RAIL, bill_of
-from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
+from scenarios._mfabric.section import FIGURE_ONLY, Section, farthest, predicted
 from scenarios._mfabric.steps import (
     DELAY_S,
     STUDIED,
@@ -21,6 +21,7 @@ from scenarios._mfabric.steps import (
     Setting,
     StepPoint,
     as_simulated_s,
+    step_section,
     with_waits,
 )
 from testbed.report.claims import Claim
@@ -65,17 +66,10 @@ def size(setting: Setting, found: Iterations) -> Section:
     """
     table = size_table(setting, found)
     plot = Plot("size", partial(_plot, table), f"Paper, figure 26 ({FIGURE_ONLY}). {CAPTION}")
-    return Section(
-        name="size",
-        about="tokens per second by the size of the cluster",
-        basis="computed by the fluid model, on synthetic gates",
-        findings=Findings([_sheet(table)], [plot], _claims(table)),
-        tables={"size": table},
-        seeds=[setting.seed],
-        definitions=DEFINITIONS,
-        settings={
-            "gpu_flops": setting.gpu_flops, "model": MODEL, "rate_gbps": RATE_BPS / 1e9, "delay_s": DELAY_S,
-        },
+    return step_section(
+        "size", "tokens per second by the size of the cluster", setting, table,
+        Findings([_sheet(table)], [plot], _claims(table)), DEFINITIONS,
+        model=MODEL, rate_gbps=RATE_BPS / 1e9, delay_s=DELAY_S,
     )  # fmt: skip
 
 
@@ -113,12 +107,10 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
         (f"tokens/s as over the {FAT_TREE} and the {RAIL} fabric", "speed_over_fat_tree", SAME),
         (f"about 2 x the performance per dollar of the {FAT_TREE}", "over_fat_tree", ABOUT_TWICE),
     ):
-        middle = sum(expected) / 2
-        farthest = max(ours[column], key=lambda ratio: abs(ratio - middle))
         each = ", ".join(
             f"{gpus:,} GPUs {ratio:.3f}" for gpus, ratio in zip(ours["gpus"], ours[column], strict=True)
         )
-        claims.append(predicted(text, SOURCE, expected, farthest, each, "{:.3f}"))
+        claims.append(predicted(text, SOURCE, expected, farthest(ours[column], expected), each, "{:.3f}"))
     return claims
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import pandas as pd
+
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import (
     DELEGATED,
@@ -32,6 +34,7 @@ from scenarios._mfabric.training_points import (
     over_packets,
     training,
 )
+from testbed.report.page import Findings
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
@@ -134,6 +137,21 @@ class StepStudy:
             lambda found: self.section(setting, dict(zip(points, found, strict=True))),
             [Call(iteration, (alike, point)) for point in points],
         )
+
+
+def step_section(
+    name: str,
+    about: str,
+    setting: Setting,
+    table: pd.DataFrame,
+    findings: Findings,
+    definitions: Sequence[tuple[str, str]] = (),
+    **settings: object,
+) -> Section:
+    """Return the section of a figure whose numbers are iteration times, in one table of its name."""
+    basis = "computed by the fluid model, on synthetic gates"
+    settings = {"gpu_flops": setting.gpu_flops, **settings}
+    return Section(name, about, basis, findings, {name: table}, [setting.seed], definitions, settings)
 
 
 def at_once(point: StepPoint) -> StepPoint:

@@ -14,7 +14,6 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from rich.console import Console
 
-from scenarios._mfabric import delays as delay_section
 from scenarios._mfabric import iteration_times as time_section
 from scenarios._mfabric import own_nics, steps
 from scenarios._mfabric.alphas import ALPHAS, alpha_points, alphas
@@ -305,7 +304,7 @@ def test_parts_of_a_chain_are_what_its_nodes_take(toy: str) -> None:
     assert parts[FORWARD] == parts[BACKWARD] == 0
 
 
-@pytest.mark.parametrize("module", [delay_section, time_section, own_nics])
+@pytest.mark.parametrize("module", [time_section, own_nics])
 def test_examples_are_right(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted > 0
