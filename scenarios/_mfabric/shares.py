@@ -8,7 +8,7 @@ its GPUs compute, nor which gates it measured; so what hangs on these stands in 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -30,6 +30,7 @@ from testbed.study.computed import Call, Found
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.delegated import DelegatedSetup
@@ -51,6 +52,8 @@ PUBLIC, EVEN = "public matrix", "even"
 PHASES = ("early", "stable")
 """Of the synthetic gates."""
 KINDS = ("TP", "EP", "PP", "DP")
+KIND_OF: dict[type[Pattern], str] = {AllToAll: "EP", PointToPoint: "PP", Ring: "DP"}
+"""Of which parallelism a pattern's collectives are."""
 READINGS = ("sent", "sent, whole tokens", "sizes of calls")
 """How bytes are counted; the first is that of the step."""
 STEPS = ("attention", "dispatch", "experts", "combine")
@@ -62,29 +65,10 @@ MOST_QWEN, EXPERTS_S = 0.68, 0.1
 PERCENT, MS = "{:.0%}", 1e3
 
 
-@dataclass(frozen=True)
-class LayerTimes:
-    """What a layer of one micro-batch takes, from when all GPUs begin until the last ends [s]."""
-
-    forward_s: dict[str, float]
-    """By its parts, `STEPS`."""
-    backward_s: dict[str, float]
-
-    @property
-    def share(self) -> float:
-        """Part of the forward pass that its two all-to-alls take."""
-        return _exchanging(self.forward_s) / sum(self.forward_s.values())
-
-    @property
-    def share_of_both(self) -> float:
-        """The same of forward and backward pass together."""
-        both = _exchanging(self.forward_s) + _exchanging(self.backward_s)
-        return both / (sum(self.forward_s.values()) + sum(self.backward_s.values()))
-
-
 def training_shares(seeds: Sequence[int]) -> Part:
     """Return which parallelism sends how much, and what the parts of a layer take."""
-    points = [Call(time_rows, (name, *gate)) for name in NAMES for gate in _gates(name, seeds)]
+    gates = [*product(PHASES, seeds)]
+    points = [Call(time_rows, (name, *gate)) for name in NAMES for gate in [(KNOWN[name], 0), *gates]]
     return Part(partial(_section, seeds), points)
 
 
@@ -144,13 +128,8 @@ def traffic_bytes(model: MoeModel, replicas: int) -> dict[str, Counter[str]]:
         )
         for shards in (True, False)
     )
-    return dict(
-        zip(
-            READINGS,
-            (sent_bytes(sharded, machines), sent_bytes(whole, machines), _call_bytes(model, sharded)),
-            strict=True,
-        )
-    )
+    counted_so = sent_bytes(sharded, machines), sent_bytes(whole, machines), _call_bytes(model, sharded)
+    return dict(zip(READINGS, counted_so, strict=True))
 
 
 def sent_bytes(step: MoeStep, machines: Machines) -> Counter[str]:
@@ -171,13 +150,8 @@ def sent_bytes(step: MoeStep, machines: Machines) -> Counter[str]:
             # TP sends from every GPU; sums go to a server's gateways, each as long as the node, or come back.
             busy = len(machines.gateways) / machines.server_gpus if sums else 1
             sent["DP" if sums else "TP"] += round(busy * busy_s * machines.nvlink_bps / 8)
-        elif isinstance(node.pattern, AllToAll):
-            owed = node.pattern.demand.matrix
-            sent["EP"] += int(owed.sum() - np.trace(owed))
-        elif isinstance(node.pattern, PointToPoint):
-            sent["PP"] += int(node.pattern.lower().moves.bytes.sum())
-        elif isinstance(node.pattern, Ring):
-            sent["DP"] += int(node.pattern.lower(coupled=True).moves.bytes.sum())
+        else:
+            sent[KIND_OF[type(node.pattern)]] += int(node.pattern.lower(coupled=True).moves.bytes.sum())
     return sent
 
 
@@ -187,23 +161,19 @@ def _call_bytes(model: MoeModel, step: MoeStep) -> Counter[str]:
     Four AllReduces of a layer's tokens for TP; of an all-to-all the buffer, own share included.
     """
     sizes = Counter[str]()
-    for node in step.job.collectives:
-        if isinstance(node.pattern, AllToAll):
-            sizes["EP"] += int(node.pattern.demand.matrix.sum())
-        elif isinstance(node.pattern, PointToPoint):
-            sizes["PP"] += int(node.pattern.lower().moves.bytes.sum())
-        elif isinstance(node.pattern, Ring):
-            sizes["DP"] += node.pattern.bytes * len(node.pattern.gpus)
+    for pattern in (node.pattern for node in step.job.collectives):
+        if isinstance(pattern, AllToAll):
+            size = int(pattern.demand.matrix.sum())
+        elif isinstance(pattern, Ring):
+            size = pattern.bytes * len(pattern.gpus)
+        else:
+            size = int(pattern.lower().moves.bytes.sum())
+        sizes[KIND_OF[type(pattern)]] += size
     if model.tp > 1:
         # Two in each pass of a layer, of all tokens on each GPU; a dispatch is one layer's of one rank group.
         sizes["TP"] = 4 * len(step.dispatches) * model.ep * model.tp * model.tokens * model.hidden
         sizes["TP"] *= NUMBER_BYTES
     return sizes
-
-
-def _gates(name: str, seeds: Sequence[int]) -> list[tuple[str, int]]:
-    """Return the gates of a model, each with its seed."""
-    return [(KNOWN[name], 0), *product(PHASES, seeds)]
 
 
 def time_rows(name: str, gate: str, seed: int) -> list[dict[str, object]]:
@@ -213,11 +183,12 @@ def time_rows(name: str, gate: str, seed: int) -> list[dict[str, object]]:
     tokens = tokens_of(model, gate, seed)
     for flops in (H800_FLOPS, A100_FLOPS):
         for shards in (False, True) if model.tp > 1 else (False,):
-            found = layer_times(model, tokens, fabric, Machines(flops), tp_shards_tokens=shards)
+            times_s = layer_times(model, tokens, fabric, Machines(flops), tp_shards_tokens=shards)
+            taken_s, exchanging_s = times_s.sum(), times_s.loc[["dispatch", "combine"]].sum()
             rows.append(
-                {"model": name, "gate": gate, "seed": seed, "gpu_flops": flops,
-                 "whole_tokens": not shards, "share": found.share, "of_both": found.share_of_both}
-                | {f"{part}_s": found.forward_s[part] for part in STEPS}
+                {"model": name, "gate": gate, "seed": seed, "gpu_flops": flops, "whole_tokens": not shards,
+                 "share": exchanging_s["F"] / taken_s["F"], "of_both": exchanging_s.sum() / taken_s.sum()}
+                | {f"{part}_s": times_s.loc[part, "F"] for part in STEPS}
             )  # fmt: skip
     return rows
 
@@ -229,7 +200,7 @@ def layer_times(
     machines: Machines,
     *,
     tp_shards_tokens: bool = False,
-) -> LayerTimes:
+) -> pd.DataFrame:
     """Return what a layer of one micro-batch takes on packet switches; other regions take as long.
 
     Parameters
@@ -240,6 +211,12 @@ def layer_times(
         The servers of one region, and their GPUs.
     tp_shards_tokens
         Whether the GPUs of a rank divide its tokens, or each sends all of them.
+
+    Returns
+    -------
+    DataFrame
+        By part of the layer, `STEPS`, and pass, ``F`` and ``B``: from when all GPUs begin until the last
+        ends [s].
     """
     step = moe_step(
         replace(model, layers=1, pp=1),
@@ -251,14 +228,9 @@ def layer_times(
     run = sound(predict(Experiment(fabric, step.job, DelegatedSetup()), couples=True))
     spans = run.tasks.groupby("node").agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
     took_s = spans["end_s"] - spans["start_s"]
-    forward_s, backward_s = (
-        {part: float(took_s[f"{kind}0 0.0 l0 {part}"]) for part in STEPS} for kind in "FB"
+    return pd.DataFrame(
+        {kind: [took_s[f"{kind}0 0.0 l0 {part}"] for part in STEPS] for kind in "FB"}, index=STEPS
     )
-    return LayerTimes(forward_s, backward_s)
-
-
-def _exchanging(times_s: dict[str, float]) -> float:
-    return times_s["dispatch"] + times_s["combine"]
 
 
 def tokens_of(model: MoeModel, gate: str, seed: int) -> NDArray[np.int64]:
