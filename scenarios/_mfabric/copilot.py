@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from controller.schedulers.copilot import DECAY, WINDOW, predicted_tokens, top_k_accuracy, transitions
 from controller.schedulers.demand import Matrix
 from controller.schedulers.mfabric import circuit_counts, circuit_order, transfer_s
+from scenarios._mfabric.circuits import UNIT_BPS
 from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
 from testbed.report.claims import SAME, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
@@ -39,8 +40,6 @@ ALPHAS, PACKET_NICS = (3, 6), 2
 """Circuit NICs of a server, and its packet NICs."""
 COPILOT, UNCHANGED, UNIFORM = "Copilot", "unchanged", "uniform"
 COLOURS = {COPILOT: "#0072b2", UNCHANGED: "#e69f00", UNIFORM: "#9a9a9a"}
-UNIT_BPS = 8.0
-"""A rate at which a byte takes a second: only ratios are compared."""
 SOURCE = "mFabric, B.1 (Figure 19)"
 SYNTHETIC = "layers of the synthetic gate are tied by construction"
 
@@ -76,8 +75,9 @@ def guess_rows(phase: str, seed: int) -> list[dict[str, object]]:
     tokens = gate_tokens(loads, MODEL.ep, MODEL.tokens * MODEL.top_k, seed=seed).astype(float)
     true, before = tokens[1:, 1:], tokens[1:, :-1]
     predicted = np.empty_like(true)
-    for at, matrix in _each(transitions(loads)):
-        predicted[at] = predicted_tokens(matrix, before[at])
+    matrices = transitions(loads)
+    for at in np.ndindex(true.shape[:2]):
+        predicted[at] = predicted_tokens(matrices[at], before[at])
     # A guess of its own per source and expert: its circuits are as random as its ranking.
     drawn = np.random.default_rng([seed, 2]).random(true.shape)
     rows: list[dict[str, object]] = []
@@ -88,17 +88,11 @@ def guess_rows(phase: str, seed: int) -> list[dict[str, object]]:
     return rows
 
 
-def _each(matrices: Matrix) -> list[tuple[tuple[int, int], Matrix]]:
-    """Return the matrices of an array of them, each with its iteration and layer."""
-    iterations, layers = matrices.shape[:2]
-    return [((t, layer), matrices[t, layer]) for t in range(iterations) for layer in range(layers)]
-
-
 def _over_exact(guesses: Matrix, true: Matrix, alpha: int) -> float:
     """Return the transfer time over circuits for guessed demands over that for the exact ones: of means."""
     taken = [
-        [_transfer(guesses[at], demand, alpha), _transfer(demand, demand, alpha)]
-        for at, demand in _each(true)
+        [_transfer(guess[at], true[at], alpha) for guess in (guesses, true)]
+        for at in np.ndindex(true.shape[:2])
     ]
     guessed, exact = np.mean(taken, axis=0)
     return float(guessed / exact)

@@ -6,7 +6,7 @@ is said with the numbers that show it: what waits cost, a fit of compute and net
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -46,7 +46,6 @@ from testbed.report.claims import AT_LEAST_AS_GOOD, MORE, TOLERANCE, Claim, arou
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import BOUND, canvas, horizontal_grid, styled
 from testbed.report.table import lines_of
-from topologies.cost import performance_per_dollar
 from traffic.models.moe import MoeModel
 
 NO_WAITS, ALL_WAITS = f"{MFABRIC}, no waits", f"{MFABRIC}, all waits"
@@ -135,7 +134,7 @@ def time_table(model: str, rates_bps: Sequence[float], found: Iterations) -> pd.
         for fabric in FABRICS:
             point = _point(model, fabric, rate_bps)
             seconds = TAKES[fabric](point, found) if fabric in TAKES else found[point].seconds
-            known = math.nan if fabric == DELEGATED else public.get(_built(fabric), math.nan)
+            known = math.nan if fabric == DELEGATED else public.get(BUILT.get(fabric, fabric), math.nan)
             rows.append(
                 {
                     "model": model, "rate_gbps": rate_bps / 1e9, "fabric": fabric, "iteration_s": seconds,
@@ -153,27 +152,16 @@ def _point(model: str, name: str, rate_bps: float) -> StepPoint:
     return StepPoint(model, PREDICTED_OVER.get(name, name), rate_bps)
 
 
-def _built(name: str) -> str:
-    return BUILT.get(name, name)
-
-
 def worth(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of times with performance per dollar over the fat-tree's, by ours and by the public."""
-    found: dict[str, list[float]] = {column: [] for column in TIMES}
-    for rate_gbps in dict.fromkeys(table["rate_gbps"].to_list()):
-        here = table[table["rate_gbps"] == rate_gbps].set_index("fabric")
-        usd = {name: bill_of(_built(name), SERVERS, rate_gbps * 1e9).usd for name in here.index}
-        for column, worth_of in found.items():
-            times = here[column].to_dict()
-            worth_of += [_worth(usd, times, name) for name in here.index]
-    return table.assign(worth=found["iteration_s"], worth_public=found["public"])
-
-
-def _worth(usd: Mapping[str, float], times: Mapping[str, float], name: str) -> float:
-    """Return a fabric's performance per dollar over the fat-tree's; NaN where its time is not known."""
-    if math.isnan(times[name]):
-        return math.nan
-    return performance_per_dollar(usd[name], times[name], base_usd=usd[FAT_TREE], base_s=times[FAT_TREE])
+    usd = [
+        bill_of(BUILT.get(name, name), SERVERS, rate_gbps * 1e9).usd
+        for name, rate_gbps in zip(table["fabric"], table["rate_gbps"], strict=True)
+    ]
+    spent = table[list(TIMES)].mul(usd, axis=0)
+    base = spent.where(table["fabric"] == FAT_TREE).groupby(table["rate_gbps"]).transform("first")
+    worth = base / spent
+    return table.assign(worth=worth["iteration_s"], worth_public=worth["public"])
 
 
 def fit_table(table: pd.DataFrame, model: MoeModel) -> pd.DataFrame:
