@@ -111,8 +111,7 @@ def starved(_network: Network) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def stopped(network: Network) -> Iterator[None]:
+def stopped(network: Network) -> AbstractContextManager[None]:
     """Stop Open vSwitch for half a second in mid-run."""
 
     def stop() -> None:
@@ -120,12 +119,10 @@ def stopped(network: Network) -> Iterator[None]:
         time.sleep(STOPPED_S)
         os.kill(network.openvswitch.pid, signal.SIGCONT)
 
-    with _in_mid_run(network, stop):
-        yield
+    return _in_mid_run(network, stop)
 
 
-@contextmanager
-def throttled(network: Network) -> Iterator[None]:
+def throttled(network: Network) -> AbstractContextManager[None]:
     """Lower the rate of a switch's port by a fifth in mid-run, behind the controller's back."""
     port = network.fabric.links[0].b
     shape = network.wiring.shapes[port]
@@ -136,8 +133,7 @@ def throttled(network: Network) -> Iterator[None]:
         command = ["tc", "qdisc", "change", "dev", name, "root", "tbf", "rate", rate, *limits]
         output_of(command)
 
-    with _in_mid_run(network, throttle):
-        yield
+    return _in_mid_run(network, throttle)
 
 
 @contextmanager

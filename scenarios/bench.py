@@ -35,7 +35,7 @@ from testbed.run.evidence import Watch
 from testbed.run.experiment import Experiment
 from testbed.run.fidelity import verdict
 from testbed.run.kept import machine_name
-from testbed.run.outcome import Verdict, Word, bound_s
+from testbed.run.outcome import Word, bound_s
 from testbed.run.predict import predict
 from testbed.run.scale import load_bps
 from testbed.run.trial import lent_real_bytes
@@ -213,23 +213,18 @@ def servers128_verdict(transport: str = "ideal") -> tuple[float, str]:
         communication_s(predict(experiment, emulation.paths, lent_bytes=lent_bytes).tables),
     )
     judged = verdict(measures, measured_s=measured, bound_s=bound, unmet=watch.unmet)
-    return judged_figure(
-        judged,
+    detail = (
         f"boot {booted_s:.1f} s, {len(emulation.paths)} queue pairs, CCT / bound {measured / bound:.2f}, "
         f"CCT / predicted {agreement_text(measured / predicted)}, "
-        f"{time.monotonic() - started:.0f} s in all, {_own_memory_bytes() / MIB:.0f} MiB in this process",
+        f"{time.monotonic() - started:.0f} s in all, {_own_memory_bytes() / MIB:.0f} MiB in this process"
     )
+    return VERDICT_VALUES[judged.word], "; ".join([judged.word, *judged.reasons, detail])
 
 
 @figure("verdict", "1: faithful; 0.5 is strained, 0 is void, -1 unsound")
 def servers128_credit_verdict() -> tuple[float, str]:
     """The same over datagrams that receivers grant: its verdict."""
     return servers128_verdict("credit")
-
-
-def judged_figure(judged: Verdict, detail: str) -> tuple[float, str]:
-    """Return a verdict as a figure: the value of its word, and its reasons before the detail."""
-    return VERDICT_VALUES[judged.word], "; ".join([judged.word, *judged.reasons, detail])
 
 
 def _own_memory_bytes() -> int:
