@@ -11,9 +11,10 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import islice
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from traceback import format_exc
@@ -79,23 +80,31 @@ def in_processes(
                 processes.enter_context(
                     beside(partial(_answer, there, lambda number: function(items[number])))
                 )
-        answers = in_order(
-            threads, lambda number: _answer_of(own.pipe, number), range(len(items)), AHEAD * count
-        )
-        yield cast(Iterator[Result], answers)
+
+        def submit(number: int) -> Future[object]:
+            return threads.submit(lambda: _answer_of(own.pipe, number))
+
+        yield cast(Iterator[Result], in_order(submit, range(len(items)), AHEAD * count))
 
 
-def in_order(
-    executor: Executor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
-) -> Iterator[Result]:
-    """Yield what a function returns for each item, in their order, with so many at most under way."""
-    waiting = deque[Future[Result]]()
-    for item in items:
-        waiting.append(executor.submit(function, item))
-        if len(waiting) >= ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+def in_order(submit: Callable[[Item], Future[Result]], items: Iterable[Item], ahead: int) -> Iterator[Result]:
+    """Return the results of items in their order; some are under way at once, one more as each is taken.
+
+    What is still under way is cancelled when the iterator ends early.
+    """
+    left = iter(items)
+    waiting = deque(submit(item) for item in islice(left, ahead))
+
+    def results() -> Iterator[Result]:
+        try:
+            while waiting:
+                yield waiting.popleft().result()
+                waiting.extend(submit(item) for item in islice(left, 1))
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    return results()
 
 
 @contextmanager

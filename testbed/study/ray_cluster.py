@@ -8,15 +8,14 @@ import pickle
 import platform
 import signal
 import socket
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from itertools import islice
 from traceback import format_exc
 from types import ModuleType
 from typing import Any, TypeVar
 
+from testbed.machine.processes import in_order
 from testbed.machine.versions import sources
 from topologies.errors import MachineError, ScenarioError
 
@@ -87,21 +86,9 @@ class RayCluster(Executor):
         self, fn: Callable[..., Result], *iterables: Iterable[Any], **_ignored: float | None
     ) -> Iterator[Result]:
         """Return results in their items' order; some tasks start at once, one more as each is taken."""
-        items = zip(*iterables, strict=False)
         # So many are under way that no CPU waits while one task takes long.
         ahead = max(64, 4 * int(self._ray.cluster_resources().get("CPU", 0)))
-        futures = deque(self.submit(fn, *item) for item in islice(items, ahead))
-
-        def results() -> Iterator[Result]:
-            try:
-                while futures:
-                    yield futures.popleft().result()
-                    futures.extend(self.submit(fn, *item) for item in islice(items, 1))
-            finally:
-                for future in futures:
-                    future.cancel()
-
-        return results()
+        return in_order(lambda item: self.submit(fn, *item), zip(*iterables, strict=False), ahead)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Cancel what is under way, where that is asked for; wait for nothing."""
