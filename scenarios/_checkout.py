@@ -23,6 +23,6 @@ if os.path.realpath(sys.prefix) != os.path.realpath(VENV):
 
 sys.path.insert(0, CHECKOUT)
 # Imports make little garbage, and looking for it takes 0.7 s of a start of 1.8 s.
-# `testbed.study.carry_out.main` has it looked for again.
+# `testbed.study.command.main` has it looked for again.
 if os.path.dirname(os.path.realpath(sys.argv[0])) == os.path.join(CHECKOUT, "scenarios"):
     gc.disable()

@@ -62,16 +62,11 @@ Figures = Annotated[
     ),
 ]
 Tflops = Annotated[
-    float,
-    typer.Option(
-        "--gpu-tflops",
-        help="What a GPU computes in training steps [TFLOP/s]; an H800 does 400.",
-    ),
+    float, typer.Option(help="What a GPU computes in training steps [TFLOP/s]; an H800 does 400.")
 ]
 ExpertTimes = Annotated[
     Experts,
     typer.Option(
-        "--experts",
         help="What experts compute in training steps: even, the mean load, one time for all as in the "
         "paper's simulations; or busiest, what their rank receives.",
     ),

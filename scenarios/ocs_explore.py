@@ -10,8 +10,7 @@ from controller.circuits.devices import ReconfigurationDelay, delay_of, device_n
 from testbed.cli import explored
 from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.study.command import main
-from testbed.study.devices import check_ports
-from testbed.study.options import DatapathOption, Debug, emulated_bps
+from testbed.study.options import DatapathOption, Debug, check_ports, emulated_bps
 from testbed.study.worker import EmulationWorker
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric

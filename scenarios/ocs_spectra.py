@@ -10,15 +10,14 @@ from typing import Annotated, get_args
 
 import typer
 
-from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
+from controller.circuits.devices import DEVICES, ReconfigurationDelay, device_named, real_delay
 from controller.schedulers.registry import SCHEDULERS
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.means import BIG_SWITCH
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.study.command import run
-from testbed.study.devices import NAMES, check_ports
-from testbed.study.options import chosen, listed, seed_range, whole_numbers
+from testbed.study.options import check_ports, chosen, listed, seed_range, whole_numbers
 from testbed.study.output import say
 from testbed.study.study import Study
 from topologies.big_switch import big_switch_fabric
@@ -60,7 +59,10 @@ DelayMs = Annotated[
     typer.Option("--delay-ms", help=f"Reconfiguration delay of the OCSes [ms]; by default {DELAY_MS:g}."),
 ]
 Device = Annotated[
-    str | None, typer.Option(help=f"What the OCSes stand for, with its delay instead of --delay-ms: {NAMES}.")
+    str | None,
+    typer.Option(
+        help=f"What the OCSes stand for, with its delay instead of --delay-ms: {', '.join(DEVICES)}."
+    ),
 ]
 Varying = Annotated[
     bool, typer.Option("--varying", help="Draw the device's delays as they were measured, log-normal.")

@@ -57,15 +57,15 @@ def repeat(
     claims = partial(
         repeat_claims, before=before, source=f"as in {file.parent.resolve().name}", changed=changed
     )
-    scenario = Study("repeat", TITLE, experiments, claims, kind_of(file))
+    delay_s = real_link_delay_of(file)
+    scenario = Study("repeat", TITLE, experiments, claims, kind_of(file), real_link_delay_s=delay_s)
     model_only = not dry_run and all(each.dilation == UNSCALED for each in experiments)
     options = Options(
         model_only=model_only,
         datapath=datapath,
-        sandbox=not no_sandbox,
+        no_sandbox=no_sandbox,
         out=out,
         dry_run=dry_run,
-        real_link_delay_s=real_link_delay_of(file),
     )
     carry_out(scenario, options)
 

@@ -11,23 +11,12 @@ import typer
 from testbed.report.page import counted
 from testbed.run.experiment import Experiment
 from testbed.study.command import run
-from testbed.study.options import (
-    NicRate,
-    OwnFabric,
-    Rails,
-    Schemes,
-    Seeds,
-    Servers,
-    listed,
-    nic_bps,
-    own_alone,
-    seed_range,
-)
+from testbed.study.options import NicRate, listed, nic_bps, seed_range
 from testbed.study.study import Study
 from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric, least_k
-from topologies.own import own_object
+from topologies.own import own_fabric, own_object
 from topologies.patch_panel import patch_panel_fabric
 from topologies.rail import rail_fabric
 from traffic.job import Job
@@ -55,6 +44,16 @@ Synthetic = Annotated[
 Kind = Annotated[
     FabricKind, typer.Option("--fabric-kind", help="What joins the servers; topoopt: circuits for this step.")
 ]
+Servers = Annotated[int, typer.Option(help="Servers, each with as many GPUs and NICs as there are rails.")]
+Rails = Annotated[int, typer.Option(help="Rails; NIC n of every server is on leaf n.")]
+OwnFabric = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FABRIC",
+        help="A fabric of your own, as module:function or a JSON file (docs/own_fabric.md), in place of a"
+        " rail fabric of the size and the rate above.",
+    ),
+]
 Rings = Annotated[
     HowMany, typer.Option(help="One ring per group, or one for each of the group's GPUs in a server.")
 ]
@@ -67,6 +66,16 @@ LeastMb = Annotated[
 ]
 Tp = Annotated[
     int | None, typer.Option(help="Tensor-parallel ranks of the made-up step; by default a server's.")
+]
+Schemes = Annotated[
+    str,
+    typer.Option(
+        help="Spraying schemes, comma-separated: ecmp, plb, minrtt, reps, spray, pxn, rails, optimal;"
+        " ecmp:4, reps:8, pxn:4 have so many entropies; or your own as module:function (docs/own_scheme.md)."
+    ),
+]
+Seeds = Annotated[
+    int, typer.Option(help="How many seeds; each draws the workload, and what the switches hash, anew.")
 ]
 OverCircuits = Callable[[Job, Fabric, str, Sequence[int]], Study]
 """Takes the step, the panel, a title, and seeds of equally short relayed paths."""
@@ -112,8 +121,12 @@ def ring_trace(
     if fabric is None:
         wired = _fabric(fabric_kind, servers, rails, nic_bps(rate))
     else:
-        asked = (fabric_kind, servers, rails, rate) != DEFAULTS
-        wired = own_alone(fabric, "--fabric-kind, --servers, --rails and --rate", asked)
+        if (fabric_kind, servers, rails, rate) != DEFAULTS:
+            raise ScenarioError(
+                "--fabric says what --fabric-kind, --servers, --rails and --rate say too",
+                "leave out the one or the others",
+            )
+        wired = own_fabric(fabric)
     if layers < 1 or not 0 <= least_mb < 1e6:
         raise ScenarioError(
             f"{layers} layers, of {least_mb:g} MB or more", "take a layer at least, and 0 MB or more"

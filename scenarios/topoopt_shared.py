@@ -87,7 +87,15 @@ def topoopt_shared(
     With --emulate a third job waits for its 1x2 switches only, as its circuits are set while others run.
     """
     if emulate:
-        return _two_shards()
+        return Study(
+            "topoopt_shared",
+            "TopoOpt: a cluster in two shards",
+            [shards_experiment()],
+            no_claims,
+            "nodes",
+            findings=shards_findings,
+            most_nic_bps=NIC_BPS,
+        )
     cluster = Cluster(
         servers=_servers(servers),
         fat_tree_bps=nic_bps(fat_tree_rate, "--fat-tree-rate"),
@@ -101,18 +109,6 @@ def topoopt_shared(
         "TopoOpt: a cluster that jobs share",
         calls_of(cluster, points),
         partial(shared_report, cluster, points, cost_sentence(cluster)),
-    )
-
-
-def _two_shards() -> Study:
-    return Study(
-        "topoopt_shared",
-        "TopoOpt: a cluster in two shards",
-        [shards_experiment()],
-        no_claims,
-        "nodes",
-        findings=shards_findings,
-        most_nic_bps=NIC_BPS,
     )
 
 

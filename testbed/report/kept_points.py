@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import pandas as pd
 
@@ -74,8 +74,16 @@ class KeptRun(Run):
         return cast(Callable[[], Run], vars(self)["_read"])()
 
 
-class KeptPoints:
-    """The points in a results directory.
+class Keyed(Protocol):
+    """A point, whatever it is of."""
+
+    @property
+    def key(self) -> str:
+        """The name of its file: points of one key are one."""
+
+
+class KeptFiles:
+    """Files of points in a results directory.
 
     Parameters
     ----------
@@ -85,42 +93,70 @@ class KeptPoints:
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / FOLDER
-        self._recent: OrderedDict[str, Runs] = OrderedDict()
 
-    def __contains__(self, experiment: Experiment) -> bool:
+    def __contains__(self, point: Keyed) -> bool:
         """Return whether a point is there."""
-        return self._file(experiment).exists()
+        return self.file(point).exists()
+
+    def file(self, point: Keyed) -> Path:
+        """Return where a point is, or would be."""
+        return self._folder / point.key
+
+    @contextmanager
+    def valid(self, point: Keyed) -> Iterator[Path]:
+        """Yield a point's file; an error while it is read becomes a ScenarioError."""
+        file = self.file(point)
+        try:
+            yield file
+        except Exception as error:  # whatever a foreign file makes of unpickling
+            raise ScenarioError(f"{file} is not a valid point: {error}", HINT) from error
+
+    def check(self, point: Keyed, key: str) -> None:
+        """Raise ScenarioError if the file of a point has the key of another."""
+        if key != point.key:
+            raise ScenarioError(f"{self.file(point)} holds the point {key}", HINT)
+
+    def put(self, point: Keyed, content: bytes) -> None:
+        """Write the file of a point, or leave the one that is there; MachineError if it cannot be written."""
+        make_directory(self._folder)
+        write_whole(self.file(point), content)
+
+
+class KeptPoints(KeptFiles):
+    """The points of experiments in a results directory; parameters as of `KeptFiles`."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._recent: OrderedDict[str, Runs] = OrderedDict()
 
     def write(self, experiment: Experiment, point: Finished) -> None:
         """Write a point, or leave the one that is there; MachineError if it cannot be written."""
         if point.runs:
-            make_directory(self._folder)
             self._write(experiment, point.head, point.runs)
 
     def outcome(self, experiment: Experiment) -> Outcome:
         """Return what came of an experiment; ScenarioError if its file is not one of this version."""
-        with self._valid(experiment) as path, path.open("rb") as file:
+        with self.valid(experiment) as path, path.open("rb") as file:
             head = file.read(int.from_bytes(file.read(LENGTH_BYTES), "little"))
             key, found = cast(tuple[str, Outcome], unpack(head, experiment))
-        if key != experiment.key:
-            raise ScenarioError(f"{path} holds the point {key}", HINT)
+        self.check(experiment, key)
         outcome = found.with_runs(lambda name, run: KeptRun(run.audit, partial(self._run, experiment, name)))
         vars(outcome).update({name: vars(found)[name] for name in KNOWN})
         return outcome
 
     def judge(self, outcome: Outcome) -> None:
         """Write what is known now of a point that is there."""
-        data = self._file(outcome.experiment).read_bytes()
+        data = self.file(outcome.experiment).read_bytes()
         start = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
         self._write(outcome.experiment, head_of(outcome), data[start:])
 
     def _write(self, experiment: Experiment, head: bytes, runs: bytes) -> None:
-        write_whole(self._file(experiment), len(head).to_bytes(LENGTH_BYTES, "little") + head + runs)
+        self.put(experiment, len(head).to_bytes(LENGTH_BYTES, "little") + head + runs)
 
     def _run(self, experiment: Experiment, name: str) -> Run:
         key = experiment.key
         if key not in self._recent:
-            with self._valid(experiment) as path:
+            with self.valid(experiment) as path:
                 data = memoryview(path.read_bytes())
                 start = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
                 self._recent[key] = cast(Runs, unpack(data[start:], experiment))
@@ -128,15 +164,3 @@ class KeptPoints:
         while len(self._recent) > REMEMBERED:
             self._recent.popitem(last=False)
         return self._recent[key][name]
-
-    @contextmanager
-    def _valid(self, experiment: Experiment) -> Iterator[Path]:
-        """Yield a point's file; an error while it is read becomes a ScenarioError."""
-        file = self._file(experiment)
-        try:
-            yield file
-        except Exception as error:  # whatever a foreign file makes of unpickling
-            raise ScenarioError(f"{file} is not a valid point: {error}", HINT) from error
-
-    def _file(self, experiment: Experiment) -> Path:
-        return self._folder / experiment.key

@@ -271,21 +271,9 @@ class ResultsDirectory(RunDirectory):
     def __enter__(self) -> Self:
         """Make the directory, as of `RunDirectory`, and its place for points."""
         super().__enter__()
-        self._points = KeptPoints(self.path)
+        self.kept = KeptPoints(self.path)
+        """The points that are there, of this run or of the one that it goes on with."""
         return self
-
-    @property
-    def points(self) -> int:
-        """How many were added."""
-        return len(self.outcomes)
-
-    def has(self, experiment: Experiment) -> bool:
-        """Return whether a point is there, of this run or of the one that it goes on with."""
-        return experiment in self._points
-
-    def kept(self, experiment: Experiment) -> Outcome:
-        """Return what came of a point that is there."""
-        return self._points.outcome(experiment)
 
     def add(self, outcome: Outcome) -> None:
         """Write an outcome: its records, its nodes, its row of the summary, its experiment.
@@ -301,12 +289,12 @@ class ResultsDirectory(RunDirectory):
         """Write a point that a worker has finished; errors as of `add`."""
         if experiment.key not in self._experiments:
             check_named_apart([*self._experiments.values(), experiment])
-        self._points.write(experiment, point)
+        self.kept.write(experiment, point)
         if point.trace:
             file = self._trace_file(experiment)
             make_directory(file.parent)
             write_whole(file, point.trace)
-        self._take(self._points.outcome(experiment), point)
+        self._take(self.kept.outcome(experiment), point)
 
     def _take(self, outcome: Outcome, point: Finished) -> None:
         experiment = outcome.experiment
@@ -344,7 +332,7 @@ class ResultsDirectory(RunDirectory):
         """Replace the outcomes from a number on by what is known of them now, and write their rows anew."""
         self.outcomes[since:] = map(again, self.outcomes[since:])
         for outcome in self.outcomes[since:]:
-            self._points.judge(outcome)
+            self.kept.judge(outcome)
         if len(self.outcomes) == since:
             return
         rows = [self._row(summary_row(each), each.experiment) for each in self.outcomes[since:]]

@@ -11,27 +11,18 @@ from testbed.cli import FabricCLI
 from testbed.machine.datapath import Datapath
 from testbed.report.faults import fault_sheets
 from testbed.report.results import ResultsDirectory
-from testbed.report.table import claims_table
-from testbed.run.constants import constant_numbers
 from testbed.run.experiment import Experiment
 from testbed.run.repetitions import check_named_apart
-from testbed.run.similitude import Number, similitude
-from testbed.study.directories import Directory
-from testbed.study.dry_run import foreseen, workload_of
-from testbed.study.emulating import constants_of, network_of
-from testbed.study.emulation import checked_machine, emulated_study
-from testbed.study.glances import glances
-from testbed.study.machine import machine_for
+from testbed.study.directories import Directory, say_how_to_join
+from testbed.study.dry_run import foreseen
+from testbed.study.emulating import network_of
+from testbed.study.emulation import emulated_study, machine_checked
 from testbed.study.output import print_results, print_tables, progress_bar, say, sheet_table
-from testbed.study.parts import say_how_to_join
 from testbed.study.prediction import predicted
-from testbed.study.scaling import check_slots, prepared, scaled, waits_for_light
+from testbed.study.scaling import check_slots, prepared
 from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
 from traffic.spraying.registry import policy_named
-
-LOOK_S = 0.3
-"""How long a dry run predicts [s]: with what a start takes it is to be there within two seconds."""
 
 
 def carry_out(study: Study, options: Options) -> ResultsDirectory | None:
@@ -48,7 +39,7 @@ def carry_out(study: Study, options: Options) -> ResultsDirectory | None:
     if not options.model_only:
         check_slots(study, options)
     if options.dry_run:
-        _foresee(study, options)
+        print_tables(foreseen(study, options), "nothing was booted")
         return None
     if options.cli:
         _explore(study, options)
@@ -60,7 +51,7 @@ def carry_out(study: Study, options: Options) -> ResultsDirectory | None:
 def _printed(results: Directory) -> ResultsDirectory | None:
     """Print what came of a study; of a part, how to join it."""
     if not isinstance(results, ResultsDirectory):
-        say_how_to_join(results.points, results.path)
+        say_how_to_join(len(results.outcomes), results.path)
         return None
     # Here: a table stands beside plots, and matplotlib takes longer to import than a dry run takes.
     from testbed.study.results_table import results_table
@@ -68,33 +59,16 @@ def _printed(results: Directory) -> ResultsDirectory | None:
     of_kind, found = [results_table(results)], [*map(sheet_table, results.found.sheets)]
     tables = [*found, *of_kind] if results.found.leads else [*of_kind, *found]
     tables += map(sheet_table, fault_sheets(results.outcomes))
-    judged = [claims_table(results.judged)] if results.judged else []
-    print_results([*tables, *judged], results.path)
+    print_results(tables, results.judged, results.path)
     return results
-
-
-def _foresee(study: Study, options: Options) -> None:
-    """Print what a run would be; what a moment does not suffice to predict is taken to be alike."""
-    machine = machine_for(options, relights=waits_for_light(study)).told()
-    with progress_bar() as progress:
-        looked = glances(study.experiments, study.failures, progress, LOOK_S)
-    experiments = scaled(study, looked, options, machine)
-    numbers: dict[str, tuple[Number, ...]] = {}
-    for each, (_, glance) in zip(experiments, looked, strict=True):
-        if (workload := workload_of(each)) not in numbers:
-            timeout_s, delay_s = each.host.least_timeout_s, options.real_link_delay_s
-            numbers[workload] = similitude(each, glance.facts, timeout_s, delay_s)
-        numbers.setdefault(constants_of(each), constant_numbers(each))
-    tables = foreseen(experiments, numbers, [glance for _, glance in looked], options.real_link_delay_s)
-    print_tables(tables, "nothing was booted")
 
 
 def _explore(study: Study, options: Options) -> None:
     """Open Mininet's CLI on the first network of a study."""
-    machine = checked_machine(study, options).told()
+    machine = machine_checked(study, options).told()
     with progress_bar() as progress:
         shown = _shown(prepared(study, options, machine, progress))
-    with EmulationWorker(sandbox=options.sandbox, terminal=True) as worker:
+    with EmulationWorker(sandbox=not options.no_sandbox, terminal=True) as worker:
         list(worker.call(explored, study.title, shown, options.datapath))
 
 

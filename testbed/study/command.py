@@ -2,185 +2,235 @@
 
 import gc
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import update_wrapper
-from inspect import Signature, signature
+from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
-from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn, TypeVar
 
 import typer
 
-from testbed.machine.processes import PROCESSES
+from testbed.run.experiment import Experiment
 from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.carry_out import carry_out
 from testbed.study.computed import Computed, compute
 from testbed.study.glances import Failures
 from testbed.study.options import (
     DEFAULT_TRANSPORTS,
-    Buffer,
-    Calibrate,
-    Cli,
-    Cluster,
-    DatapathOption,
     Debug,
-    DetectAfter,
-    DryRun,
-    EmulatedRate,
-    Entropies,
-    Fail,
-    InitialWindow,
-    Jobs,
-    LeastTimeout,
-    LinkDelay,
-    Loss,
-    ModelOnly,
-    Mtu,
-    NoSandbox,
-    Out,
-    Part,
-    RealLinkDelay,
-    Resume,
-    ShareQueuePairs,
-    Transports,
-    Volume,
     buffer_bytes,
-    check_jobs,
-    emulated_bps,
     faults,
     known_after_s,
-    part_of,
-    real_link_delay_s,
+    time_s,
     transports,
 )
 from testbed.study.output import say
 from testbed.study.study import Options, Study
 from topologies.addresses import ENTROPIES
 from topologies.errors import LightrailError, ScenarioError
+from topologies.fabric import Fabric
 from traffic.fault_text import DETECT_S
 from traffic.packets import DEFAULT_MTU
+from traffic.transports.host_settings import TransportSetup
+
+Taken = TypeVar("Taken")
 
 INTERRUPTED = 130
 """The exit code that typer makes of Ctrl-C."""
 
 
+CARRYING = ("jobs", "resume", "part", "cluster", "out")
+"""The fields of `Options` that a study has whose points are calls."""
+DEBUG = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What options of a command change in all points of a study; their help says what each is."""
+
+    link_delay_us: Annotated[
+        float,
+        typer.Option(
+            help="Propagation delay of every link, one way, at real scale [us]; needs a kernel with netem."
+        ),
+    ] = 0.0
+    real_link_delay_us: Annotated[
+        float,
+        typer.Option(
+            help="Propagation delay of a link of the real network, one way, for its dimensionless numbers;"
+            " what is emulated has --link-delay-us [us]."
+        ),
+    ] = REAL_LINK_DELAY_S * 1e6
+    loss: Annotated[
+        float,
+        typer.Option(
+            help="Share of packets that every link loses at random in each direction, 0.01 for 1 %: of the"
+            " emulation's packets (--mtu), at any scale; needs a kernel with netem."
+        ),
+    ] = 0.0
+    transport: Annotated[
+        str | None,
+        typer.Option(
+            help="What moves bytes between NICs, comma-separated: credit (datagrams that receivers grant),"
+            " tcp (the kernel's; also tcp:bbr, tcp:reno ...), ideal (clairvoyant), or your own as"
+            f" module:Class (docs/own_transport.md). By default {DEFAULT_TRANSPORTS}, or the one that the"
+            " scenario is about; the first of them where nothing is emulated."
+        ),
+    ] = None
+    entropies: Annotated[
+        int,
+        typer.Option(
+            help=f"How many of a NIC's {ENTROPIES} entropies schemes have that choose as they go, where"
+            " packets are datagrams (credit; docs/spraying.md)."
+        ),
+    ] = ENTROPIES
+    initial_window: Annotated[
+        int | None,
+        typer.Option(
+            help="TCP's initial window [packets]; by default as the transport needs it, see run.json."
+        ),
+    ] = None
+    least_rto_ms: Annotated[
+        float | None,
+        typer.Option(
+            help="TCP's least retransmission timeout in the emulation [ms]; under tcp by default twice the"
+            " round trip through a full port."
+        ),
+    ] = None
+    share_queue_pairs: Annotated[
+        bool,
+        typer.Option(
+            "--share-queue-pairs",
+            help="Have all collectives share queue pairs, instead of each communicator having its own"
+            " (docs/jobs.md).",
+        ),
+    ] = False
+    mtu: Annotated[
+        int,
+        typer.Option(
+            help="MTU of the emulation's links, 1500 to 9000 [bytes]. Small packets are more per message, and"
+            " cost the switch as much each: the automatic rate is as much lower."
+        ),
+    ] = DEFAULT_MTU
+    buffer: Annotated[
+        int | None,
+        typer.Option(
+            help="What a switch port holds in the emulation before it drops [full packets of --mtu];"
+            " by default 2 MiB."
+        ),
+    ] = None
+    fail: Annotated[
+        str | None,
+        typer.Option(
+            help="What fails, comma-separated, such as nic:3:1@40%-70%: NIC 1 of server 3, from 40 to 70 %"
+            " of the prediction. Also link:leaf0-spine1@2ms, link:leaf0:3@40%, server:2@40%, gpu:5@40%,"
+            " port:ocs0:3@40%, controller@40%, switches@40%; nic:3:1@40%=0.5 goes on at half its rate,"
+            " nic:3:1@40%=loss:0.01 loses 1 % of its packets. Every point runs without and with it."
+        ),
+    ] = None
+    detect_us: Annotated[
+        float,
+        typer.Option(help="How long after a fault, and after its end, everybody knows, at real scale [us]."),
+    ] = DETECT_S * 1e6
+
+    def __post_init__(self) -> None:
+        """Refuse what no study can have, before one is described."""
+        self.real_link_delay_s()
+        known_after_s(self.detect_us)
+        self.setups()
+
+    def real_link_delay_s(self) -> float:
+        """Return the propagation delay of a link of the real network, one way [s]."""
+        return time_s(self.real_link_delay_us, "a real link's delay of", "--real-link-delay-us")
+
+    def setups(self, usual: str = DEFAULT_TRANSPORTS) -> list[TransportSetup]:
+        """Return the transports that are asked for, else usual ones by commas."""
+        named = usual if self.transport is None else self.transport
+        return transports(named, self.initial_window, self.least_rto_ms, self.entropies)
+
+    def fabric(self, fabric: Fabric, mtu: int) -> Fabric:
+        """Return a fabric with the delay, the loss and the buffers that are asked for."""
+        if self.link_delay_us or self.loss:
+            fabric = fabric.with_links(delay_s=self.link_delay_us / 1e6, loss=self.loss)
+        return fabric if self.buffer is None else fabric.with_buffer(buffer_bytes(self.buffer, mtu))
+
+    def made(self, study: Study, *, model_only: bool) -> Study:
+        """Return a study with these changes; predictions alone need but one transport."""
+        setups = self.setups(study.transports or DEFAULT_TRANSPORTS)
+        if self.transport is None and not study.transports and model_only:
+            setups = setups[:1]
+        own_mtu = self.mtu == DEFAULT_MTU
+        mtu = study.experiments[0].mtu if own_mtu else self.mtu
+        fabrics = {fabric: self.fabric(fabric, mtu) for fabric in study.fabrics}
+
+        def made_of(each: Experiment) -> list[Experiment]:
+            return [
+                replace(
+                    each,
+                    fabric=fabrics[each.fabric],
+                    transport=setup,
+                    mtu=each.mtu if own_mtu else self.mtu,
+                    shared_queue_pairs=each.shared_queue_pairs or self.share_queue_pairs,
+                )
+                for setup in (setups if each.over_packets else setups[:1])
+            ]
+
+        study = replace(study.changed(made_of), real_link_delay_s=self.real_link_delay_s())
+        if self.fail is None:
+            return study
+        return study.failing(Failures(tuple(faults(self.fail)), known_after_s(self.detect_us)))
+
+
 def run(describe: Callable[..., Study]) -> NoReturn:
     """Run a scenario: its parameters are its options, and after them those that say how to carry it out."""
 
-    def command(
-        *,
-        link_delay_us: LinkDelay = 0.0,
-        real_link_delay_us: RealLinkDelay = REAL_LINK_DELAY_S * 1e6,
-        loss: Loss = 0.0,
-        transport: Transports = None,
-        entropies: Entropies = ENTROPIES,
-        initial_window: InitialWindow = None,
-        least_rto_ms: LeastTimeout = None,
-        share_queue_pairs: ShareQueuePairs = False,
-        mtu: Mtu = DEFAULT_MTU,
-        buffer: Buffer = None,
-        fail: Fail = None,
-        detect_us: DetectAfter = DETECT_S * 1e6,
-        emulated_rate: EmulatedRate = None,
-        volume: Volume = None,
-        calibrate: Calibrate = False,
-        dry_run: DryRun = False,
-        model_only: ModelOnly = False,
-        cli: Cli = False,
-        datapath: DatapathOption = "netdev",
-        no_sandbox: NoSandbox = False,
-        jobs: Jobs = PROCESSES,
-        resume: Resume = None,
-        part: Part = None,
-        cluster: Cluster = None,
-        out: Out = None,
-        debug: Debug = False,
-        **parameters: object,
-    ) -> None:
-        _check_scale(resume, volume, emulated_rate)
-        rate_bps = emulated_bps(emulated_rate) if emulated_rate is not None else None
-        options = replace(
-            _carried_out_by(jobs, resume, part, cluster, out),
-            emulated_rate_bps=rate_bps, model_only=model_only, cli=cli, datapath=datapath,
-            sandbox=not no_sandbox, volume=volume, dry_run=dry_run, calibrate=calibrate,
-            real_link_delay_s=real_link_delay_s(real_link_delay_us),
-        )  # fmt: skip
-        detect_s = known_after_s(detect_us)
-        named = DEFAULT_TRANSPORTS if transport is None else transport
-        setups = transports(named, initial_window, least_rto_ms, entropies)
-        scenario = describe(**parameters)
-        if transport is None and scenario.transports:
-            setups = transports(scenario.transports, initial_window, least_rto_ms, entropies)
-        elif transport is None and model_only:
-            setups = setups[:1]
-        scenario = scenario.under(setups)
-        options = options.or_usual(scenario.usual)
-        if mtu != DEFAULT_MTU:
-            scenario = scenario.in_packets_of(mtu)
-        if share_queue_pairs:
-            scenario = scenario.sharing_queue_pairs()
-        if link_delay_us or loss:
-            scenario = scenario.over(lambda fabric: fabric.with_links(delay_s=link_delay_us / 1e6, loss=loss))
-        if buffer is not None:
-            held_bytes = buffer_bytes(buffer, scenario.experiments[0].mtu)
-            scenario = scenario.over(lambda fabric: fabric.with_buffer(held_bytes))
-        if fail is not None:
-            scenario = scenario.failing(Failures(tuple(faults(fail)), detect_s))
-        if dry_run and scenario.parameters:
-            say(scenario.grid)
-        carry_out(scenario, options)
+    def command(debug: bool, **given: object) -> None:
+        changes, options = _taken(Changes, given), _taken(Options, given)
+        if options.resume and (options.volume, options.emulated_rate_mbps) != (None, None):
+            raise ScenarioError(
+                "the scale of a run that is gone on with is its own", "leave out --volume and --emulated-rate"
+            )
+        study = changes.made(describe(**given), model_only=options.model_only)
+        if options.dry_run and study.parameters:
+            say(study.grid)
+        carry_out(study, options.or_usual(study.usual))
 
-    main(_with_options(command, describe))
+    _run(command, describe, [*_fields(Changes), *_fields(Options)])
 
 
 def run_computed(describe: Callable[..., Computed | Study]) -> NoReturn:
     """Run a scenario whose points are calls, as `run` does; an option of it may ask for a study instead."""
 
-    def command(
-        *,
-        jobs: Jobs = PROCESSES,
-        resume: Resume = None,
-        part: Part = None,
-        cluster: Cluster = None,
-        out: Out = None,
-        debug: Debug = False,
-        **parameters: object,
-    ) -> None:
-        options = _carried_out_by(jobs, resume, part, cluster, out)
-        study = describe(**parameters)
+    def command(debug: bool, **given: object) -> None:
+        options = _taken(Options, given)
+        study = describe(**given)
         if isinstance(study, Study):
             carry_out(study, options)
         else:
-            compute(study, options, parameters)
+            compute(study, options, given)
 
-    main(_with_options(command, describe))
-
-
-def _carried_out_by(
-    jobs: int, resume: Path | None, part: str | None, cluster: str | None, out: Path | None
-) -> Options:
-    """Return who carries points out, and where they are kept."""
-    of_all = None if part is None else part_of(part)
-    return Options(out=out, jobs=check_jobs(jobs), resume=resume, part=of_all, cluster=cluster)
+    _run(command, describe, [each for each in _fields(Options) if each.name in CARRYING])
 
 
-def _with_options(command: Callable[..., None], describe: Callable[..., object]) -> Callable[..., None]:
-    """Return a command that has a scenario's options, and after them its own."""
-    *shared, _ = signature(command).parameters.values()
-    own = signature(describe).parameters.values()
+def _taken(kind: type[Taken], given: dict[str, object]) -> Taken:
+    """Take those options out of what was given that are a dataclass's fields, and return its value."""
+    return kind(**{each.name: given.pop(each.name) for each in _fields(kind) if each.name in given})
+
+
+def _fields(kind: type[object]) -> list[Parameter]:
+    return [*signature(kind).parameters.values()]
+
+
+def _run(
+    command: Callable[..., None], describe: Callable[..., object], shared: Sequence[Parameter]
+) -> NoReturn:
+    """Run a command that has a scenario's options, and after them shared ones."""
     wrapped = update_wrapper(command, describe)
+    own = signature(describe).parameters.values()
     # What typer reads, instead of the lists of options in every scenario.
-    wrapped.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]
-    return wrapped
-
-
-def _check_scale(resume: Path | None, volume: float | None, emulated_rate: float | None) -> None:
-    """Refuse a scale for a run that has one."""
-    if resume and (volume, emulated_rate) != (None, None):
-        raise ScenarioError(
-            "the scale of a run that is gone on with is its own", "leave out --volume and --emulated-rate"
-        )
+    wrapped.__signature__ = Signature([*own, *shared, DEBUG])  # type: ignore[attr-defined]
+    main(wrapped)
 
 
 def main(command: Callable[..., None]) -> NoReturn:

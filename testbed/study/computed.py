@@ -10,23 +10,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from testbed.machine.files import make_directory, write_whole
-from testbed.report.kept_points import FOLDER, HINT
+from testbed.report.kept_points import KeptFiles
 from testbed.report.page import Findings, Page
 from testbed.report.results import RunDirectory
 from testbed.report.run_json import settings_of
-from testbed.report.table import claims_table
-from testbed.study.directories import new_run, with_all_readings
-from testbed.study.executors import executor_of
+from testbed.study.directories import (
+    OTHER_OPTIONS,
+    PartDirectory,
+    check_code,
+    new_run,
+    say_how_to_join,
+    with_all_readings,
+)
 from testbed.study.output import print_results, progress_bar, sheet_table
-from testbed.study.parts import RUN, PartDirectory, say_how_to_join
-from testbed.study.resume import OTHER_OPTIONS, check_code
-from testbed.study.study import Options
+from testbed.study.prediction import executor_of
+from testbed.study.study import RUN, Options
 from topologies.errors import ScenarioError
 
 LONG, SHORT = 32, 12
@@ -120,33 +122,19 @@ class ReportDirectory(RunDirectory):
         )
 
 
-class KeptResults:
-    """What calls returned, in a results directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self._folder = directory / FOLDER
-
-    def __contains__(self, call: Call) -> bool:
-        return self._file(call).exists()
+class KeptResults(KeptFiles):
+    """What calls returned, in a results directory; parameters as of `KeptFiles`."""
 
     def write(self, call: Call, result: object) -> None:
         """Write a result; MachineError if it cannot be written."""
-        make_directory(self._folder)
-        write_whole(self._file(call), pickle.dumps((call.key, result)))
+        self.put(call, pickle.dumps((call.key, result)))
 
     def read(self, call: Call) -> object:
         """Return what a call returned; ScenarioError if its file is not one of this version."""
-        file = self._file(call)
-        try:
+        with self.valid(call) as file:
             key, result = pickle.loads(file.read_bytes())
-        except Exception as error:  # whatever a foreign file makes of unpickling
-            raise ScenarioError(f"{file} is not a valid point: {error}", HINT) from error
-        if key != call.key:
-            raise ScenarioError(f"{file} holds the point {key}", HINT)
+        self.check(call, key)
         return result
-
-    def _file(self, call: Call) -> Path:
-        return self._folder / call.key
 
 
 def compute(study: Computed, options: Options, asked: Mapping[str, object] | None = None) -> None:
@@ -162,14 +150,13 @@ def compute(study: Computed, options: Options, asked: Mapping[str, object] | Non
     by_key = {call.key: call for call in study.points}
     points, out = list(by_key.values()), options.resume or options.out
     run = replace(new_run(study.name, study.title), settings={"points": _told(by_key, asked or {})})
-    if out and (options.resume or (options.part and (out / RUN).exists())):
-        check_code(out, ())
-        if settings_of(out / RUN).get("points") != run.settings["points"]:
-            raise ScenarioError(f"{out} holds the points of another study", OTHER_OPTIONS)
+    if begun := options.begun:
+        check_code(begun, ())
+        if settings_of(begun / RUN).get("points") != run.settings["points"]:
+            raise ScenarioError(f"{begun} holds the points of another study", OTHER_OPTIONS)
     if options.part and out:
-        number, count = options.part
-        mine = points[number - 1 :: count]
-        with PartDirectory(run, (), out, f"{number}-of-{count}.json"):
+        mine = options.part.share(points)
+        with PartDirectory(run, (), out, options.part):
             _carry_out(mine, KeptResults(out), options)
         say_how_to_join(len(mine), out)
         return
@@ -180,8 +167,8 @@ def compute(study: Computed, options: Options, asked: Mapping[str, object] | Non
         _carry_out(points, kept, options)
         report = study.report([kept.read(call) for call in study.points])
         results.add(report)
-    judged = [claims_table(report.findings.claims)] if report.findings.claims else []
-    print_results([*map(sheet_table, report.findings.sheets), *judged], results.path)
+    found = report.findings
+    print_results([*map(sheet_table, found.sheets)], found.claims, results.path)
 
 
 def _told(keys: Iterable[str], asked: Mapping[str, object]) -> str:

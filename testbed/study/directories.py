@@ -1,22 +1,50 @@
-"""Where the points of a study go: a results directory, new or gone on with, or one that parts share."""
+"""Where the points of a study go: a results directory, new or gone on with, or one that parts share.
+
+What is gone on with has the points of the study, at the scale that it began with, and is of the same code.
+"""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Unpack
 
 from testbed.machine.datapath import Datapath
+from testbed.machine.files import directory_lock, make_directory, write_whole
+from testbed.machine.versions import sources
+from testbed.report.finished import Finished
+from testbed.report.kept_points import KeptPoints
 from testbed.report.means import BIG_SWITCH
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Kind, Run, with_readings
+from testbed.report.run_json import (
+    Kind,
+    Known,
+    Run,
+    changed_modules,
+    datapath_of,
+    experiments_of,
+    planned_lines,
+    real_link_delay_of,
+    run_json,
+    settings_of,
+    sources_of,
+    with_readings,
+)
+from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
-from testbed.study.parts import PARTS, RUN, PartDirectory
-from testbed.study.resume import kept_plan
-from testbed.study.study import Options, Study
+from testbed.run.outcome import Outcome
+from testbed.study.glances import Failures
+from testbed.study.output import say
+from testbed.study.study import RUN, Options, Part, Study
+from topologies.errors import ScenarioError
 from topologies.own import own_sources
 
-Directory = ResultsDirectory | PartDirectory
+PARTS = "parts"
+"""The folder of what parts read back."""
+NOTHING_PLANNED = planned_lines([])
+OTHER_OPTIONS = "give the options of that run, or another --out without --resume"
 
 
 def planned_before(study: Study, options: Options) -> list[Experiment] | None:
@@ -25,13 +53,55 @@ def planned_before(study: Study, options: Options) -> list[Experiment] | None:
     Raises
     ------
     ScenarioError
-        As of `kept_plan`.
+        If it is the run of another study, or of other code, lightrail's or a user's own, or was emulated and
+        is now to be predicted, or the reverse.
     """
-    if options.resume is None and not (options.part and options.out and (options.out / RUN).exists()):
+    if (directory := options.begun) is None:
         return None
-    directory = options.resume or options.out
-    assert directory is not None
-    return kept_plan(directory, study, options)
+    file = directory / RUN
+    planned = experiments_of(file) if file.exists() else []
+    check_code(directory, planned)
+    emulated = not options.model_only
+    if emulated != any(each.dilation != UNSCALED for each in planned):
+        did, now_does = ("predicted", "emulated") if emulated else ("emulated", "predicted")
+        raise ScenarioError(f"{directory} was {did}, and would now be {now_does}", OTHER_OPTIONS)
+    would_fail = _failing(study.experiments, study.failures)
+    if real_keys(planned) != real_keys(study.experiments) or _failing(planned) != would_fail:
+        raise ScenarioError(f"{directory} holds the points of another study", OTHER_OPTIONS)
+    if (datapath_of(file), real_link_delay_of(file)) != (options.datapath, study.real_link_delay_s):
+        raise ScenarioError(
+            f"{directory} was run with another --datapath or --real-link-delay-us", OTHER_OPTIONS
+        )
+    return planned
+
+
+def check_code(directory: Path, planned: Sequence[Experiment]) -> None:
+    """Raise ScenarioError if a directory holds no run, or one of other code: both are not mixed."""
+    file, now = directory / RUN, sources()
+    if not file.exists():
+        raise ScenarioError(f"{directory} holds no run to go on with", "give the directory of one")
+    if (before := sources_of(file)) != now:
+        raise ScenarioError(
+            f"{directory} was begun by lightrail {before}, and this is {now}: their numbers are not mixed",
+            "go on with that one, or begin anew",
+        )
+    own = own_sources(name for each in planned for name in each.own)
+    if changed := changed_modules(file, own):
+        raise ScenarioError(
+            f"the source of {' and '.join(changed)} has changed since {directory} was begun: numbers of both"
+            " are not mixed",
+            "put the old one back, or begin anew",
+        )
+
+
+def _failing(planned: Sequence[Experiment], failures: Failures | None = None) -> set[tuple[str, float]]:
+    own = {(fault.name, fault.detect_s) for each in planned for fault in each.faults}
+    return own if failures is None else own | {(fault.text, failures.detect_s) for fault in failures.faults}
+
+
+def real_keys(experiments: Sequence[Experiment]) -> list[str]:
+    """Return the keys of points whatever their scale, in order."""
+    return sorted({replace(each.unscaled, faults=()).key for each in experiments})
 
 
 def directory_of(
@@ -39,7 +109,7 @@ def directory_of(
     options: Options,
     planned: Sequence[Experiment],
     alike: Mapping[str, Sequence[str]] | None = None,
-) -> Directory:
+) -> "Directory":
     """Return where the points of a study go.
 
     Parameters
@@ -55,13 +125,12 @@ def directory_of(
     report = "schemes" if options.model_only and study.report == "circuits" else study.report
     run = new_run(study.name, study.title, options.datapath, report)
     own = own_sources(name for each in planned for name in each.own)
-    run = replace(run, own_modules=own, alike=alike or {}, real_link_delay_s=options.real_link_delay_s)
+    run = replace(run, own_modules=own, alike=alike or {}, real_link_delay_s=study.real_link_delay_s)
     if study.baseline:
         run = replace(run, baseline=study.baseline)
     out = options.resume or options.out
     if options.part and out:
-        number, count = options.part
-        return PartDirectory(run, planned, out, f"{number}-of-{count}.json")
+        return PartDirectory(run, planned, out, options.part)
     return ResultsDirectory(
         with_all_readings(run, options.resume) if options.resume else run,
         planned=planned,
@@ -85,3 +154,96 @@ def with_all_readings(run: Run, directory: Path) -> Run:
     for file in (directory / RUN, *sorted((directory / PARTS).glob("*.json"))):
         run = with_readings(run, file)
     return run
+
+
+def comparison_of(experiment: Experiment) -> tuple[object, ...]:
+    """Return what a point is compared within: one machine carries all of it out, at one scale."""
+    return experiment.fabric, experiment.job.name
+
+
+def of_part(experiments: Sequence[Experiment], part: Part | None, *, emulated: bool) -> Sequence[Experiment]:
+    """Return the points of a part: every N-th; where they are emulated every N-th comparison."""
+    if part is None or not emulated:
+        return experiments if part is None else part.share(experiments)
+    comparisons = part.share([*dict.fromkeys(map(comparison_of, experiments))])
+    return [each for each in experiments if comparison_of(each) in comparisons]
+
+
+def say_how_to_join(points: int, directory: Path) -> None:
+    """Say what a part left, and what makes one run of all parts."""
+    say(f"{points} points are in {directory}; --resume {directory} joins all parts")
+
+
+class PartDirectory:
+    """The directory of a run while a part writes its points: joining the parts makes tables and report.
+
+    The first part to come writes ``run.json``, with all points of the run; each keeps what it read back of
+    its machine in a file of its own.
+
+    Parameters
+    ----------
+    run, planned, out
+        As of `ResultsDirectory`; all parts plan the same.
+    part
+        Which it is.
+    """
+
+    def __init__(self, run: Run, planned: Sequence[Experiment], out: Path, part: Part) -> None:
+        self.run, self.path = run, out
+        self._planned, self._name = planned, f"{part.number}-of-{part.parts}.json"
+        self.kept = KeptPoints(out)
+        """The points that are there, whichever part wrote them."""
+        self.outcomes: list[Outcome] = []
+        """What was added."""
+        self._lock = ExitStack()
+
+    def __enter__(self) -> "PartDirectory":
+        """Make the directory and what describes the run, unless another part has."""
+        make_directory(self.path / PARTS)
+        self._lock.enter_context(directory_lock(self.path, shared=True))
+        with directory_lock(self.path / PARTS, waits=True):
+            if not (self.path / RUN).exists():
+                write_whole(self.path / RUN, run_json(self.run, planned_lines(self._planned)))
+        self._check_same()
+        self.describe()
+        return self
+
+    def _check_same(self) -> None:
+        """Refuse what another part has begun meanwhile with other code, points or options."""
+        file, run = self.path / RUN, self.run
+        check_code(self.path, self._planned)
+        theirs = datapath_of(file), real_link_delay_of(file), settings_of(file).get("points")
+        mine = run.datapath, run.real_link_delay_s, run.settings.get("points")
+        there, here = ({each.key for each in some} for some in (experiments_of(file), self._planned))
+        if (there, theirs) != (here, mine):
+            raise ScenarioError(
+                f"another part began the run in {self.path} meanwhile, with other options or another scale",
+                "start this part again",
+            )
+
+    def __exit__(self, *_error: object) -> None:
+        """Leave the points where they are."""
+        self._lock.close()
+
+    def describe(self, **known: Unpack[Known]) -> None:
+        """Record what is known only once a network stands, as `RunDirectory.describe` does."""
+        self.run = replace(self.run, **known)
+        write_whole(self.path / PARTS / self._name, run_json(self.run, NOTHING_PLANNED))
+
+    def wants_trace(self, _experiment: Experiment) -> bool:
+        """Return that a part keeps no trace: which seed is the first, the whole run knows."""
+        return False
+
+    def add_finished(self, experiment: Experiment, point: Finished) -> None:
+        """Write a point."""
+        self.kept.write(experiment, point)
+        self.outcomes.append(self.kept.outcome(experiment))
+
+    def judge_again(self, since: int, again: Callable[[Outcome], Outcome]) -> None:
+        """Replace the outcomes from a number on by what is known of them now."""
+        self.outcomes[since:] = map(again, self.outcomes[since:])
+        for outcome in self.outcomes[since:]:
+            self.kept.judge(outcome)
+
+
+Directory = ResultsDirectory | PartDirectory

@@ -1,7 +1,7 @@
 """What a run would be, printed before anything is booted: dimensionless numbers, and how long it takes."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -9,49 +9,38 @@ from rich.text import Text
 from testbed.machine.processes import PROCESSES
 from testbed.report.page import counted
 from testbed.report.similitude_table import similitude_table
+from testbed.run.constants import constant_numbers
 from testbed.run.experiment import Experiment
 from testbed.run.run_time import boots, memory_bytes, run_time
-from testbed.run.similitude import Number
-from testbed.study.glances import Glance
+from testbed.run.similitude import Number, similitude
+from testbed.study.emulating import constants_of, workload_of
+from testbed.study.glances import Glance, glances
+from testbed.study.machine import machine_for
+from testbed.study.output import progress_bar
+from testbed.study.scaling import scaled
+from testbed.study.study import Options, Study
 from topologies.fabric import Fabric
 
+LOOK_S = 0.3
+"""How long a dry run predicts [s]: with what a start takes it is to be there within two seconds."""
 GOOD_WITHIN = "30 %"
 SWITCHES = {"packet": ("packet switch", "packet switches"), "ocs": ("OCS", "OCSes")}
 
 
-def workload_of(experiment: Experiment) -> str:
-    """Return what the numbers of an experiment are listed under."""
-    fabric = experiment.fabric
-    nics = len(fabric.nics) // len(fabric.servers)
-    about = f"{experiment.job.name}, {fabric.name}, {len(fabric.servers)} servers x {nics} NICs"
-    return f"{about}, {experiment.transport_name}"
-
-
-def foreseen(
-    experiments: Sequence[Experiment],
-    numbers: Mapping[str, Sequence[Number]],
-    looked: Sequence[Glance],
-    real_link_delay_s: float,
-) -> list[RenderableType]:
-    """Return what a dry run prints.
-
-    Parameters
-    ----------
-    experiments
-        At the scale at which they would be emulated.
-    numbers
-        The dimensionless numbers by workload.
-    looked
-        What their predictions say.
-    real_link_delay_s
-        Of a link of the real network [s].
-    """
-    return [
-        similitude_table(numbers, real_link_delay_s),
-        _scales(experiments),
-        _points(experiments, looked),
-        _takes(experiments, looked),
-    ]
+def foreseen(study: Study, options: Options) -> list[RenderableType]:
+    """Return what a dry run prints; what a moment does not suffice to predict is taken to be alike."""
+    machine = machine_for(study, options).told()
+    with progress_bar() as progress:
+        looked = glances(study.experiments, study.failures, progress, LOOK_S)
+    experiments, seen = scaled(study, looked, options, machine), [glance for _, glance in looked]
+    numbers: dict[str, tuple[Number, ...]] = {}
+    for each, glance in zip(experiments, seen, strict=True):
+        if (workload := workload_of(each)) not in numbers:
+            timeout_s, delay_s = each.host.least_timeout_s, study.real_link_delay_s
+            numbers[workload] = similitude(each, glance.facts, timeout_s, delay_s)
+        numbers.setdefault(constants_of(each), constant_numbers(each))
+    about = similitude_table(numbers, study.real_link_delay_s), _scales(experiments)
+    return [*about, _points(experiments, seen), _takes(experiments, seen)]
 
 
 def _scales(experiments: Sequence[Experiment]) -> Text:

@@ -1,11 +1,13 @@
 """The points of one network, emulated one after the other: what a worker in a sandbox does.
 
-It yields what the run has to know as soon as it is known, and holds no results.
+It yields what the run has to know as soon as it is known, and holds no results. Each point is judged by the
+known-answer controls before and after it.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from testbed.machine.congestion import check_congestion_control, check_marks
 from testbed.machine.datapath import Datapath, check_datapath
@@ -14,16 +16,23 @@ from testbed.network.netem import check_netem, link_netems
 from testbed.network.network import Network
 from testbed.network.readback import effective, port_settings, unmet
 from testbed.report.finished import Finished, finished
-from testbed.run.calibrate import Calibration
+from testbed.run.calibrate import Calibration, ContradictedError, forget
 from testbed.run.constants import constant_numbers, constants
+from testbed.run.control import Control, control
 from testbed.run.emulate import check_losses
 from testbed.run.experiment import Experiment
+from testbed.run.fidelity import with_control
+from testbed.run.light_control import light_control
+from testbed.run.outcome import Outcome
+from testbed.run.predict import predict
+from testbed.run.scale import load_bps
 from testbed.run.similitude import Number, facts_of, similitude
 from testbed.run.trial import tried
-from testbed.study.controlled import Controlled, ControlledPoints
-from testbed.study.dry_run import workload_of
 from topologies.fabric import Fabric
 from traffic.transports.registry import congestion_control
+
+GROWN = 1.5
+"""A point that forwards so many times what was controlled needs another control."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +45,11 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Booted:
-    """A network stands."""
+class Described:
+    """More is known of the network."""
 
     settings: Mapping[str, object]
-    """Its effective settings, read back from the machine."""
+    """Its effective settings, read back from the machine, or its controls."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,8 @@ class Emulated:
     """Its dimensionless numbers, by what they are listed under."""
 
 
-Event = Booted | Begun | Controlled | Emulated
+Event = Described | Begun | Control | Emulated
+"""By a control all points since the last one are judged too."""
 
 
 def emulated(
@@ -93,7 +103,7 @@ def emulated(
     with network_of(first, datapath) as network:
         found = port_settings(network)
         broken, settings = unmet(network, found), effective(network, found)
-        yield Booted({**_scale_of(first), **settings})
+        yield Described({**_scale_of(first), **settings})
         worst = math.nan if first.over_circuits else worst_link_error(network, first.seed)
         controlled = ControlledPoints(network, doubtful, begun=begun)
         for asked in points:
@@ -108,6 +118,85 @@ def emulated(
             moved_by = {constants_of(experiment): constant_numbers(experiment)}
             yield Emulated(point, {workload_of(experiment): outcome.numbers, **moved_by})
         yield from controlled.end()
+
+
+class ControlledPoints:
+    """Carries controls out between the points of a network.
+
+    A point is judged by the control before it at once, so that a run that is interrupted keeps every point,
+    judged by what was known. A schedule's control is one over its OCSes (`testbed.run.light_control`); the
+    circuits of a rule have none.
+
+    Parameters
+    ----------
+    network
+        The network.
+    doubtful
+        The calibration by which the points are scaled, if a control may contradict it.
+    begun
+        Whether the run has points already.
+    """
+
+    def __init__(self, network: Network, doubtful: Calibration | None = None, *, begun: bool = False) -> None:
+        self._network, self._doubtful, self._begun = network, doubtful, begun
+        self._known: set[tuple[str, str]] = set()
+        self._done: list[Control] = []
+        self._most_bps = 0.0
+        """At what rate the network was controlled."""
+        self._again: Callable[[], Control | None] = lambda: None
+        """Carries out the last control once more."""
+
+    def before(self, experiment: Experiment) -> Iterator[Event]:
+        """Carry out a control if an experiment forwards more than was controlled; seeds forward alike.
+
+        Before a schedule one is carried out in any case, once for all seeds.
+
+        A calibration that it contradicts is forgotten: the next run takes it anew.
+
+        Raises
+        ------
+        ContradictedError
+            If it does so before a point is finished, so that nothing is lost by beginning again.
+        """
+        about = experiment.job.name, experiment.name
+        if experiment.is_once_lit or about in self._known:
+            return
+        self._known.add(about)
+        if experiment.has_slots:
+            yield from self._by(partial(light_control, self._network, experiment))
+            return
+        load = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
+        if load and not (self._done and load <= GROWN * self._most_bps):
+            self._most_bps = max(self._most_bps, load)
+            yield from self._by(partial(control, self._network, self._most_bps))
+            self._check(experiment.mtu)
+
+    def judged(self, outcome: Outcome) -> Outcome:
+        """Return an outcome, judged by the last control so far."""
+        self._begun = True
+        return with_control(outcome, self._done[-1] if self._done else None)
+
+    def end(self) -> Iterator[Event]:
+        """Carry out the last control, if there was a first."""
+        if self._done:
+            yield from self._by(self._again)
+
+    def _by(self, carry_out: Callable[[], Control | None]) -> Iterator[Event]:
+        """Carry out a control, which is repeated from then on; none where no two servers have a path."""
+        self._again = carry_out
+        if found := carry_out():
+            self._done.append(found)
+            yield Described(
+                {"controls": {str(number): asdict(each) for number, each in enumerate(self._done)}}
+            )
+            yield found
+
+    def _check(self, mtu: int) -> None:
+        last = self._done[-1] if self._done else None
+        if self._doubtful and last and (said := self._doubtful.contradiction(last, mtu)):
+            forget(self._doubtful)
+            if not self._begun:
+                raise ContradictedError(said)
 
 
 def check_able(
@@ -151,6 +240,11 @@ def where_of(experiment: Experiment) -> str:
     fabric = experiment.fabric
     nics = len(fabric.nics) // len(fabric.servers)
     return f"{fabric.name}, {len(fabric.servers)} servers x {nics} NICs, {experiment.transport_name}"
+
+
+def workload_of(experiment: Experiment) -> str:
+    """Return what the numbers of an experiment are listed under."""
+    return f"{experiment.job.name}, {where_of(experiment)}"
 
 
 def constants_of(experiment: Experiment) -> str:

@@ -16,15 +16,19 @@ from testbed.run.experiment import Experiment
 from testbed.run.fidelity import with_control
 from testbed.run.outcome import Outcome
 from testbed.run.run_time import boots
-from testbed.study.controlled import Controlled
-from testbed.study.directories import Directory, directory_of, planned_before
-from testbed.study.emulating import Asked, Begun, Booted, Event, check_able, emulated, where_of
+from testbed.study.directories import (
+    Directory,
+    comparison_of,
+    directory_of,
+    of_part,
+    planned_before,
+)
+from testbed.study.emulating import Asked, Begun, Described, Event, check_able, emulated, where_of
 from testbed.study.machine import Machine, machine_by, weakest
 from testbed.study.output import progress_bar, say
-from testbed.study.parts import begun_on, comparison_of, of_part
 from testbed.study.prediction import kept_point
 from testbed.study.ray_cluster import RayCluster, opened
-from testbed.study.scaling import prepared, waits_for_light
+from testbed.study.scaling import prepared
 from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
 from topologies.errors import ScenarioError
@@ -35,48 +39,50 @@ def emulated_study(study: Study, options: Options) -> Directory:
     if options.cluster:
         with opened(options.cluster) as cluster:
             return _on_cluster(study, options, cluster)
-    with EmulationWorker(sandbox=options.sandbox) as worker:
-        check_machine(study, options, worker)
-        machine = machine_by(worker, options, relights=waits_for_light(study)).told()
+    with EmulationWorker(sandbox=not options.no_sandbox) as worker:
+        machine = checked_machine(worker, study, options).told()
         try:
             doubtful = machine.calibration
             return _emulated(study, options, machine, lambda to, mine: to.carry_out(worker, mine, doubtful))
         except ContradictedError as error:
             say(f"{error}: it is calibrated anew")
         anew = replace(options, calibrate=True)
-        machine = machine_by(worker, anew, relights=waits_for_light(study)).told()
+        machine = machine_by(worker, study, anew).told()
         return _emulated(study, options, machine, lambda to, mine: to.carry_out(worker, mine, None))
 
 
 def _on_cluster(study: Study, options: Options, cluster: RayCluster) -> Directory:
     """Emulate a study on machines that offer a slot each, at the scale that the weakest of them carries."""
     local = replace(options, cluster=None)
-    asked = [cluster.emulating(name).submit(checked_machine, study, local) for name in cluster.emulators]
+    asked = [cluster.emulating(name).submit(machine_checked, study, local) for name in cluster.emulators]
     machine = weakest([each.result() for each in asked]).told()
     return _emulated(study, options, machine, lambda to, mine: to.carry_out_on(cluster, mine))
 
 
-def checked_machine(study: Study, options: Options) -> Machine:
-    """Return what this machine carries; MachineError if it lacks what a study needs."""
-    with EmulationWorker(sandbox=options.sandbox) as worker:
-        check_machine(study, options, worker)
-        return machine_by(worker, options, relights=waits_for_light(study))
-
-
-def events_of(asked: Sequence[Asked], options: Options) -> list[Event]:
+def events_of(asked: Sequence[Asked], options: Options, real_link_delay_s: float) -> list[Event]:
     """Return what an emulation worker of this machine has to say of the points of one network."""
-    settings = options.datapath, options.real_link_delay_s, None, True
-    with EmulationWorker(sandbox=options.sandbox) as worker:
+    settings = options.datapath, real_link_delay_s, None, True
+    with EmulationWorker(sandbox=not options.no_sandbox) as worker:
         return list(worker.call(emulated, asked, *settings))
 
 
-def check_machine(study: Study, options: Options, worker: EmulationWorker) -> None:
-    """Raise MachineError if this machine lacks what a study needs, before anything is predicted for it."""
+def machine_checked(study: Study, options: Options) -> Machine:
+    """Return what this machine carries, as of `checked_machine`, by a worker of its own."""
+    with EmulationWorker(sandbox=not options.no_sandbox) as worker:
+        return checked_machine(worker, study, options)
+
+
+def checked_machine(worker: EmulationWorker, study: Study, options: Options) -> Machine:
+    """Return what this machine carries.
+
+    MachineError if it lacks what a study needs, before anything is predicted for it.
+    """
     written = study.failures.faults if study.failures else ()
     own = [fault.name for each in study.experiments for fault in each.faults if fault.loses]
     lossy = [*own, *(fault.text for fault in written if fault.loses)]
     transports = list({(each.transport.name, each.mtu) for each in study.experiments})
     list(worker.call(check_able, study.fabrics, transports, lossy, options.datapath))
+    return machine_by(worker, study, options)
 
 
 def _emulated(
@@ -115,8 +121,8 @@ class Emulation:
         """Carry out those points that are missing, network by network."""
         self._check_not_mixed(points)
         for some in boots(points):
-            asked, begun = self._asked(some), any(map(self._results.has, points))
-            settings = self._options.datapath, self._options.real_link_delay_s, doubtful, begun
+            asked, begun = self._asked(some), any(each in self._results.kept for each in points)
+            settings = self._options.datapath, self._results.run.real_link_delay_s, doubtful, begun
             missing = self._missing(asked)
             with closing(worker.call(emulated, missing, *settings)) if missing else nullcontext(()) as events:
                 self._write(asked, events)
@@ -126,7 +132,7 @@ class Emulation:
 
         What a machine has begun it goes on with; everything else is anyone's.
         """
-        begun = {about: begun_on(self._results, some) for about, some in _compared(points).items()}
+        begun = {about: self._begun_on(some) for about, some in _compared(points).items()}
         groups = [
             (begun[about], asked, self._missing(asked))
             for of_network in boots(points)
@@ -137,7 +143,8 @@ class Emulation:
         for machine, _, missing in groups:
             if missing:
                 due[machine].append(missing)
-        there = partial(events_of, options=replace(self._options, cluster=None))
+        delay_s, options = self._results.run.real_link_delay_s, replace(self._options, cluster=None)
+        there = partial(events_of, options=options, real_link_delay_s=delay_s)
         found = {machine: cluster.emulating(machine).map(there, some) for machine, some in due.items()}
         for machine, asked, missing in groups:
             self._write(asked, next(found[machine]) if missing else ())
@@ -146,23 +153,28 @@ class Emulation:
         """Raise ScenarioError if points are missing of a comparison that another machine began."""
         here = platform.node()
         for some in _compared(points).values():
-            there = begun_on(self._results, some) or here
-            if there != here and not all(map(self._results.has, some)):
+            there = self._begun_on(some) or here
+            if there != here and not all(each in self._results.kept for each in some):
                 raise ScenarioError(
                     f"points of {some[0].job.name} were emulated on {there}, and this is {here}: they are not"
                     " mixed",
                     f"go on with them on {there}, or begin anew",
                 )
 
+    def _begun_on(self, points: Sequence[Experiment]) -> str | None:
+        """Return the machine that emulated points of one comparison; None if there is none yet."""
+        kept = self._results.kept
+        return next((kept.outcome(each).machine for each in points if each in kept), None)
+
     def _asked(self, points: Sequence[Experiment]) -> list[Asked]:
         return [Asked(each, self._results.wants_trace(each)) for each in points]
 
     def _missing(self, asked: Sequence[Asked]) -> list[Asked]:
-        return [each for each in asked if not self._results.has(each.experiment)]
+        return [each for each in asked if each.experiment not in self._results.kept]
 
     def _write(self, asked: Sequence[Asked], events: Iterable[Event]) -> None:
         """Write the points of a network in order: those that are there, and those that a worker makes."""
-        self._since, missing = self._results.points, self._written_between(asked)
+        self._since, missing = len(self._results.outcomes), self._written_between(asked)
         for event in events:
             self._take(event, where_of(asked[0].experiment), missing)
         list(missing)
@@ -170,7 +182,7 @@ class Emulation:
     def _written_between(self, asked: Sequence[Asked]) -> Iterator[Experiment]:
         """Yield the points that are missing; those that are there are written on the way."""
         for each in asked:
-            if self._results.has(each.experiment):
+            if each.experiment in self._results.kept:
                 self._results.add_finished(each.experiment, kept_point(self._results.path, each))
                 self._progress.advance(self._task)
             else:
@@ -179,14 +191,13 @@ class Emulation:
 
     def _take(self, event: Event, where: str, missing: Iterator[Experiment]) -> None:
         """Write what a worker has to say of a network."""
-        if isinstance(event, Booted):
+        if isinstance(event, Described):
             self._describe(where, event.settings)
         elif isinstance(event, Begun):
             self._progress.update(self._task, description=f"emulate {event.words}")
-        elif isinstance(event, Controlled):
-            self._describe(where, {"controls": event.settings})
-            self._results.judge_again(self._since, partial(self._controlled, event.control))
-            self._since = self._results.points
+        elif isinstance(event, Control):
+            self._results.judge_again(self._since, partial(self._controlled, event))
+            self._since = len(self._results.outcomes)
         else:
             self._results.add_finished(next(missing), event.point)
             self._progress.advance(self._task)

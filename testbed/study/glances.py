@@ -8,10 +8,11 @@ be like them.
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from statistics import fmean
+from typing import Any
 
 from rich.progress import Progress
 
@@ -202,22 +203,10 @@ def _like(
 
 
 def _mean(looked: Sequence[Glance]) -> Glance:
-    """Return the mean of what was said of points, with the facts of the first."""
-
-    def mean(value: Callable[[Glance], float]) -> float:
-        return fmean(map(value, looked))
-
-    return replace(
-        looked[0],
-        iteration_s=mean(lambda each: each.iteration_s),
-        busy_s=mean(lambda each: each.busy_s),
-        level_s=mean(lambda each: each.level_s),
-        load_bps=mean(lambda each: each.load_bps),
-        messages=mean(lambda each: each.messages),
-        sent_bytes=mean(lambda each: each.sent_bytes),
-        took_s=mean(lambda each: each.took_s),
-        predicted=False,
-    )
+    """Return the mean of what was said of points, with what else is said of the first."""
+    numbers = [each.name for each in fields(Glance) if each.type is float]
+    mean: dict[str, Any] = {name: fmean(getattr(each, name) for each in looked) for name in numbers}
+    return replace(looked[0], **mean, predicted=False)
 
 
 def _workload(experiment: Experiment) -> tuple[str, Fabric]:

@@ -8,7 +8,7 @@ from testbed.machine.datapath import Datapath
 from testbed.run.calibrate import Calibration, calibration, is_calibrated
 from testbed.run.dark_excess import DarkExcess, dark_excess, is_measured
 from testbed.study.output import say
-from testbed.study.study import Options
+from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
 
 
@@ -39,27 +39,19 @@ def weakest(machines: Sequence[Machine]) -> Machine:
     )
 
 
-def machine_for(options: Options, *, relights: bool) -> Machine:
-    """Return what this machine carries.
-
-    Parameters
-    ----------
-    options
-        Say whether it is measured anew in any case.
-    relights
-        Whether OCSes are reconfigured, so that their dark excess is asked for.
-    """
-    known = is_calibrated(options.datapath) and (is_measured(options.datapath) or not relights)
+def machine_for(study: Study, options: Options) -> Machine:
+    """Return what this machine carries; how long its OCSes are dark only where a study needs it."""
+    known = is_calibrated(options.datapath) and (is_measured(options.datapath) or not study.waits_for_light)
     if known and not options.calibrate:
-        (machine,) = measured(options.datapath, relights=relights, anew=False)
+        (machine,) = measured(options.datapath, study.waits_for_light, anew=False)
         return machine
-    with EmulationWorker(sandbox=options.sandbox) as worker:
-        return machine_by(worker, options, relights=relights)
+    with EmulationWorker(sandbox=not options.no_sandbox) as worker:
+        return machine_by(worker, study, options)
 
 
-def machine_by(worker: EmulationWorker, options: Options, *, relights: bool) -> Machine:
+def machine_by(worker: EmulationWorker, study: Study, options: Options) -> Machine:
     """Return what this machine carries, as of `machine_for`, by a worker that is there."""
-    (machine,) = worker.call(measured, options.datapath, relights, options.calibrate)
+    (machine,) = worker.call(measured, options.datapath, study.waits_for_light, options.calibrate)
     return machine
 
 

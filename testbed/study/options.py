@@ -1,19 +1,18 @@
 """The options that scenarios share, each with the help that teaches it."""
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
+from controller.circuits.devices import Device
 from testbed.machine.congestion import check_known
 from testbed.machine.datapath import DEFAULT, Datapath
 from testbed.run.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
 from topologies.addresses import ENTROPIES
 from topologies.errors import ScenarioError
-from topologies.fabric import MOST_BUFFER_BYTES, Fabric
-from topologies.own import own_fabric
+from topologies.fabric import MOST_BUFFER_BYTES
 from traffic.fault_text import WrittenFault
 from traffic.job import LONGEST_S
 from traffic.packets import frame_bytes
@@ -35,61 +34,6 @@ MOST_GBPS = 1e6
 MOST_NUMBER = 1_000_000_000
 """Of a list of whole numbers that says nothing else."""
 
-Servers = Annotated[int, typer.Option(help="Servers, each with as many GPUs and NICs as there are rails.")]
-Rails = Annotated[int, typer.Option(help="Rails; NIC n of every server is on leaf n.")]
-OwnFabric = Annotated[
-    str | None,
-    typer.Option(
-        "--fabric",
-        metavar="FABRIC",
-        help="A fabric of your own, as module:function or a JSON file (docs/own_fabric.md), in place of a"
-        " rail fabric of the size and the rate above.",
-    ),
-]
-Schemes = Annotated[
-    str,
-    typer.Option(
-        help="Spraying schemes, comma-separated: ecmp, plb, minrtt, reps, spray, pxn, rails, optimal;"
-        " ecmp:4, reps:8, pxn:4 have so many entropies; or your own as module:function (docs/own_scheme.md)."
-    ),
-]
-Seeds = Annotated[
-    int, typer.Option(help="How many seeds; each draws the workload, and what the switches hash, anew.")
-]
-EmulatedRate = Annotated[
-    float | None,
-    typer.Option(
-        help="What a NIC is shaped to in the emulation [Mbit/s]; by default what this machine carries safely."
-    ),
-]
-Calibrate = Annotated[
-    bool,
-    typer.Option(
-        "--calibrate",
-        help="Measure anew first what this machine carries (5 s), on which the automatic rate depends.",
-    ),
-]
-Mtu = Annotated[
-    int,
-    typer.Option(
-        help="MTU of the emulation's links, 1500 to 9000 [bytes]. Small packets are more per message, and"
-        " cost the switch as much each: the automatic rate is as much lower."
-    ),
-]
-Buffer = Annotated[
-    int | None,
-    typer.Option(
-        help="What a switch port holds in the emulation before it drops [full packets of --mtu];"
-        " by default 2 MiB."
-    ),
-]
-Volume = Annotated[
-    float | None,
-    typer.Option(
-        help="Emulated over real bytes, which makes times as much longer or shorter; by default as much as"
-        " takes long enough to be timed."
-    ),
-]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -98,98 +42,7 @@ DryRun = Annotated[
         " the run would take, and boot nothing; a machine that is not calibrated is first (5 s).",
     ),
 ]
-LinkDelay = Annotated[
-    float,
-    typer.Option(
-        "--link-delay-us",
-        help="Propagation delay of every link, one way, at real scale [us]; needs a kernel with netem.",
-    ),
-]
-RealLinkDelay = Annotated[
-    float,
-    typer.Option(
-        "--real-link-delay-us",
-        help="Propagation delay of a link of the real network, one way, for its dimensionless numbers; what"
-        " is emulated has --link-delay-us [us].",
-    ),
-]
-Loss = Annotated[
-    float,
-    typer.Option(
-        "--loss",
-        help="Share of packets that every link loses at random in each direction, 0.01 for 1 %: of the"
-        " emulation's packets (--mtu), at any scale; needs a kernel with netem.",
-    ),
-]
-Transports = Annotated[
-    str | None,
-    typer.Option(
-        "--transport",
-        help="What moves bytes between NICs, comma-separated: credit (datagrams that receivers grant), tcp"
-        " (the kernel's; also tcp:bbr, tcp:reno ...), ideal (clairvoyant), or your own as module:Class"
-        f" (docs/own_transport.md). By default {DEFAULT_TRANSPORTS}, or the one that the scenario is about;"
-        " the first of them where nothing is emulated.",
-    ),
-]
-Entropies = Annotated[
-    int,
-    typer.Option(
-        help=f"How many of a NIC's {ENTROPIES} entropies schemes have that choose as they go, where packets"
-        " are datagrams (credit; docs/spraying.md)."
-    ),
-]
-InitialWindow = Annotated[
-    int | None,
-    typer.Option(
-        "--initial-window",
-        help="TCP's initial window [packets]; by default as the transport needs it, see run.json.",
-    ),
-]
-LeastTimeout = Annotated[
-    float | None,
-    typer.Option(
-        "--least-rto-ms",
-        help="TCP's least retransmission timeout in the emulation [ms]; under tcp by default twice the round"
-        " trip through a full port.",
-    ),
-]
-ShareQueuePairs = Annotated[
-    bool,
-    typer.Option(
-        "--share-queue-pairs",
-        help="Have all collectives share queue pairs, instead of each communicator having its own"
-        " (docs/jobs.md).",
-    ),
-]
-Fail = Annotated[
-    str | None,
-    typer.Option(
-        "--fail",
-        help="What fails, comma-separated, such as nic:3:1@40%-70%: NIC 1 of server 3, from 40 to 70 % of the"
-        " prediction. Also link:leaf0-spine1@2ms, link:leaf0:3@40%, server:2@40%, gpu:5@40%, port:ocs0:3@40%,"
-        " controller@40%, switches@40%; nic:3:1@40%=0.5 goes on at half its rate, nic:3:1@40%=loss:0.01 loses"
-        " 1 % of its packets. Every point runs without and with it.",
-    ),
-]
-DelayMs = Annotated[float, typer.Option("--delay-ms", help="Reconfiguration delay of the OCSes [ms].")]
 NicRate = Annotated[float, typer.Option("--rate", help="Rate of a NIC, at real scale [Gbit/s].")]
-DetectAfter = Annotated[
-    float,
-    typer.Option(
-        "--detect-us", help="How long after a fault, and after its end, everybody knows, at real scale [us]."
-    ),
-]
-ModelOnly = Annotated[
-    bool,
-    typer.Option("--model-only", help="Predict by the fluid model and emulate nothing; needs no rights."),
-]
-Cli = Annotated[
-    bool,
-    typer.Option(
-        "--cli",
-        help="Open Mininet's CLI on the live fabric, and measure nothing; it has replay, rates and fail too.",
-    ),
-]
 NoSandbox = Annotated[
     bool,
     typer.Option(
@@ -208,7 +61,6 @@ def directory(text: str) -> Path:
 DatapathOption = Annotated[
     Datapath,
     typer.Option(
-        "--datapath",
         envvar=DEFAULT,
         help="What forwards: Open vSwitch's daemon (netdev, the same on every machine), or the kernel's"
         " openvswitch module, where the machine has it (kernel).",
@@ -220,40 +72,7 @@ Out = Annotated[
         parser=directory, metavar="DIRECTORY", help="Results directory; by default ./results/SCENARIO/TIME."
     ),
 ]
-Jobs = Annotated[int, typer.Option(help="How many processes predict and draw; by default as many as CPUs.")]
-Resume = Annotated[
-    Path | None,
-    typer.Option(
-        parser=directory,
-        metavar="DIRECTORY",
-        help="Go on with the run of a results directory: carry out the points that it lacks, and write its"
-        " tables and its report anew (docs/study.md).",
-    ),
-]
-Part = Annotated[
-    str | None,
-    typer.Option(
-        metavar="K/N",
-        help="Carry out the K-th of N parts of the points only, into the directory of --out, which all parts"
-        " share; --resume with it joins them (docs/cluster.md).",
-    ),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Carry points out on the machines of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT"
-        " (docs/cluster.md).",
-    ),
-]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-
-
-def own_alone(own: str, others: str, given: bool) -> Fabric:
-    """Return the user's own fabric; ScenarioError if other options are given, which say its size too."""
-    if given:
-        raise ScenarioError(f"--fabric says what {others} say too", "leave out the one or the others")
-    return own_fabric(own)
 
 
 def buffer_bytes(packets: int, mtu: int) -> int:
@@ -299,13 +118,13 @@ def chosen(text: str, known: Iterable[Word], option: str) -> list[Word]:
     return [choices[word] for word in words]
 
 
-def whole_numbers(text: str, option: str, least: int = 1, most: int = MOST_NUMBER) -> list[int]:
-    """Return the whole numbers of a list by commas, each once; ScenarioError for any other word."""
+def whole_numbers(text: str, option: str, most: int = MOST_NUMBER) -> list[int]:
+    """Return the whole numbers from 1 on of a list by commas, each once; ScenarioError for any other word."""
     words = listed(text)
     for word in words:
         is_whole = word.isdecimal() and word.isascii() and len(word) <= len(str(MOST_NUMBER))
-        if not is_whole or not least <= int(word) <= most:
-            raise ScenarioError(f"{word[:20]!r} of {option}", f"give whole numbers from {least} to {most}")
+        if not is_whole or not 1 <= int(word) <= most:
+            raise ScenarioError(f"{word[:20]!r} of {option}", f"give whole numbers from 1 to {most}")
     return list(dict.fromkeys(map(int, words)))
 
 
@@ -351,23 +170,16 @@ def faults(text: str) -> list[WrittenFault]:
     return [WrittenFault(word) for word in listed(text)]
 
 
-def real_link_delay_s(delay_us: float) -> float:
-    """Return what a link of the real network delays [s]; ScenarioError if it is not a time."""
-    if not 0 <= delay_us <= LONGEST_S * 1e6:
-        raise ScenarioError(
-            f"a real link's delay of {delay_us:g} us",
-            f"give --real-link-delay-us from 0 to {LONGEST_S * 1e6:g}",
-        )
-    return delay_us / 1e6
+def time_s(time_us: float, said: str, option: str) -> float:
+    """Return the time that an option gives [s]; ScenarioError if it is none."""
+    if not 0 <= time_us <= LONGEST_S * 1e6:
+        raise ScenarioError(f"{said} {time_us:g} us", f"give {option} from 0 to {LONGEST_S * 1e6:g}")
+    return time_us / 1e6
 
 
 def known_after_s(time_us: float, option: str = "--detect-us") -> float:
     """Return how long until faults are known [s]; ScenarioError if it is not a time."""
-    if not 0 <= time_us <= LONGEST_S * 1e6:
-        raise ScenarioError(
-            f"faults that are known after {time_us:g} us", f"give {option} from 0 to {LONGEST_S * 1e6:g}"
-        )
-    return time_us / 1e6
+    return time_s(time_us, "faults that are known after", option)
 
 
 def share_at(percent: float) -> float:
@@ -392,16 +204,16 @@ def seed_range(count: int) -> range:
     return range(count)
 
 
-def part_of(text: str) -> tuple[int, int]:
-    """Return which part of how many a text like 3/20 names; ScenarioError if it names none."""
-    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
-    if found and 1 <= int(found[1]) <= int(found[2]):
-        return int(found[1]), int(found[2])
-    raise ScenarioError(f"{text!r} is not a part", "give --part like 3/20, from 1/20 to 20/20")
-
-
-def check_jobs(jobs: int) -> int:
-    """Return a number of processes; ScenarioError if it is not one."""
+def check_jobs(jobs: int) -> None:
+    """Raise ScenarioError for a number of processes that is not one."""
     if not 1 <= jobs <= MOST_JOBS:
         raise ScenarioError(f"{jobs} processes", f"give --jobs from 1 to {MOST_JOBS}")
-    return jobs
+
+
+def check_ports(device: Device, servers: int) -> None:
+    """Refuse more servers than the device has ports: each is on a port of every OCS."""
+    if device.ports is not None and servers > device.ports:
+        raise ScenarioError(
+            f"{servers} servers on OCSes of {device.ports} ports, the most that {device.name} has",
+            f"take {device.ports} servers or fewer, or another --device",
+        )

@@ -11,13 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from testbed.report.claims import Claim
 from testbed.report.page import Sheet
-from testbed.report.table import block_table, least_width
+from testbed.report.table import block_table, claims_table, least_width
 from topologies.errors import MachineError
 
 
-def print_results(tables: Sequence[Table], path: Path) -> None:
-    """Print the tables of a run whose results are written, and where its report is.
+def print_results(tables: Sequence[Table], claims: Sequence[Claim], path: Path) -> None:
+    """Print the tables and claims of a run whose results are written, and where its report is.
 
     Raises
     ------
@@ -25,7 +26,8 @@ def print_results(tables: Sequence[Table], path: Path) -> None:
         If standard output cannot be written; it says that the results are there all the same.
     """
     hint = f"the results are complete: {path}/report.html"
-    print_tables(tables, hint, last=f"results: {path}/report.html")
+    judged = [claims_table(claims)] if claims else []
+    print_tables([*tables, *judged], hint, last=f"results: {path}/report.html")
 
 
 def print_tables(tables: Sequence[RenderableType], hint: str, last: str = "") -> None:

@@ -1,23 +1,27 @@
-"""A study predicted: by processes of this machine, or by those of a cluster."""
+"""A study predicted by processes of this machine or of a cluster, behind `concurrent.futures.Executor`."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
+from testbed.machine.processes import in_processes
 from testbed.report.finished import Finished, finished
 from testbed.report.kept_points import KeptPoints
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
-from testbed.study.directories import Directory, directory_of, planned_before
+from testbed.study.directories import Directory, directory_of, of_part, planned_before
 from testbed.study.emulating import Asked
-from testbed.study.executors import Forked, executor_of
 from testbed.study.glances import glances, predicted_by
 from testbed.study.output import progress_bar
-from testbed.study.parts import of_part
+from testbed.study.ray_cluster import opened
 from testbed.study.study import Options, Study
+
+Result = TypeVar("Result")
 
 
 def predicted(study: Study, options: Options) -> Directory:
@@ -56,10 +60,10 @@ def _points(
 ) -> Iterator[tuple[Experiment, Finished]]:
     """Yield each point in order: those that are there as they are read, the others as they are predicted."""
     asked = [Asked(each, results.wants_trace(each)) for each in mine]
-    there = [results.has(each) for each in mine]
+    there = [each in results.kept for each in mine]
     read = partial(kept_point, results.path)
-    with Forked(jobs) as reading:
-        kept = reading.map(read, [each for each, is_there in zip(asked, there, strict=True) if is_there])
+    kept_asked = [each for each, is_there in zip(asked, there, strict=True) if is_there]
+    with in_processes(read, kept_asked, jobs) as kept:
         made = predicting.map(
             predicted_point, [each for each, is_there in zip(asked, there, strict=True) if not is_there]
         )
@@ -92,3 +96,38 @@ def _each_prediction(
         if each.transport_name != kept.transport_name:
             alike[kept.transport_name][each.transport_name] = None
     return list(first.values()), {name: list(others) for name, others in alike.items()}
+
+
+class Forked(Executor):
+    """Processes of this machine, forked for the items of a `map`, which they therefore have without sending.
+
+    Nothing else is asked of it: what is submitted alone has no process.
+
+    Parameters
+    ----------
+    jobs
+        How many work at once.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs, self._stack = jobs, ExitStack()
+
+    def map(
+        self,
+        fn: Callable[..., Result],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[Result]:
+        """Return what a function returns for each item, in their order, as it is computed."""
+        items = list(zip(*iterables, strict=True))
+        return self._stack.enter_context(in_processes(lambda each: fn(*each), items, self._jobs))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End all; what is still being computed ends at once."""
+        self._stack.close()
+
+
+def executor_of(options: Options) -> AbstractContextManager[Executor]:
+    """Return who predicts, a context manager: a cluster if one is named, else processes of this machine."""
+    return opened(options.cluster) if options.cluster else Forked(options.jobs)

@@ -6,21 +6,24 @@ from dataclasses import replace
 
 from rich.progress import Progress
 
+from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
 from controller.schedulers.bounds import makespan_lower_bound
 from testbed.network.netem import check_delays
 from testbed.run.calibrate import rate_factor
 from testbed.run.dark_excess import DarkExcess
 from testbed.run.dilation import UNSCALED, Dilation
 from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import OcsPlan, dilation_for, plan_of
+from testbed.run.ocs_plan import LONGEST_S, OcsPlan, dilation_for, plan_of
 from testbed.run.outcome import bound_s
 from testbed.run.scale import job_volume, plain
-from testbed.study.devices import check_delay
 from testbed.study.glances import Glance, glances
 from testbed.study.machine import Machine
 from testbed.study.study import Options, Study
+from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 
+ROOM = 0.9
+"""Share of the line that would just do which is advised: a bound is not quite proportional to its line."""
 SLOTS_NIC_BPS = 25e6
 """What a NIC on an OCS that shows slots is shaped to at most [bit/s]: they are as long as needed anyway."""
 
@@ -41,7 +44,13 @@ def scaled(
     experiments = [each for each, _ in looked]
     if UNSCALED in {each.dilation for each in experiments}:
         rate = min(_rate(fabric, looked, study, options, machine) for fabric in study.fabrics)
-        volumes = _volumes(looked, rate, study, options, machine.excess)
+        points = defaultdict[str, list[tuple[Experiment, Glance]]](list)
+        for each, glance in looked:
+            points[each.job.name].append((each, glance))
+        volumes = {
+            name: _volume(mine, rate, study, machine.excess) if options.volume is None else options.volume
+            for name, mine in points.items()
+        }
         experiments = [
             _dilated(each, Dilation(rate, volumes[each.job.name]), machine.excess) for each in experiments
         ]
@@ -60,25 +69,21 @@ def _rate(
     """Return emulated over real rate at which this machine carries all points over a fabric."""
     mine = [(each, glance) for each, glance in looked if each.fabric == fabric]
     most_bps, mtu = max(glance.load_bps for _, glance in mine), min(each.mtu for each, _ in mine)
-    rate = rate_factor(plain(fabric), most_bps, machine.calibration, options.emulated_rate_bps, mtu)
-    if options.emulated_rate_bps is not None:
+    rate_bps = None if options.emulated_rate_mbps is None else options.emulated_rate_mbps * 1e6
+    rate = rate_factor(plain(fabric), most_bps, machine.calibration, rate_bps, mtu)
+    if rate_bps is not None:
         return rate
     in_slots = any(each.has_slots for each, _ in mine)
     nic_bps = min(study.most_nic_bps, SLOTS_NIC_BPS) if in_slots else study.most_nic_bps
     return min(rate, nic_bps / max(map(fabric.nic_rate_bps, fabric.nics)))
 
 
-def waits_for_light(study: Study) -> bool:
-    """Return whether its scale follows from how long OCSes are dark."""
-    return study.relights and UNSCALED in {each.dilation for each in study.experiments}
-
-
 def check_slots(study: Study, options: Options) -> None:
-    """Refuse schedules whose delay is too short to be emulated, with what would do for all (`check_delay`).
+    """Refuse schedules whose delay is too short to be emulated, with what would do for all (`_check_delay`).
 
     Not at a volume of the user's own: that is refused itself where it is too small.
     """
-    if options.volume is not None or not waits_for_light(study):
+    if options.volume is not None or not study.waits_for_light:
         return
     found = [
         (plan.setup.delay, makespan_lower_bound(plan.line_s, len(plan.ocses), plan.delay_s), plan.busiest_s)
@@ -86,23 +91,26 @@ def check_slots(study: Study, options: Options) -> None:
         if plan.delay_s
     ]
     if found:
-        check_delay(*max(found, key=lambda each: each[1] / each[0].mean_s))
+        _check_delay(*max(found, key=lambda each: each[1] / each[0].mean_s))
 
 
-def _volumes(
-    looked: Sequence[tuple[Experiment, Glance]],
-    rate: float,
-    study: Study,
-    options: Options,
-    excess: DarkExcess | None,
-) -> dict[str, float]:
-    """Return emulated over real bytes at a rate, by workload: the one asked for, or for each its own."""
-    points = defaultdict[str, list[tuple[Experiment, Glance]]](list)
-    for each, glance in looked:
-        points[each.job.name].append((each, glance))
-    if options.volume is not None:
-        return dict.fromkeys(points, options.volume)
-    return {name: _volume(mine, rate, study, excess) for name, mine in points.items()}
+def _check_delay(delay: ReconfigurationDelay, bound_s: float, busiest_s: float) -> None:
+    """Refuse a delay too short to be emulated although the emulation took as long as it may.
+
+    Said here: an experiment would advise a volume dilation, which is no option of a scenario. The bound is of
+    the demand with its delays, 0 if nothing is sent; the busiest NIC would send so long alone [real s].
+    """
+    longest_s = LONGEST_S * delay.mean_s
+    if longest_s >= LEAST_DELAY_S * bound_s:
+        return
+    share = longest_s / (LEAST_DELAY_S * bound_s)
+    delay_ms, line_ms = (seconds * 1e3 for seconds in (delay.mean_s, busiest_s))
+    raise ScenarioError(
+        f"a delay of {delay_ms:g} ms would be {share * LEAST_DELAY_S * 1e3:.2g} ms in the emulation, "
+        f"which honours {LEAST_DELAY_S * 1e3:g} ms and more",
+        f"give a --device or a --delay-ms of {delay_ms / (ROOM * share):.2g} ms or more, or a demand whose "
+        f"busiest NIC sends for {line_ms * ROOM * share:.2g} ms or less (--line-ms)",
+    )
 
 
 def _volume(

@@ -1,65 +1,144 @@
 """A study: points, what they are held against, and what is said of them; and how it is carried out."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, TypeVar
 
 import pandas as pd
+import typer
 
-from testbed.machine.datapath import Datapath
 from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim
 from testbed.report.page import Findings
 from testbed.report.run_json import Kind
+from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.run.scale import RINGS_S
 from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.glances import Failures
-from testbed.study.options import check_volume
+from testbed.study.options import (
+    DatapathOption,
+    DryRun,
+    NoSandbox,
+    Out,
+    check_jobs,
+    check_volume,
+    directory,
+    emulated_bps,
+)
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from traffic.transports.host_settings import TransportSetup
+
+RUN = "run.json"
+"""What describes a run, in its directory."""
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Options:
-    """How a scenario is carried out; what it is, its points say."""
+class Part:
+    """A part of a run, of several that are carried out apart."""
 
-    emulated_rate_bps: float | None = None
-    """What a NIC is shaped to [bit/s]; None for what this machine carries safely."""
-    model_only: bool = False
-    """Predict, and emulate nothing."""
-    cli: bool = False
-    """Open Mininet's CLI on the fabric, and measure nothing."""
-    datapath: Datapath = "netdev"
-    """Which of Open vSwitch's forwards."""
-    sandbox: bool = True
-    """Whether to run in a sandbox of its own."""
-    out: Path | None = None
-    """The results directory; None for one of its own."""
-    volume: float | None = None
-    """Emulated over real bytes; None for as much as takes long enough."""
-    dry_run: bool = False
-    """Print what the run would be, and boot nothing."""
-    calibrate: bool = False
-    """Whether to measure anew first what this machine carries."""
-    real_link_delay_s: float = REAL_LINK_DELAY_S
-    """Of a link of the real network, one way, for its dimensionless numbers [s]."""
-    jobs: int = PROCESSES
-    """How many processes predict at once."""
-    resume: Path | None = None
-    """The results directory of a run that is gone on with, instead of ``out``."""
-    part: tuple[int, int] | None = None
-    """Which part of how many is carried out, from (1, 1) on; None for all."""
-    cluster: str | None = None
-    """The address of the Ray cluster that carries points out; None for this machine."""
+    number: int
+    """From 1 on."""
+    parts: int
+    """How many there are."""
+
+    @classmethod
+    def of(cls, text: str) -> "Part":
+        """Return the part that a text like 3/20 names; ScenarioError if it names none."""
+        found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
+        if found and 1 <= int(found[1]) <= int(found[2]):
+            return cls(int(found[1]), int(found[2]))
+        raise ScenarioError(f"{text!r} is not a part", "give --part like 3/20, from 1/20 to 20/20")
+
+    def share(self, items: Sequence[Item]) -> Sequence[Item]:
+        """Return what is its own of some items: every N-th."""
+        return items[self.number - 1 :: self.parts]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a study is carried out: options of its command, whose help says what each is."""
+
+    emulated_rate_mbps: Annotated[
+        float | None,
+        typer.Option(
+            "--emulated-rate",
+            help="What a NIC is shaped to in the emulation [Mbit/s]; by default what this machine carries"
+            " safely.",
+        ),
+    ] = None
+    volume: Annotated[
+        float | None,
+        typer.Option(
+            help="Emulated over real bytes, which makes times as much longer or shorter; by default as much"
+            " as takes long enough to be timed."
+        ),
+    ] = None
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Measure anew first what this machine carries (5 s), on which the automatic rate depends.",
+        ),
+    ] = False
+    dry_run: DryRun = False
+    model_only: Annotated[
+        bool,
+        typer.Option("--model-only", help="Predict by the fluid model and emulate nothing; needs no rights."),
+    ] = False
+    cli: Annotated[
+        bool,
+        typer.Option(
+            "--cli",
+            help="Open Mininet's CLI on the live fabric, and measure nothing; it has replay, rates and fail"
+            " too.",
+        ),
+    ] = False
+    datapath: DatapathOption = "netdev"
+    no_sandbox: NoSandbox = False
+    jobs: Annotated[
+        int, typer.Option(help="How many processes predict and draw; by default as many as CPUs.")
+    ] = PROCESSES
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            parser=directory,
+            metavar="DIRECTORY",
+            help="Go on with the run of a results directory: carry out the points that it lacks, and write"
+            " its tables and its report anew (docs/study.md).",
+        ),
+    ] = None
+    part: Annotated[
+        Part | None,
+        typer.Option(
+            parser=Part.of,
+            metavar="K/N",
+            help="Carry out the K-th of N parts of the points only, into the directory of --out, which all"
+            " parts share; --resume with it joins them (docs/cluster.md).",
+        ),
+    ] = None
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Carry points out on the machines of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT"
+            " (docs/cluster.md).",
+        ),
+    ] = None
+    out: Out = None
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
         check_volume(self.volume)
+        if self.emulated_rate_mbps is not None:
+            emulated_bps(self.emulated_rate_mbps)
+        check_jobs(self.jobs)
         self._check_directory()
         if self.dry_run and (self.model_only or self.cli):
             other = "--model-only" if self.model_only else "--cli"
@@ -70,11 +149,16 @@ class Options:
                     f"--model-only and {other} exclude each other", "leave out the one or the other"
                 )
 
+    @property
+    def begun(self) -> Path | None:
+        """The directory of a run that is gone on with, or that another part has begun; None for a new one."""
+        return self.resume or (self.out if self.part and self.out and (self.out / RUN).exists() else None)
+
     def or_usual(self, usual: "Options") -> "Options":
         """Return the same, at another scale where this one has none."""
-        rate_bps = usual.emulated_rate_bps if self.emulated_rate_bps is None else self.emulated_rate_bps
+        rate_mbps = usual.emulated_rate_mbps if self.emulated_rate_mbps is None else self.emulated_rate_mbps
         volume = usual.volume if self.volume is None else self.volume
-        return replace(self, emulated_rate_bps=rate_bps, volume=volume)
+        return replace(self, emulated_rate_mbps=rate_mbps, volume=volume)
 
     def _check_directory(self) -> None:
         """Refuse what needs a directory and names none, or two; and a cluster without a name."""
@@ -136,13 +220,16 @@ class Study:
     """Its scale, where the command line does not say another."""
     transports: str = ""
     """By commas, what moves bytes where ``--transport`` does not say; empty for those of its experiments."""
+    real_link_delay_s: float = REAL_LINK_DELAY_S
+    """Of a link of the real network, one way, for its dimensionless numbers [s]."""
     parameters: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """What the study varies, by the key of a point at real scale: columns of its row."""
 
     @property
-    def relights(self) -> bool:
-        """Whether OCSes are reconfigured in it."""
-        return any(each.rule and each.rule.delays and not each.rule.stays for each in self.experiments)
+    def waits_for_light(self) -> bool:
+        """Whether OCSes are reconfigured in it, and its scale follows from how long they are dark."""
+        relights = any(each.rule and each.rule.delays and not each.rule.stays for each in self.experiments)
+        return relights and UNSCALED in {each.dilation for each in self.experiments}
 
     @property
     def fabrics(self) -> list[Fabric]:
@@ -160,23 +247,6 @@ class Study:
         lists = "; ".join(f"{key} {', '.join(some)}" for key, some in values.items() if len(some) > 1)
         return f"{len(self.experiments):,} points" + (f": {lists}" if lists else "")
 
-    def under(self, transports: Sequence[TransportSetup]) -> "Study":
-        """Return the same points, each under each transport that moves bytes over its packet switches."""
-        return self._with(
-            lambda each: [
-                replace(each, transport=transport)
-                for transport in (transports if each.over_packets else transports[:1])
-            ]
-        )
-
-    def sharing_queue_pairs(self) -> "Study":
-        """Return the same points with one communicator, whose queue pairs all collectives share."""
-        return self._with(lambda each: [replace(each, shared_queue_pairs=True)])
-
-    def in_packets_of(self, mtu: int) -> "Study":
-        """Return the same study at another MTU [bytes]."""
-        return self._with(lambda each: [replace(each, mtu=mtu)])
-
     def failing(self, failures: Failures) -> "Study":
         """Return the same points, each without and then with what fails.
 
@@ -191,11 +261,6 @@ class Study:
             )
         return replace(self, failures=failures)
 
-    def over(self, changed: Callable[[Fabric], Fabric]) -> "Study":
-        """Return the same study over fabrics that are changed, each of as many GPUs as it was."""
-        fabrics = {fabric: changed(fabric) for fabric in self.fabrics}
-        return self._with(lambda each: [replace(each, fabric=fabrics[each.fabric])])
-
     def parameters_of(self, experiment: Experiment) -> Mapping[str, object]:
         """Return what the study varies in a point, at any scale and whatever fails in it."""
         if not self.parameters:
@@ -203,7 +268,7 @@ class Study:
         faults = () if self.failures else experiment.faults
         return self.parameters.get(replace(experiment.unscaled, faults=faults).key, {})
 
-    def _with(self, made_of: Callable[[Experiment], Sequence[Experiment]]) -> "Study":
+    def changed(self, made_of: Callable[[Experiment], Sequence[Experiment]]) -> "Study":
         """Return the study with what becomes of each point, which keeps its parameters."""
         pairs = [(new, old) for old in self.experiments for new in made_of(old)]
         parameters = (

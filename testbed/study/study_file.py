@@ -167,21 +167,21 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
         raise document.mistake(("workload", 0), "some points are there twice", "leave out equal tables")
     experiments, made = [each.experiment for each in points], [each.made for each in points]
     _check_about(document, whole, experiments)
-    names, rate_mbps = dict.fromkeys(each.fabric.name for each in experiments), whole.emulated_rate_mbps
+    names = dict.fromkeys(each.fabric.name for each in experiments)
     workloads = ", ".join(dict.fromkeys(each.job.name for each in experiments))
     title = (whole.title or file.stem).replace("{fabric}", " and ".join(names))
     return Study(
         name=file.stem,
         title=title.replace("{workload}", workloads),
         experiments=experiments,
-        claims=_claims(document, whole, made) if whole.claims_over in ("", *names) else no_claims,
+        claims=_function(document, whole, "claims", made) if whole.claims_over in ("", *names) else no_claims,
         report=whole.report,
-        findings=_findings(document, whole, made),
+        findings=_function(document, whole, "findings", made),
         baseline=whole.baseline,
         rings_s=whole.rings_s,
         most_nic_bps=math.inf if whole.most_nic_mbps is None else whole.most_nic_mbps * 1e6,
         failures=_failures(document, whole, experiments),
-        usual=Options(rate_mbps and emulated_bps(rate_mbps), volume=whole.volume),
+        usual=Options(emulated_rate_mbps=whole.emulated_rate_mbps, volume=whole.volume),
         transports=",".join(whole.transport),
         parameters=_by_key(points),
     )
@@ -232,28 +232,11 @@ def _failures(document: Document, whole: Whole, experiments: Sequence[Experiment
     return Failures(written, known_after_s(whole.detect_us))
 
 
-def _claims(
-    document: Document, whole: Whole, points: Sequence[object]
-) -> Callable[[pd.DataFrame], list[Claim]]:
-    if whole.claims is None:
-        return no_claims
-    found = _function(document, "claims", whole.claims, points, "a summary")
-    return partial(_judged, whole.claims, cast(Callable[[pd.DataFrame], list[Claim]], found))
-
-
-def _findings(
-    document: Document, whole: Whole, points: Sequence[object]
-) -> Callable[[Sequence[Outcome]], Findings]:
-    if whole.findings is None:
-        return no_findings
-    found = _function(document, "findings", whole.findings, points, "outcomes")
-    return partial(_told, whole.findings, cast(Callable[[Sequence[Outcome]], Findings], found))
-
-
-def _function(
-    document: Document, key: str, name: str, points: Sequence[object], what: str
-) -> Callable[..., object]:
-    """Return the function that a key names; one that has a parameter ``points`` gets these."""
+def _function(document: Document, whole: Whole, key: str, points: Sequence[object]) -> Callable[..., Any]:
+    """Return the function that a key names, checked; one that has a parameter ``points`` gets these."""
+    (what, checked, nothing), name = SAID[key], getattr(whole, key)
+    if name is None:
+        return nothing
     with document.at((key,)):
         found = own_object(key, name)
     if not callable(found):
@@ -263,7 +246,7 @@ def _function(
         signature(made).bind(what)
     except TypeError as error:
         raise document.mistake((key,), f"{name} does not take {what}: {error}", PAGE) from error
-    return made
+    return partial(checked, name, made)
 
 
 def _judged(name: str, judge: Callable[[pd.DataFrame], list[Claim]], table: pd.DataFrame) -> list[Claim]:
@@ -283,6 +266,12 @@ def _told(name: str, tell: Callable[[Sequence[Outcome]], Findings], outcomes: Se
         raise ScenarioError(f"the findings {name!r} are {found!r}", "return Findings")
     return found
 
+
+SAID: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
+    "claims": ("a summary", _judged, no_claims),
+    "findings": ("outcomes", _told, no_findings),
+}
+"""By key, what its function takes, what checks what that says, and what stands for no function."""
 
 # Points
 
@@ -359,12 +348,12 @@ def _product(document: Document, whole: Whole) -> Iterator[_Point]:
     for row in workloads:
         with document.at((*row.keys, "scheme")):
             policy_named(cast(str, row.values.get("scheme", USUAL_SCHEME)))
-    sizes = [len(_seeds(whole, row)) * len(_schemes(whole, row)) for row in workloads]
+    sizes = [len(_values(whole, row, "seed")) * len(_values(whole, row, "scheme")) for row in workloads]
     if (count := len(settings) * sum(sizes)) > MOST_POINTS:
         raise too_many(document, (), count)
     for setting, row in product(settings, workloads):
-        for seed, job in _jobs(document, row, setting.fabric, _seeds(whole, row)):
-            for scheme in _schemes(whole, row):
+        for seed, job in _jobs(document, row, setting.fabric, _values(whole, row, "seed")):
+            for scheme in _values(whole, row, "scheme"):
                 with document.at(row.keys):
                     experiment = _experiment(document, setting, row, job, scheme, seed)
                 words = {**setting.words, **row.words, "seed": seed, "scheme": scheme}
@@ -390,12 +379,9 @@ def _settings(document: Document, whole: Whole) -> Iterator[_Setting]:
         yield _Setting(held, cast("OwnCircuits | None", rule), at, routing, mtu, said)
 
 
-def _seeds(whole: Whole, row: Row) -> list[int]:
-    return [cast(int, row.values["seed"])] if "seed" in row.values else whole.seed
-
-
-def _schemes(whole: Whole, row: Row) -> list[str]:
-    return [cast(str, row.values["scheme"])] if "scheme" in row.values else whole.scheme
+def _values(whole: Whole, row: Row, key: str) -> list[Any]:
+    """Return a workload's own seed or scheme, else the study's."""
+    return [row.values[key]] if key in row.values else cast(list[Any], getattr(whole, key))
 
 
 def _jobs(document: Document, row: Row, fabric: Fabric, seeds: Sequence[int]) -> Iterator[tuple[int, Job]]:
@@ -487,12 +473,11 @@ def _word(value: object) -> str:
 
 def settled(document: Document, assignments: Sequence[Assignment]) -> Document:
     """Return the document with the values of ``[grid]`` and of the command line where they belong."""
-    grid = document.values.pop("grid", {})
-    if not isinstance(grid, dict):
-        raise document.mistake(("grid",), f"found {shown(grid)}, expected a table", "write [grid]")
+    grid = document.table("grid")
+    document.values.pop("grid", None)
     for keys, value in _flat(grid, ("grid",)):
         _settle(document, ".".join(map(str, keys[1:])), value, keys)
-    for name, key in document.options.items():
+    for name, key in document.table("options").items():
         if str(key) not in FORMS:
             homes(document, str(key), ("options", name))
     whole = [each for each in assignments if each.key in FORMS]

@@ -38,7 +38,7 @@ def described(file: Path) -> Callable[..., Study]:
         If the file cannot be read, or an option names no key.
     """
     document = read_document(file, list(FORMS))
-    keys = {name.replace("-", "_"): str(key) for name, key in document.options.items()}
+    keys = {name.replace("-", "_"): str(key) for name, key in document.table("options").items()}
 
     parameters = [_parameter(document, name, key) for name, key in keys.items()]
     usual = {each.name: each.default for each in parameters}

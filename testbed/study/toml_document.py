@@ -20,6 +20,7 @@ LONGEST_KEY = 100
 """How many letters of a key a sentence repeats."""
 MOST_COMPARED = 1000
 """How many values of a list are compared with each other: a range is longer, and its values differ."""
+TWICE = ("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate")
 _RANGE = re.compile(r"(-?\d{1,12})\.\.(-?\d{1,12})")
 _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
@@ -81,12 +82,11 @@ class Document:
         except LightrailError as error:
             raise self.mistake(keys, error.sentence, error.hint) from error
 
-    @property
-    def options(self) -> Mapping[str, object]:
-        """The keys that are options of a scenario, by the options' names."""
-        found = self.values.get("options", {})
+    def table(self, name: str) -> Table:
+        """Return the table of a name that has one at most; an empty one if there is none."""
+        found = self.values.get(name, {})
         if not isinstance(found, dict):
-            raise self.mistake(("options",), f"found {shown(found)}, expected a table", "write [options]")
+            raise self.mistake((name,), f"found {shown(found)}, expected a table", f"write [{name}]")
         return found
 
     def is_given(self, keys: Keys) -> bool:
@@ -129,16 +129,12 @@ def read_document(file: Path, in_tables: Sequence[str]) -> Document:
         where = _AT.search(str(error))
         line = f", line {where[1] or len(text.splitlines())}" if where else ""
         said = _AT.sub("", str(error)) if isinstance(error, ValueError) else "it is nested too deep"
-        said = "a key or a table is there twice" if _is_twice(said) else said
+        said = "a key or a table is there twice" if said.startswith(TWICE) else said
         raise MistakeError(f"{file}{line}: {said[:1].lower()}{said[1:]}", "see docs/study.md") from error
     for name in in_tables:
         if isinstance(values.get(name), dict):
             values[name] = [values[name]]
     return Document(file, text, values)
-
-
-def _is_twice(said: str) -> bool:
-    return said.startswith(("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate"))
 
 
 def _loaded(text: str) -> Table:

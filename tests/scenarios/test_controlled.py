@@ -27,8 +27,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.kept import CACHE, machine_name
 from testbed.run.outcome import Verdict
-from testbed.study.controlled import Controlled, ControlledPoints
-from testbed.study.emulating import Asked, Emulated, Event
+from testbed.study.emulating import Asked, ControlledPoints, Emulated, Event
 from testbed.study.emulation import Emulation
 from testbed.study.output import progress_bar
 from testbed.study.study import Options
@@ -102,7 +101,7 @@ def test_schedules_have_controls_before_between_and_after_them(
 ) -> None:
     errors = iter((0.0, 0.05, 0.0, 0.2))
     monkeypatch.setattr(
-        "testbed.study.controlled.light_control", lambda *_: Control(1e6, 4, next(errors), 0.1)
+        "testbed.study.emulating.light_control", lambda *_: Control(1e6, 4, next(errors), 0.1)
     )
     first, seed, other = (
         replace(experiment_of_ocs(scheduler), seed=seed)
@@ -145,7 +144,7 @@ def test_rows_of_a_run_that_goes_on_stand_as_in_one_go(tmp_path: Path) -> None:
         def call(self, _function: object, asked: Sequence[Asked], *_settings: object) -> Iterator[Event]:
             for each in asked:
                 yield Emulated(finished(outcomes[each.experiment.key], traced=each.traced), {})
-            yield Controlled(Control(1e6, 4, error=0.5, cpu_pressure=0.1), {})
+            yield Control(1e6, 4, error=0.5, cpu_pressure=0.1)
 
     def carried_out(some: Sequence[Experiment], name: str, *, resume: bool = False) -> Path:
         run = Run("s", "S", ["s.py"], datetime(2026, 1, 2))

@@ -160,7 +160,7 @@ def test_mtu_buffer_transport_and_faults_are_the_points_or_the_study_s(tmp_path:
         (1500, True),
         (9000, True),
     ]
-    assert (found.transports, found.usual.emulated_rate_bps) == ("tcp,credit", 40e6)
+    assert (found.transports, found.usual.emulated_rate_mbps) == ("tcp,credit", 40)
     assert found.failures
     assert ([fault.text for fault in found.failures.faults], found.failures.detect_s) == (["gpu:0@1ms"], 7e-6)
 

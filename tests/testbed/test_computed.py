@@ -14,7 +14,7 @@ import pytest
 
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.study.computed import Call, Computed, Found, Report, compute
-from testbed.study.study import Options
+from testbed.study.study import Options, Part
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
 
@@ -113,7 +113,7 @@ def test_parts_make_the_whole_and_say_how(
 ) -> None:
     out = tmp_path / "out"
     for number, mine in ((2, [3]), (3, [5]), (1, [2, 7])):
-        compute(squares(tmp_path), Options(out=out, part=(number, 3)))
+        compute(squares(tmp_path), Options(out=out, part=Part(number, 3)))
         assert carried_out(tmp_path) == mine
         assert f"--resume {out} joins all parts" in capsys.readouterr().err
         assert not list(out.glob("*.csv"))
@@ -178,9 +178,9 @@ def test_what_is_not_of_this_study_is_refused(
 
 
 def test_a_part_of_another_study_is_refused(tmp_path: Path) -> None:
-    compute(squares(tmp_path), Options(out=tmp_path / "out", part=(1, 2)))
+    compute(squares(tmp_path), Options(out=tmp_path / "out", part=Part(1, 2)))
     with pytest.raises(ScenarioError, match="holds the points of another study"):
-        compute(squares(tmp_path, (11, 13)), Options(out=tmp_path / "out", part=(2, 2)))
+        compute(squares(tmp_path, (11, 13)), Options(out=tmp_path / "out", part=Part(2, 2)))
 
 
 def test_a_key_is_the_same_in_another_python() -> None:

@@ -215,7 +215,7 @@ def test_a_run_that_is_interrupted_in_its_first_point_can_go_on(
     monkeypatch.undo()
     assert [each.key for each in experiments_of(tmp_path / "out" / "run.json")] == [outcome.experiment.key]
     with ResultsDirectory(RUN, planned=[outcome.experiment], out=tmp_path / "out", resume=True) as results:
-        assert results.has(outcome.experiment)
+        assert outcome.experiment in results.kept
 
 
 def test_runs_of_one_second_have_directories_of_their_own(tmp_path: Path) -> None:
