@@ -29,8 +29,6 @@ from pyroute2.netlink.rtnl.fibmsg import fibmsg
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
-from pyroute2.netlink.rtnl.rtmsg import rtmsg
-from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from testbed.machine.kernel import inside_namespace, new_network_namespace
 from topologies.errors import NetworkError
@@ -64,13 +62,17 @@ RATE_SPEC = struct.Struct("=BBHhHI")
 """struct tc_ratespec: cell_log, link layer, overhead, cell_align, mpu, rate [bytes/s]."""
 TBF = struct.Struct("=III")
 """What struct tc_tbf_qopt has after its two rates: limit [bytes], buffer [ticks], mtu [ticks]."""
+NETEM = struct.Struct("=6I")
+"""struct tc_netem_qopt: latency [ticks], limit [packets], loss, gap, duplicate, jitter."""
 TCA_RED_PARMS, TCA_RED_STAB, TCA_RED_FLAGS = 1, 2, 4
 TC_RED_ECN, TC_RED_NODROP = 2**0, 2**3
 FORGOTTEN_AT_ONCE = bytes([31] * 256)
 """By which powers of 2 RED divides what it remembers of a queue that has been empty for so long."""
 ROUTE = struct.Struct("=BBBBBBBBI")
 """struct rtmsg: family, lengths of destination and source, tos, table, protocol, scope, type, flags."""
-RT_TABLE_UNSPEC, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_UNICAST, RTNH_F_ONLINK = 0, 4, 0, 1, 4
+RT_TABLE_UNSPEC, RT_TABLE_MAIN, RT_TABLE_LOCAL, RTPROT_STATIC = 0, 254, 255, 4
+THROUGH, BESIDE, HERE = (1, 0, 4), (1, 253, 0), (2, 254, 0)
+"""Type, scope and flags (RTNH_F_ONLINK) of a route through a neighbour, to neighbours, to this server."""
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS, RTA_TABLE = 1, 4, 5, 7, 8, 15
 METRICS = {"RTAX_LOCK": 1, "RTAX_INITCWND": 11, "RTAX_RTO_MIN": 13, "RTAX_INITRWND": 14}
 KINDS: dict[int, type[nlmsg]] = {
@@ -78,7 +80,6 @@ KINDS: dict[int, type[nlmsg]] = {
     RTM_DELLINK: ifinfmsg,
     RTM_NEWADDR: ifaddrmsg,
     RTM_NEWNEIGH: ndmsg,
-    RTM_NEWROUTE: rtmsg,
     RTM_NEWRULE: fibmsg,
     RTM_DELRULE: fibmsg,
 }
@@ -225,22 +226,15 @@ def netem_request(
     replace
         Whether it takes the place of the queue that the interface has, which is dropped.
     """
-    message = tcmsg()
-    message["header"]["type"] = RTM_NEWQDISC
-    message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK
-    if not change:
-        message["header"]["flags"] |= NLM_F_CREATE | (NLM_F_REPLACE if replace else NLM_F_EXCL)
-    message["index"], message["handle"], message["parent"] = 1, ROOT_HANDLE, ROOT
     ticks = max(round(delay_s * 1e9 / TICK_NS), int(delay_s > 0))
-    options = {"delay": ticks, "limit": limit_packets, "loss": round(loss * CERTAIN)}
-    message["attrs"] = [("TCA_KIND", "netem"), ("TCA_OPTIONS", options)]
-    message.encode()
-    return bytes(message.data)
+    options = NETEM.pack(ticks, limit_packets, round(loss * CERTAIN), 0, 0, 0)
+    flags = 0 if change else NLM_F_CREATE | (NLM_F_REPLACE if replace else NLM_F_EXCL)
+    return _qdisc(b"netem\0", (ROOT_HANDLE, ROOT), options, flags)
 
 
 def route_request(
     destination: IPv4Network,
-    gateway: IPv4Address,
+    gateway: IPv4Address | None,
     index: int,
     table: int,
     *,
@@ -248,14 +242,15 @@ def route_request(
     metrics: Mapping[str, int] | None = None,
     delete: bool = False,
 ) -> bytes:
-    """Return the request for a route through a neighbour, which replaces the one that is there.
+    """Return the request for a route, which replaces the one that is there.
 
     Encoded here: routes follow circuits while senders wait, and pyroute2 takes 0.4 ms for each.
 
     Parameters
     ----------
     destination, gateway
-        Where it leads, and the neighbour; it need not be in a subnet of the interface.
+        Where it leads, and through which neighbour; it need not be in a subnet of the interface. None where
+        each destination is a neighbour, or in RT_TABLE_LOCAL the server itself.
     index, table
         The interface, and the routing table.
     source
@@ -265,10 +260,12 @@ def route_request(
     delete
         Whether to delete the route instead.
     """
+    kind, scope, flags = THROUGH if gateway else HERE if table == RT_TABLE_LOCAL else BESIDE
     lengths = destination.prefixlen, 0  # of the destination, of the source
-    rest = RT_TABLE_UNSPEC, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_UNICAST, RTNH_F_ONLINK
-    body = ROUTE.pack(AF_INET, *lengths, 0, *rest)
-    body += _attribute(RTA_DST, destination.network_address.packed) + _attribute(RTA_GATEWAY, gateway.packed)
+    body = ROUTE.pack(AF_INET, *lengths, 0, RT_TABLE_UNSPEC, RTPROT_STATIC, scope, kind, flags)
+    body += _attribute(RTA_DST, destination.network_address.packed)
+    if gateway:
+        body += _attribute(RTA_GATEWAY, gateway.packed)
     body += _attribute(RTA_OIF, struct.pack("=I", index)) + _attribute(RTA_TABLE, struct.pack("=I", table))
     if source:
         body += _attribute(RTA_PREFSRC, source.packed)
@@ -291,8 +288,8 @@ def _message(kind: int, flags: int, body: bytes) -> bytes:
 
 
 def _attribute(kind: int, value: bytes) -> bytes:
-    """Return an attribute of a multiple of 4 bytes."""
-    return struct.pack("=HH", 4 + len(value), kind) + value
+    """Return an attribute, which fills a multiple of 4 bytes."""
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
 def delete_links(group: int) -> None:

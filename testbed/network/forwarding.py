@@ -14,11 +14,10 @@ from typing import NamedTuple
 from pyroute2.netlink.rtnl import RTM_DELRULE, RTM_NEWRULE
 
 from testbed.machine.kernel import inside_namespace
-from testbed.machine.netlink import Batch, route_request
+from testbed.machine.netlink import RT_TABLE_MAIN, Batch, route_request
 from testbed.network.wiring import (
     FIRST_TABLE,
     FR_ACT_TO_TBL,
-    RT_TABLE_MAIN,
     Wiring,
     interface_indices,
     route_metrics,

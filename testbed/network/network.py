@@ -33,7 +33,6 @@ from testbed.network.bridges import (
     remove_dead_runs,
 )
 from testbed.network.forwarding import KernelRoutes
-from testbed.network.hosts import with_hosts
 from testbed.network.mark import Mark
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
@@ -46,6 +45,7 @@ from testbed.network.wiring import (
     set_netems,
     shape_switch_ports,
     wire,
+    with_hosts,
 )
 from topologies.addresses import datapath_id, entropy_ip, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError, ScenarioError

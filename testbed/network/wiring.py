@@ -8,19 +8,20 @@ Where a link has delay or loss, a netem stands in front of it (`testbed.network.
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from ipaddress import IPv4Network
 from pathlib import Path
 from socket import AF_INET
 
+from pyroute2 import IPRoute
 from pyroute2.ethtool.ioctl import IoctlEthtool
 from pyroute2.netlink.rtnl import (
     RTM_NEWADDR,
     RTM_NEWLINK,
     RTM_NEWNEIGH,
-    RTM_NEWROUTE,
     RTM_NEWRULE,
 )
 
@@ -28,13 +29,12 @@ from testbed.machine.kernel import inside_namespace, new_network_namespace
 from testbed.machine.netlink import (
     IFF_UP,
     LOOPBACK,
-    RT_SCOPE_UNIVERSE,
-    RTN_UNICAST,
-    RTNH_F_ONLINK,
-    RTPROT_STATIC,
+    RT_TABLE_LOCAL,
+    RT_TABLE_MAIN,
     Batch,
     delete_links,
     marker_request,
+    route_request,
     shaper_request,
 )
 from testbed.network.mark import Mark
@@ -49,12 +49,15 @@ from topologies.addresses import (
     nic_network,
     subnet,
 )
-from topologies.fabric import Fabric, Nic, Port
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.light import light_peers
 from topologies.packet_part import on_packet_switch
 from traffic.packets import DEFAULT_MTU, frame_bytes
 from traffic.transports.host_settings import HostSettings
 
+Requests = Sequence[tuple[str, bytes]]
+"""About the queues of a port: what each attempts, and the request, its interface yet to be filled in."""
 BURST_S = 0.004
 MIN_BURST_PACKETS = 2
 SERVER_QUEUE_BYTES = 4 << 20
@@ -62,8 +65,6 @@ FIRST_TABLE = 1000
 RECEIVE_WINDOW_PACKETS = 100
 """What a receiver lets a connection start with: more than any transport's first window."""
 UP = {"flags": IFF_UP, "change": IFF_UP}
-RT_TABLE_MAIN, RT_SCOPE_LINK = 254, 253
-RT_TABLE_LOCAL, RT_SCOPE_HOST, RTN_LOCAL = 255, 254, 2
 FR_ACT_TO_TBL, NUD_PERMANENT, RTAX_RTO_MIN = 1, 0x80, 13
 OFFLOADS = (
     "tx-checksumming",
@@ -214,20 +215,16 @@ def wire(
 
 def shape_switch_ports(wiring: Wiring) -> None:
     """Shape the switches' egress, once Open vSwitch has the ports: it clears queues as it takes them."""
-    batch, indices = Batch(), interface_indices()
-    for port in wiring.fabric.link_at:
-        if port.node in wiring.fabric.switch_index:
-            _add_qdiscs(batch, wiring, port, indices)
-    batch.commit()
+    switches = wiring.fabric.switch_index
+    _send(wiring, {port: _qdiscs(wiring, port) for port in wiring.fabric.link_at if port.node in switches})
 
 
 def set_netems(wiring: Wiring, netems: Mapping[Port, Netem]) -> None:
     """Give ports that have a netem another delay and loss; packets that wait there keep theirs."""
-
-    def change(batch: Batch, port: Port, index: int) -> None:
-        batch.add_qdisc(f"change the netem of {port}", netems[port].request(change=True), index)
-
-    _at_ports(wiring, netems, change)
+    _send(
+        wiring,
+        {port: [(f"change the netem of {port}", each.request(change=True))] for port, each in netems.items()},
+    )
 
 
 def put_netems(wiring: Wiring, netems: Mapping[Port, Netem], shares: Mapping[Port, float]) -> None:
@@ -236,13 +233,12 @@ def put_netems(wiring: Wiring, netems: Mapping[Port, Netem], shares: Mapping[Por
     A queue cannot be moved below another one. ``shares`` says what of their rate the shapers pass, where that
     is not all.
     """
-
-    def put(batch: Batch, port: Port, index: int) -> None:
-        batch.add_qdisc(f"put a netem on {port}", netems[port].request(replace=True), index)
-        if shape := _shape_at(wiring, port, shares.get(port, 1.0)):
-            _add_shaper(batch, shape, port, index, below_netem=True)
-
-    _at_ports(wiring, netems, put)
+    requests = {}
+    for port, netem in netems.items():
+        shape = _shape_at(wiring, port, shares.get(port, 1.0))
+        first = f"put a netem on {port}", netem.request(replace=True)
+        requests[port] = [first, *_shapers(shape, port, below_netem=True)]
+    _send(wiring, requests)
 
 
 def reshape(wiring: Wiring, shares: Mapping[Port, float], netems: Collection[Port]) -> None:
@@ -250,25 +246,28 @@ def reshape(wiring: Wiring, shares: Mapping[Port, float], netems: Collection[Por
 
     ``netems`` are the ports that have a netem.
     """
+    shapes = {port: _shape_at(wiring, port, share) for port, share in shares.items()}
+    _send(
+        wiring,
+        {
+            port: [(f"reshape {port}", _shaper(shape, port in netems, change=True))]
+            for port, shape in shapes.items()
+            if shape
+        },
+    )
 
-    def change(batch: Batch, port: Port, index: int) -> None:
-        if shape := _shape_at(wiring, port, shares[port]):
-            batch.add_qdisc(f"reshape {port}", _shaper(shape, port in netems, change=True), index)
 
-    _at_ports(wiring, shares, change)
-
-
-def _at_ports(wiring: Wiring, ports: Collection[Port], request: Callable[[Batch, Port, int], None]) -> None:
-    """Send requests about ports, each in the namespace that the port's interface is in."""
+def _send(wiring: Wiring, requests: Mapping[Port, Requests]) -> None:
+    """Send requests about ports' queues, each in the namespace that the port's interface is in."""
     of_server = defaultdict[int, list[Port]](list)
-    for port in ports:
+    for port in requests:
         of_server[wiring.fabric.server_index.get(port.node, -1)].append(port)
     for server, mine in of_server.items():
-        where = inside_namespace(wiring.namespaces[server]) if server >= 0 else nullcontext()
-        with where:
+        with inside_namespace(wiring.namespaces[server]) if server >= 0 else nullcontext():
             batch, indices = Batch(), interface_indices()
             for port in mine:
-                request(batch, port, indices[interface(wiring.fabric, port)])
+                for attempt, request in requests[port]:
+                    batch.add_qdisc(attempt, request, indices[interface(wiring.fabric, port)])
             batch.commit()
 
 
@@ -279,6 +278,27 @@ def adopt_taps(wiring: Wiring) -> None:
         if name in (*wiring.fabric.switch_index, "ovs-netdev"):
             batch.add(f"adopt {name}", RTM_NEWLINK, {"index": index}, [("IFLA_GROUP", wiring.mark.group)])
     batch.commit()
+
+
+def links_down(fabric: Fabric) -> list[Link]:
+    """Return the links of which an end at a switch is down; a server's own ends stay up."""
+    with IPRoute() as kernel:
+        up = {link.get_attr("IFLA_IFNAME") for link in kernel.get_links() if link["flags"] & IFF_UP}
+    return [
+        link
+        for link in fabric.links
+        if any(interface(fabric, end) not in up for end in _switch_ends(fabric, link))
+    ]
+
+
+def turn_links(fabric: Fabric, links: Iterable[Link], *, works: bool) -> None:
+    """Take links down at all their ends at switches, or up again."""
+    for end in (end for link in links for end in _switch_ends(fabric, link)):
+        turn_link(fabric, end, works=works)
+
+
+def _switch_ends(fabric: Fabric, link: Link) -> list[Port]:
+    return [end for end in (link.a, link.b) if end.node in fabric.switch_index]
 
 
 def turn_link(fabric: Fabric, port: Port, *, works: bool) -> None:
@@ -368,36 +388,53 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     batch.add(f"rule of {port}", RTM_NEWRULE, rule, [("FRA_SRC", address), ("FRA_TABLE", table)])
     routed = on_packet_switch(fabric, nic)
     if routed:
-        _add_entropies(batch, fabric, nic)
+        # The server takes what is sent to any address of the NIC's network (AnyIP, "local" in ip-route(8)).
+        entropies = route_request(nic_network(fabric, nic), None, LOOPBACK, RT_TABLE_LOCAL)
+        batch.add_route(f"local network of {port}", entropies)
         _add_neighbour(batch, port, index, str(gateway_ip(fabric, nic)), GATEWAY_MAC)
-        network, via = FABRIC_NETWORK, [("RTA_GATEWAY", str(gateway_ip(fabric, nic)))]
     else:
         # Light may cross OCSes in series: whoever it reaches is a neighbour, whatever its address.
-        network, via = FABRIC_NETWORK, []
         for peer in light_peers(fabric, nic):
             _add_neighbour(batch, port, index, str(nic_ip(fabric, peer)), nic_mac(peer))
-    route = {
-        "family": AF_INET,
-        "dst_len": network.prefixlen,
-        "type": RTN_UNICAST,
-        "flags": 0 if not via else RTNH_F_ONLINK,
-    }
-    route |= {"scope": RT_SCOPE_UNIVERSE if via else RT_SCOPE_LINK, "proto": RTPROT_STATIC}
-    attributes = [
-        ("RTA_DST", str(network.network_address)),
-        ("RTA_OIF", index),
-        ("RTA_PREFSRC", address),
-        *via,
-        ("RTA_METRICS", {"attrs": list(route_metrics(wiring.host).items())}),
-    ]
-    batch.add(f"route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", table)])
+    batch.add_route(f"route of {port}", _route(wiring, nic, index, table))
     if nic.nic == 0 or (not routed and _is_first_on_switch(fabric, nic)):
-        if not routed:
-            own = subnet(fabric, fabric.peer(port).node)
-            route |= {"dst_len": own.prefixlen}
-            attributes[0] = ("RTA_DST", str(own.network_address))
-        batch.add(f"main route of {port}", RTM_NEWROUTE, route, [*attributes, ("RTA_TABLE", RT_TABLE_MAIN)])
-    _add_qdiscs(batch, wiring, port, indices)
+        network = FABRIC_NETWORK if routed else subnet(fabric, fabric.peer(port).node)
+        batch.add_route(f"main route of {port}", _route(wiring, nic, index, RT_TABLE_MAIN, network))
+    for attempt, request in _qdiscs(wiring, port):
+        batch.add_qdisc(attempt, request, index)
+
+
+def _route(wiring: Wiring, nic: Nic, index: int, table: int, network: IPv4Network = FABRIC_NETWORK) -> bytes:
+    """Return the request for a route by which a NIC's own packets leave, as its server's TCP begins."""
+    fabric, metrics = wiring.fabric, route_metrics(wiring.host)
+    gateway = gateway_ip(fabric, nic) if on_packet_switch(fabric, nic) else None
+    return route_request(network, gateway, index, table, source=nic_ip(fabric, nic), metrics=metrics)
+
+
+def with_hosts(wiring: Wiring, host: HostSettings) -> Wiring:
+    """Have connections over packet switches begin otherwise from now on; return the wiring with that.
+
+    Raises
+    ------
+    ScenarioError
+        If ports would have to mark packets otherwise (ECN): that takes other queues.
+    """
+    if host.mark_bytes != wiring.host.mark_bytes:
+        raise ScenarioError(
+            "switch ports mark packets (ECN) for one of the two transports and not for the other",
+            "start anew with that --transport",
+        )
+    wiring = replace(wiring, host=host)
+    for server, namespace in enumerate(wiring.namespaces):
+        with inside_namespace(namespace):
+            batch, indices = Batch(), interface_indices()
+            for nic in (Nic(server, number) for number in range(wiring.fabric.servers[server].nics)):
+                if on_packet_switch(wiring.fabric, nic):
+                    port = wiring.fabric.nic_port(nic)
+                    index = indices[interface(wiring.fabric, port)]
+                    batch.add_route(f"route of {port}", _route(wiring, nic, index, FIRST_TABLE + nic.nic))
+            batch.commit()
+    return wiring
 
 
 def route_metrics(host: HostSettings) -> dict[str, int]:
@@ -421,44 +458,25 @@ def _add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str)
     batch.add(f"neighbour of {port}", RTM_NEWNEIGH, entry, [("NDA_DST", address), ("NDA_LLADDR", mac)])
 
 
-def _add_entropies(batch: Batch, fabric: Fabric, nic: Nic) -> None:
-    """Have a server take what is sent to any address of a NIC's network (AnyIP, "local" in ip-route(8))."""
-    network = nic_network(fabric, nic)
-    route = {
-        "family": AF_INET,
-        "dst_len": network.prefixlen,
-        "type": RTN_LOCAL,
-        "scope": RT_SCOPE_HOST,
-        "proto": RTPROT_STATIC,
-    }
-    attributes = [
-        ("RTA_DST", str(network.network_address)),
-        ("RTA_OIF", LOOPBACK),
-        ("RTA_TABLE", RT_TABLE_LOCAL),
-    ]
-    batch.add(f"local network of {fabric.nic_port(nic)}", RTM_NEWROUTE, route, attributes)
-
-
 def _is_first_on_switch(fabric: Fabric, nic: Nic) -> bool:
     """Return whether no lower NIC of the server is on the same switch."""
     node = fabric.peer(fabric.nic_port(nic)).node
     return all(fabric.peer(fabric.nic_port(Nic(nic.server, n))).node != node for n in range(nic.nic))
 
 
-def _add_qdiscs(batch: Batch, wiring: Wiring, port: Port, indices: dict[str, int]) -> None:
-    """Shape a port's egress, behind its netem if it has one; what marks packets comes last."""
+def _qdiscs(wiring: Wiring, port: Port) -> Requests:
+    """Return what shapes a port's egress, behind its netem if it has one."""
     shape, netem = wiring.shapes.get(port), wiring.netems.get(port)
-    index = indices[interface(wiring.fabric, port)]
-    if netem:
-        batch.add_qdisc(f"put a netem on {port}", netem.request(), index)
-    if shape:
-        _add_shaper(batch, shape, port, index, below_netem=netem is not None)
+    first = [(f"put a netem on {port}", netem.request())] if netem else []
+    return [*first, *_shapers(shape, port, below_netem=netem is not None)]
 
 
-def _add_shaper(batch: Batch, shape: Shape, port: Port, index: int, *, below_netem: bool) -> None:
-    batch.add_qdisc(f"shape {port}", _shaper(shape, below_netem), index)
-    if shape.mark_bytes:
-        batch.add_qdisc(f"mark packets at {port}", _marker(shape, below_netem), index)
+def _shapers(shape: Shape | None, port: Port, *, below_netem: bool) -> Requests:
+    """Return what shapes a port's egress, nothing where light does not queue; what marks packets is last."""
+    if shape is None:
+        return []
+    marker = [(f"mark packets at {port}", _marker(shape, below_netem))] if shape.mark_bytes else []
+    return [(f"shape {port}", _shaper(shape, below_netem)), *marker]
 
 
 def _shape_at(wiring: Wiring, port: Port, share: float) -> Shape | None:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 
-from testbed.network.link_state import links_down, turn_links
 from testbed.network.network import Network
+from testbed.network.wiring import links_down, turn_links
 from testbed.run.experiment import Experiment
 from testbed.run.faulting import HEALTHY, states_of_links
 from testbed.run.predict import predict

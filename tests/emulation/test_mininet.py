@@ -12,8 +12,7 @@ from mininet.log import lg
 
 from testbed.cli import FabricCLI
 from testbed.machine.kernel import inside_namespace
-from testbed.network.link_state import links_down
-from testbed.network.wiring import FIRST_TABLE
+from testbed.network.wiring import FIRST_TABLE, links_down
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from topologies.errors import NetworkError
