@@ -1,11 +1,14 @@
-"""Commands of the machine: what they print, or one sentence with what they complained of."""
+"""Commands of the machine: what they print, or one sentence with what they complained of; and a child."""
 
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from testbed.machine.kernel import tie_to_this_process
 from topologies.errors import MachineError
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 MOST_CHARACTERS = 300
 """Of a command, and of the end of its complaint, in a sentence."""
 
@@ -36,3 +39,32 @@ def output_of(command: Sequence[str | Path], timeout_s: float | None = None) -> 
         complaint = " ".join(done.stderr.split())[-MOST_CHARACTERS:]
         raise MachineError(f"{words}: {complaint or 'no word of why'} (exit code {done.returncode})")
     return done.stdout
+
+
+class Child(subprocess.Popen[bytes]):
+    """A program that runs beside this process and dies with it; when its block is left it is killed.
+
+    What it writes goes to a log, but for what it says where this process hears that.
+    """
+
+    def __init__(
+        self, command: Sequence[str], log: Path, environment: Mapping[str, str], *, heard: bool = False
+    ) -> None:
+        self.log = log
+        with log.open("wb") as written:
+            super().__init__(
+                command,
+                cwd=CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if heard else written,
+                stderr=written,
+                env=os.environ | environment,
+                start_new_session=True,  # Ctrl-C is not for it
+                preexec_fn=tie_to_this_process(),
+            )
+
+    def __exit__(self, *_error: object) -> None:
+        self.kill()
+        self.wait()
+        if self.stdout:
+            self.stdout.close()

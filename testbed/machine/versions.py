@@ -5,13 +5,11 @@ import platform
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
-from testbed.machine.commands import output_of
+from testbed.machine.commands import CHECKOUT, output_of
 from topologies.errors import MachineError
 
 PACKAGES = ("mininet", "os-ken", "numpy", "scipy", "pandas", "networkx", "pyroute2", "matplotlib")
-CHECKOUT = Path(__file__).parents[2]
 GIT = ("git", "--no-optional-locks", "-C", str(CHECKOUT))  # it would write the index, perhaps as root
 ROOMS = ("topologies", "controller", "traffic", "testbed", "scenarios")
 ABSENT = "not found"

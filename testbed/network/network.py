@@ -10,19 +10,20 @@ import os
 import select
 import shutil
 import socket
-import subprocess
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from mininet.net import Mininet
 
 from controller.app.client import ControllerClient
 from controller.packet.routing import check_shares
+from testbed.machine.commands import Child
 from testbed.machine.congestion import check_marks
 from testbed.machine.datapath import Datapath, check_datapath, default_datapath
-from testbed.machine.kernel import inside_namespace, tie_to_this_process
+from testbed.machine.kernel import inside_namespace
 from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox, raise_descriptor_limit
 from testbed.network.bridges import (
     check_names,
@@ -64,7 +65,6 @@ LEAST_SEND_BUFFER_BYTES, MOST_SEND_BUFFER_BYTES = 4 << 20, 1 << 30
 AS_IT_BEGAN = (1.0, 0.0)
 """All of a link's rate, and no loss but its own."""
 LOG_LINES = 40
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class Network:
@@ -254,24 +254,24 @@ class Network:
         if failed is not None:
             self._followed = failed
 
+    def socket_of(self, server: int, *, kind: socket.SocketKind = socket.SOCK_DGRAM) -> socket.socket:
+        """Return a new socket of a server."""
+        with inside_namespace(self.wiring.namespaces[server]):
+            return socket.socket(socket.AF_INET, kind)
+
     @property
     def endpoints(self) -> Endpoints:
         """How sockets are made in its servers."""
-
-        def open_socket(server: int) -> socket.socket:
-            with inside_namespace(self.wiring.namespaces[server]):
-                return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-
         control = self.host.congestion_control
-        return Endpoints(open_socket, lambda nic: nic_ip(self.fabric, nic), control)
+        streams = partial(self.socket_of, kind=socket.SOCK_STREAM)
+        return Endpoints(streams, lambda nic: nic_ip(self.fabric, nic), control)
 
     @property
     def datagram_endpoints(self) -> DatagramEndpoints:
         """How sockets of datagrams are made in its servers."""
 
         def bound(server: int, address: str, port: int) -> socket.socket:
-            with inside_namespace(self.wiring.namespaces[server]):
-                endpoint = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            endpoint = self.socket_of(server)
             endpoint.bind((address, port))
             return endpoint
 
@@ -367,7 +367,7 @@ class Network:
                 error.add_note("\n".join([f"{log.name}:", *said]))
 
 
-def _controller(fabric: Fabric, directory: Path, routing: CheckedRouting | None) -> "_Process":
+def _controller(fabric: Fabric, directory: Path, routing: CheckedRouting | None) -> Child:
     (directory / "fabric.json").write_text(fabric.to_json())
     command = [sys.executable, "-m", "controller", "--fabric", str(directory / "fabric.json")]
     if routing:
@@ -375,35 +375,11 @@ def _controller(fabric: Fabric, directory: Path, routing: CheckedRouting | None)
         command += ["--routing", str(directory / "routing.json")]
     command += ["--openflow", str(directory / OPENFLOW), "--northbound", str(directory / NORTHBOUND)]
     # A user's routing is found where it was found here.
-    return _Process(command, directory / "controller.log", [*sys.path, os.getcwd()] if routing else ())
+    searched = {"PYTHONPATH": os.pathsep.join([*sys.path, os.getcwd()])} if routing else {}
+    return Child(command, directory / "controller.log", searched, heard=True)
 
 
-class _Process(subprocess.Popen[bytes]):
-    """A child that is ended, not awaited, when its block is left."""
-
-    def __init__(self, command: list[str], log: Path, path: Sequence[str] = ()) -> None:
-        self.log = log
-        searched = {"PYTHONPATH": os.pathsep.join(path)} if path else {}
-        with log.open("wb") as errors:
-            super().__init__(
-                command,
-                cwd=CHECKOUT,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=os.environ | searched,
-                start_new_session=True,  # Ctrl-C is not for it
-                preexec_fn=tie_to_this_process(),
-            )
-
-    def __exit__(self, *_error: object) -> None:
-        self.kill()
-        self.wait()
-        if self.stdout:
-            self.stdout.close()
-
-
-def _wait_for_listener(controller: _Process) -> None:
+def _wait_for_listener(controller: Child) -> None:
     assert controller.stdout is not None
     poll = select.poll()
     poll.register(controller.stdout, select.POLLIN)

@@ -15,8 +15,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from controller.app.proof import run_directories
+from testbed.machine.commands import Child
 from testbed.machine.datapath import Datapath, delete_kernel_datapath, lost_upcalls
-from testbed.machine.kernel import take_descriptor, tie_to_this_process
+from testbed.machine.kernel import take_descriptor
 from testbed.network.mark import Mark
 from topologies.addresses import openflow_port
 from topologies.errors import MachineError, NetworkError
@@ -100,7 +101,7 @@ class PrivateOpenVSwitch:
 
     def __init__(self, directory: Path, datapath: Datapath) -> None:
         self._directory, self._datapath = directory, datapath
-        self._daemons: list[subprocess.Popen[bytes]] = []
+        self._daemons: list[Child] = []
         self._packet_sockets: list[socket.socket] = []
         self._dropped = 0
 
@@ -144,9 +145,8 @@ class PrivateOpenVSwitch:
         """Raise NetworkError if a daemon has ended."""
         for daemon in self._daemons:
             if daemon.poll() is not None:
-                name = Path(str(daemon.args[0])).name  # type: ignore[index]
                 raise NetworkError(
-                    f"{name} ended during the run (exit code {daemon.returncode})", "run it again"
+                    f"{daemon.log.stem} ended during the run (exit code {daemon.returncode})", "run it again"
                 )
 
     def kill(self) -> None:
@@ -211,19 +211,8 @@ class PrivateOpenVSwitch:
         self._packet_sockets.clear()
 
     def _spawn(self, *command: str) -> None:
-        log = (self._directory / f"{command[0]}.log").open("wb")
-        with log:
-            self._daemons.append(
-                subprocess.Popen(
-                    [*command, *LOGGING],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=os.environ | KEEP_MEMORY,
-                    start_new_session=True,  # Ctrl-C is not for it
-                    preexec_fn=tie_to_this_process(),
-                )
-            )
+        log = self._directory / f"{command[0]}.log"
+        self._daemons.append(Child([*command, *LOGGING], log, KEEP_MEMORY))
 
 
 class MachineOpenVSwitch:
