@@ -14,7 +14,6 @@ import struct
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -45,25 +44,14 @@ FRAME = np.dtype(
 )
 ETHERNET_BYTES = 14
 CROSSING = np.dtype([("at_s", "f8"), ("source", "i4"), ("out", "i4"), ("bytes", "u4")])
-"""What is kept of a packet."""
+"""What is kept of a packet: when it left an OCS [s, monotonic clock]; the port that it was sent into, -1 if
+no NIC on the OCS has its address; the port by which it left; its size without the Ethernet header."""
+Crossings = NDArray[np.void]
+"""Packets that crossed an OCS, in the order in which the kernel saw them: an array of `CROSSING`."""
 ROUND_S = 0.05
 """How often frames are read [s]."""
 CLOCK_S = 0.0002
 """How far the time stamps of the wire and of a log may be apart [s]."""
-
-
-@dataclass(frozen=True, eq=False)
-class Crossings:
-    """Packets that crossed an OCS, in the order in which the kernel saw them: parallel arrays."""
-
-    at_s: NDArray[np.float64]
-    """When each left it [s, monotonic clock]."""
-    source: NDArray[np.integer]
-    """The port that it was sent into, -1 if no NIC on the OCS has its address."""
-    out: NDArray[np.integer]
-    """The port by which it left."""
-    bytes: NDArray[np.integer]
-    """Its size without the Ethernet header."""
 
 
 class CrossingLog:
@@ -107,11 +95,7 @@ class CrossingLog:
     @property
     def crossings(self) -> dict[str, Crossings]:
         """What crossed each OCS, as views of what is kept: nothing can be added as long as they exist."""
-        kept = {ocs: np.frombuffer(packets, CROSSING) for ocs, packets in self._kept.items()}
-        return {
-            ocs: Crossings(each["at_s"], each["source"], each["out"], each["bytes"])
-            for ocs, each in kept.items()
-        }
+        return {ocs: np.frombuffer(packets, CROSSING) for ocs, packets in self._kept.items()}
 
 
 class CircuitTap:
@@ -171,29 +155,27 @@ class CircuitTap:
                 at = (at + ready) % FRAMES
 
 
-def lit_by(
-    at_s: NDArray[np.float64], source: NDArray[np.integer], out: NDArray[np.integer], log: Sequence[LogEntry]
-) -> NDArray[np.int64]:
+def lit_by(seen: Crossings, log: Sequence[LogEntry]) -> NDArray[np.int64]:
     """Return which entry of an OCS' log had the circuit lit that each packet took, -1 if none had.
 
     Parameters
     ----------
-    at_s, source, out
-        When each packet left the OCS [s, monotonic clock], and the ports that it entered and left by.
+    seen
+        The packets that left the OCS.
     log
         What the OCS did, in order. What went dark between two entries is lit until the dark was on the wire,
         and what is new once the device's delay is over.
     """
     dark_s = np.array([entry.dark_s for entry in log], dtype=float)
     lit_s = dark_s + [entry.delay_s for entry in log]
-    newest = np.searchsorted(lit_s, at_s + CLOCK_S) - 1
-    found = np.full(len(at_s), -1)
-    pairs = source.astype(np.int64) << 32 | out
+    newest = np.searchsorted(lit_s, seen["at_s"] + CLOCK_S) - 1
+    found = np.full(len(seen), -1)
+    pairs = seen["source"].astype(np.int64) << 32 | seen["out"]
     circuits = [np.array([a << 32 | b for a, b in entry.circuits], dtype=np.int64) for entry in log]
     for number, own in enumerate(circuits):
         lit = (newest == number) & np.isin(pairs, own)
         if number + 1 < len(log):
-            is_over = at_s - CLOCK_S > dark_s[number + 1]
+            is_over = seen["at_s"] - CLOCK_S > dark_s[number + 1]
             lit &= ~is_over | np.isin(pairs, circuits[number + 1])  # it is kept
         found[lit] = number
     return found

@@ -27,7 +27,6 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Day, Program
 from controller.circuits.status import LogEntry
 from testbed.machine.datapath import Datapath
-from testbed.machine.kernel import inside_namespace
 from testbed.machine.processes import beside
 from testbed.network.circuit_tap import CircuitTap, Crossings, lit_by
 from testbed.network.network import Network
@@ -158,16 +157,12 @@ def _derangement(ports: int, rng: np.random.Generator) -> NDArray[np.int64]:
 def _sending(network: Network, traffic: int) -> Iterator[None]:
     """Send probes and traffic in processes of their own while the block runs."""
     with ExitStack() as stack:
-        probes = [stack.enter_context(_sender(network, port)) for port in range(len(network.fabric.servers))]
-        bulk = [stack.enter_context(_sender(network, port)) for port in range(1, 1 + traffic)]
+        servers = range(len(network.fabric.servers))
+        probes = [stack.enter_context(network.socket_of(server)) for server in servers]
+        bulk = [stack.enter_context(network.socket_of(server)) for server in range(1, 1 + traffic)]
         stack.enter_context(beside(partial(_probe, network, probes), partial(_blast, network, bulk)))
         time.sleep(0.3)
         yield
-
-
-def _sender(network: Network, server: int) -> socket.socket:
-    with inside_namespace(network.wiring.namespaces[server]):
-        return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
 def _neighbour(network: Network, server: int) -> str:
@@ -210,15 +205,15 @@ def _blast(network: Network, senders: Sequence[socket.socket]) -> None:
 
 def _probes(crossed: Crossings) -> Crossings:
     """Return the probes among packets, in the order of time."""
-    own = np.argsort(crossed.at_s, kind="stable")
-    own = own[crossed.bytes[own] == PROBE_BYTES]
-    return Crossings(crossed.at_s[own], crossed.source[own], crossed.out[own], crossed.bytes[own])
+    own = np.argsort(crossed["at_s"], kind="stable")
+    probes: Crossings = crossed[own[crossed["bytes"][own] == PROBE_BYTES]]
+    return probes
 
 
 def _figures(seen: Crossings, log: Sequence[LogEntry], delay_s: float, probed: Sequence[int]) -> Figures:
     dark_s, overhead_s, numbers = [], [], []
     for port in probed:
-        at_s = seen.at_s[seen.source == port]
+        at_s = seen["at_s"][seen["source"] == port]
         for number, (before, entry) in enumerate(pairwise(log)):
             if any(port == a and (a, b) in before.circuits for a, b in entry.circuits):
                 continue  # kept
@@ -234,7 +229,7 @@ def _figures(seen: Crossings, log: Sequence[LogEntry], delay_s: float, probed: S
         darks,
         np.array(overhead_s),
         np.array(numbers),
-        len(seen.at_s),
-        int((lit_by(seen.at_s, seen.source, seen.out, log) < 0).sum()),
+        len(seen),
+        int((lit_by(seen, log) < 0).sum()),
         float((darks - delay_s).min()),
     )

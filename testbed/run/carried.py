@@ -54,7 +54,7 @@ def _of_ocs(ocs: str, seen: Crossings, log: Sequence[LogEntry], dilation: Dilati
         ],
         columns=["number", "source", "out", "lit_s"],
     )
-    blocks = [_taken(seen, slice(at, at + BLOCK), log) for at in range(0, max(len(seen.at_s), 1), BLOCK)]
+    blocks = [_taken(seen[at : at + BLOCK], log) for at in range(0, max(len(seen), 1), BLOCK)]
     found = (
         pd.concat(blocks)
         .groupby(KEYS, as_index=False)
@@ -73,17 +73,10 @@ def _of_ocs(ocs: str, seen: Crossings, log: Sequence[LogEntry], dilation: Dilati
     return table.assign(ocs=ocs, circuit=circuit)[COLUMNS]
 
 
-def _taken(seen: Crossings, some: slice, log: Sequence[LogEntry]) -> pd.DataFrame:
+def _taken(seen: Crossings, log: Sequence[LogEntry]) -> pd.DataFrame:
     """Return what some of the packets took: a row per reconfiguration and circuit."""
-    packets = pd.DataFrame(
-        {
-            "number": lit_by(seen.at_s[some], seen.source[some], seen.out[some], log),
-            "source": seen.source[some],
-            "out": seen.out[some],
-            "bytes": seen.bytes[some].astype(np.int64),
-            "at_s": seen.at_s[some],
-        }
-    )
+    packets = pd.DataFrame({name: seen[name] for name in ("source", "out", "at_s")})
+    packets["number"], packets["bytes"] = lit_by(seen, log), seen["bytes"].astype(np.int64)
     return packets.groupby(KEYS, as_index=False).agg(
         packets=("bytes", "size"), bytes=("bytes", "sum"), first_s=("at_s", "min"), last_s=("at_s", "max")
     )

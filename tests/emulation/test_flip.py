@@ -97,6 +97,6 @@ def test_what_leaves_ocses_that_flip_together_obeys_their_logs(booted: Booted) -
         assert [entry.darkened for entry in log[1:]] == [len(HERE) - KEPT] * FLIPS
         assert {entry.delay_s for entry in log[1:]} == {DELAY.flip_s}
         seen = tap.crossings[name]
-        assert {*lit_by(seen.at_s, seen.source, seen.out, log)} == {*range(1 + FLIPS)}
+        assert {*lit_by(seen, log)} == {*range(1 + FLIPS)}
     for flips in zip(*(log[1:] for log in logs.values()), strict=True):
         assert max(flip.command_s for flip in flips) < min(flip.dark_s or 0.0 for flip in flips)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controller.circuits.status import LogEntry
-from testbed.network.circuit_tap import Crossings
+from testbed.network.circuit_tap import CROSSING, Crossings
 from testbed.run import carried as module
 from testbed.run.carried import carried, carrying, logged, packets_in_the_dark
 from testbed.run.dilation import Dilation
@@ -23,8 +23,7 @@ LOG = [entry(7, 0.0, (0, 1), (1, 0)), entry(9, 10.0, (0, 1), (2, 3)), entry(10, 
 
 
 def seen(*packets: tuple[float, int, int]) -> dict[str, Crossings]:
-    at_s, source, out = np.array(packets).T
-    return {"ocs0": Crossings(at_s, source.astype(int), out.astype(int), np.full(len(packets), 100))}
+    return {"ocs0": np.array([(*packet, 100) for packet in packets], CROSSING)}
 
 
 @pytest.mark.parametrize("block", [1, 3, 1 << 19])
