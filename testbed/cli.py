@@ -150,19 +150,43 @@ class FabricCLI(CLI):  # type: ignore[misc]
         if reason := self._missing.get(command):
             self._refuse(reason)
             return False
-        return bool(super().onecmd(line))
+        try:
+            return bool(super().onecmd(line))
+        except LightrailError as error:  # it does not end the CLI
+            self._refuse(str(error))
+            return False
 
     def do_replay(self, line: str) -> None:
         """Carry a workload or a job file: replay sparse 0.4 rails 1, replay a.json ecmp --transport tcp."""
-        self._attempt(lambda: self._replay(line))
+        # A workload is tried and judged as in a run, on the network as it is now. What has failed works while
+        # links are sampled; then it fails again, as in a run with these faults.
+        asked = self._experiment(replay_line(line, self._jobs))
+        with self._standing.lifted(asked) as experiment, self._devices_kept():
+            self._network.set_hosts(experiment.host)
+            broken = unmet(self._network, port_settings(self._network))
+            worst = math.nan if experiment.over_circuits else worst_link_error(self._network, experiment.seed)
+            lasts_s = experiment.dilation.emulated_s(predict(experiment).iteration_s)
+            if lasts_s > LONG_S:
+                self._say(f"this takes about {lasts_s:.0f} s")
+            outcome = tried(experiment, self._network, worst, broken)
+        if self._by_hand:
+            self._by_hand.begin()
+        self._say(_summary(outcome))
 
     def do_rates(self, _line: str) -> None:
         """Measure a sample of links against their nominal rate: rates."""
-        self._attempt(self._print_rates)
+        if failed := [fault.name for fault in self._standing.standing]:
+            raise ScenarioError(f"{', '.join(failed)} failed", "type mend, and rates then")
+        table = Table("NIC", "nominal Mbit/s", "measured Mbit/s", "off by")
+        for nic, error in link_errors(self._network, np.random.default_rng()).items():
+            nominal = self._network.fabric.nic_rate_bps(nic) * self._network.rate_factor / 1e6
+            name = str(self._network.fabric.nic_port(nic))
+            table.add_row(name, f"{nominal:.1f}", f"{nominal * (1 + error):.1f}", f"{error:+.1%}")
+        self._console.print(table)
 
     def do_circuits(self, _line: str) -> None:
         """Show what every OCS lights: circuits."""
-        self._attempt(self._print_circuits)
+        self._print_circuits()
 
     def do_light(self, line: str) -> None:
         """Light circuits of an OCS, or none: light ocs0 0>3 3>0 (light ocs0 -)."""
@@ -184,15 +208,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
 
     def do_fail(self, line: str) -> None:
         """Have something fail now or in replays, or list what can: fail nic:3:1, fail nic:3:1@40% (fail)."""
-        self._attempt(lambda: self._fail(line.strip()))
-
-    def do_mend(self, _line: str) -> None:
-        """Have all that failed work again, and light what was lit first: mend."""
-        self._attempt(self._mend)
-
-    def _fail(self, name: str) -> None:
-        """Have a fault happen, and show which circuits changed; without a name, what can fail and has."""
-        if not name:
+        if not (name := line.strip()):
             known = ", ".join(self._by_hand.names) if self._by_hand else KINDS
             self._say(f"{known}; failed: {', '.join(self._failed) or 'nothing'}")
         elif self._by_hand:
@@ -201,19 +217,19 @@ class FabricCLI(CLI):  # type: ignore[misc]
             self._standing.fail(name)
             self._say(f"failed: {', '.join(self._failed)}")
 
-    @property
-    def _failed(self) -> list[str]:
-        """What has failed, or is to fail in replays."""
-        return self._by_hand.failed if self._by_hand else self._standing.names
-
-    def _mend(self) -> None:
-        """Have all work again, and say what had failed."""
+    def do_mend(self, _line: str) -> None:
+        """Have all that failed work again, and light what was lit first: mend."""
         mended = ", ".join(self._failed)
         if self._by_hand:
             self._by_hand.begin()
         else:
             self._standing.mend()
         self._say(f"mended: {mended or 'nothing had failed'}")
+
+    @property
+    def _failed(self) -> list[str]:
+        """What has failed, or is to fail in replays."""
+        return self._by_hand.failed if self._by_hand else self._standing.names
 
     def _set_device(self, name: str, device: str) -> object:
         delay = ReconfigurationDelay() if device == IDEAL else delay_of(device_named(device), self._time)
@@ -225,29 +241,14 @@ class FabricCLI(CLI):  # type: ignore[misc]
     def _command(self, line: str, example: str, command: Callable[[str, str], object]) -> None:
         """Give the OCS that a line names first what follows, and show what came of it."""
         name, rest = _halves(line)
-
-        def given() -> None:
-            self._check(name, rest, example)
-            command(name, rest)
-            self._network.northbound.wait_idle(name, WAIT_S)
-            self._print_circuits()
-
-        self._attempt(given)
-
-    def _check(self, name: str, rest: str, example: str) -> None:
-        """Refuse a line without an OCS of this network, or with nothing for it."""
         ocses = self._ocses()
         if name and name not in ocses:
             raise ScenarioError(f"there is no OCS {name!r}", f"take {', '.join(ocses)}")
         if not rest:
             raise ScenarioError(f"nothing for {name} to do" if name else "no OCS is named", example)
-
-    def _attempt(self, command: Callable[[], object]) -> None:
-        """Do something, or print why not: an error does not end the CLI."""
-        try:
-            command()
-        except LightrailError as error:
-            self._refuse(str(error))
+        command(name, rest)
+        self._network.northbound.wait_idle(name, WAIT_S)
+        self._print_circuits()
 
     def _refuse(self, reason: str) -> None:
         self._say(reason, style="red")
@@ -255,24 +256,6 @@ class FabricCLI(CLI):  # type: ignore[misc]
     def _say(self, text: str, style: str | None = None) -> None:
         """Print a text as it is: what was typed may hold brackets, which are not rich's."""
         self._console.print(text, style=style, markup=False, soft_wrap=True)
-
-    def _replay(self, line: str) -> None:
-        """Try and judge a workload as a run would, on the network as it is now.
-
-        What has failed works while links are sampled; then it fails again, as in a run with these faults.
-        """
-        asked = self._experiment(replay_line(line, self._jobs))
-        with self._standing.lifted(asked) as experiment, self._devices_kept():
-            self._network.set_hosts(experiment.host)
-            broken = unmet(self._network, port_settings(self._network))
-            worst = math.nan if experiment.over_circuits else worst_link_error(self._network, experiment.seed)
-            lasts_s = experiment.dilation.emulated_s(predict(experiment).iteration_s)
-            if lasts_s > LONG_S:
-                self._say(f"this takes about {lasts_s:.0f} s")
-            outcome = tried(experiment, self._network, worst, broken)
-        if self._by_hand:
-            self._by_hand.begin()
-        self._say(_summary(outcome))
 
     @contextmanager
     def _devices_kept(self) -> Iterator[None]:
@@ -283,16 +266,6 @@ class FabricCLI(CLI):  # type: ignore[misc]
         finally:
             for name, status in before.items():
                 self._network.northbound.set_delay(name, ReconfigurationDelay(status.device, status.delay_s))
-
-    def _print_rates(self) -> None:
-        if failed := [fault.name for fault in self._standing.standing]:
-            raise ScenarioError(f"{', '.join(failed)} failed", "type mend, and rates then")
-        table = Table("NIC", "nominal Mbit/s", "measured Mbit/s", "off by")
-        for nic, error in link_errors(self._network, np.random.default_rng()).items():
-            nominal = self._network.fabric.nic_rate_bps(nic) * self._network.rate_factor / 1e6
-            name = str(self._network.fabric.nic_port(nic))
-            table.add_row(name, f"{nominal:.1f}", f"{nominal * (1 + error):.1f}", f"{error:+.1%}")
-        self._console.print(table)
 
     def _experiment(self, asked: ReplayLine) -> Experiment:
         """Return what a line asks for, at a scale that its workload can be measured at."""
