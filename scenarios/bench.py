@@ -24,7 +24,7 @@ from scenarios._bench_mininet import SHAPED_BPS
 from scenarios._figure import FIGURES, Figure, figure, measured
 from testbed.machine.commands import output_of
 from testbed.machine.datapath import default_datapath
-from testbed.machine.residue import MARKER, Host, left_behind
+from testbed.machine.residue import MARKER, left_behind, things
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
 from testbed.run.agreement import agreement_text
@@ -173,7 +173,7 @@ def _memory_bytes() -> int:
 @figure("things", "0", sandbox=False)
 def kill_residue() -> tuple[float, str]:
     """A scenario's launcher killed by SIGKILL at 20 random moments: interfaces, mounts, processes left."""
-    before, draw, left = Host.now(), random.Random(0), []
+    before, draw, left = things(), random.Random(0), []
     for number in range(KILLS):
         mark = f"bench-{os.getpid()}-{number}"
         with tempfile.TemporaryDirectory() as folder:

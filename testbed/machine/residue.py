@@ -8,7 +8,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 MARKER = "LIGHTRAIL_MARK"
@@ -19,46 +18,38 @@ MOUNTED = ("/run", "/sys", "/tmp", "/proc")
 END_S = 10.0
 
 
-@dataclass(frozen=True)
-class Host:
-    """What this machine holds beside processes."""
-
-    things: frozenset[str]
-    """Interfaces, mounts and files, each with what it is."""
-
-    @classmethod
-    def now(cls) -> "Host":
-        """Return what there is now."""
-        interfaces = {f"interface {name}" for _, name in socket.if_nameindex()}
-        mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
-        files = {
-            str(path)
-            for place in map(Path, PLACES)
-            if place.is_dir()
-            for path in place.iterdir()
-            if path.parent.name == "netns" or path.name.startswith(NAMES)
-        }
-        return cls(
-            frozenset(interfaces)
-            | {f"mount {target}" for target in mounts if target.startswith(MOUNTED)}
-            | {f"file {path}" for path in files}
-        )
+def things() -> frozenset[str]:
+    """Return what this machine holds beside processes: interfaces, mounts and files, each with what it is."""
+    interfaces = {f"interface {name}" for _, name in socket.if_nameindex()}
+    mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    files = {
+        str(path)
+        for place in map(Path, PLACES)
+        if place.is_dir()
+        for path in place.iterdir()
+        if path.parent.name == "netns" or path.name.startswith(NAMES)
+    }
+    return frozenset(
+        interfaces
+        | {f"mount {target}" for target in mounts if target.startswith(MOUNTED)}
+        | {f"file {path}" for path in files}
+    )
 
 
-def left_behind(before: Host, mark: str) -> list[str]:
+def left_behind(before: frozenset[str], mark: str) -> list[str]:
     """Return what a run that has ended left behind; the kernel has some seconds to finish.
 
     Parameters
     ----------
     before
-        What there was before the run.
+        `things` before the run.
     mark
         What its processes have in `MARKER`.
     """
     left: list[str] = []
 
     def nothing_left() -> bool:
-        left[:] = sorted(Host.now().things - before.things) + [f"process {p}" for p in processes(mark)]
+        left[:] = sorted(things() - before) + [f"process {p}" for p in processes(mark)]
         return not left
 
     until(nothing_left, END_S)

@@ -66,12 +66,6 @@ def raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def check_machine() -> None:
-    """Raise MachineError, with what to do, where a sandbox cannot be made."""
-    with Sandbox(["true"]) as sandbox:
-        sandbox.wait()
-
-
 class Sandbox:
     """A command in a sandbox of its own; a context manager, which ends all that is in it.
 
@@ -101,7 +95,7 @@ class Sandbox:
             stack.callback(self._tell_to_end)
             with there:
                 self._process = self._started(there.fileno(), said.fileno())
-            self.ended = stack.enter_context(_pidfd(self._process.pid))
+            self.ended = stack.enter_context(_pidfd(self._process.pid)).fileno()
             """A descriptor that is readable once all of it has ended."""
             stack.callback(self._end)
             self._check(said)
@@ -127,7 +121,7 @@ class Sandbox:
     def _started(self, control: int, said: int) -> "subprocess.Popen[bytes]":
         user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         with _pidfd(os.getpid()) as parent, open(os.dup(STDERR), "wb") as stderr:
-            its = (control, parent, stderr.fileno())
+            its = (control, parent.fileno(), stderr.fileno())
             init = [sys.executable, "-I", "-S", sandbox_init.__file__, *map(str, its)]
             return subprocess.Popen(
                 ["unshare", *user, *NAMESPACES, *init, *self._command],
@@ -200,14 +194,9 @@ def _unmade(complaint: str) -> MachineError:
     )
 
 
-@contextmanager
-def _pidfd(process: int) -> Iterator[int]:
-    """Have a descriptor that is readable when a process has ended."""
-    descriptor = os.pidfd_open(process)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _pidfd(process: int) -> BinaryIO:
+    """Return a file, to be closed, whose descriptor is readable when a process has ended."""
+    return open(os.pidfd_open(process), "rb", buffering=0)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from typing import TextIO
 import pytest
 
 from testbed.machine.kernel import tie_to_this_process
-from testbed.machine.residue import MARKER, Host, left_behind
+from testbed.machine.residue import MARKER, left_behind, things
 from tests.emulation.launcher import LAUNCHER
 from tests.second_run import FinalError
 from tests.tools import CHECKOUT
@@ -59,7 +59,7 @@ class Box:
         with ExitStack() as stack:
             self._scratch = Path(stack.enter_context(TemporaryDirectory(prefix="emulation-test-")))
             (self._scratch / "tmp").mkdir()
-            self._mark, self._before = uuid.uuid4().hex, Host.now()
+            self._mark, self._before = uuid.uuid4().hex, things()
             self._process = self._start()
             self._stack = stack.pop_all()
         return self

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from testbed.machine.machine_lock import machine_lock
-from testbed.machine.residue import MARKER, Host, left_behind, processes, until
+from testbed.machine.residue import MARKER, left_behind, processes, things, until
 from tests.emulation.launcher import LAUNCHER
 from tests.second_run import FinalError
 from tests.tools import CHECKOUT, need_sandbox, path_of
@@ -113,7 +113,7 @@ def user(request: pytest.FixtureRequest) -> list[str]:
     if me != "root":
         pytest.skip("only root can test as root")
     prefix = [path_of("unshare"), "--mount", path_of("sh"), "-c", AS_NOBODY, "sh"]
-    can = "from testbed.machine.sandbox import check_machine; check_machine(); import testbed.network.network"
+    can = "import testbed.network.network, testbed.machine.sandbox as s\nwith s.Sandbox(['true']): pass"
     tried = subprocess.run([*prefix, sys.executable, "-c", can], cwd=CHECKOUT, capture_output=True, text=True)
     if tried.returncode:
         pytest.skip(f"nobody cannot make a sandbox here: {tried.stderr.strip().splitlines()[-1]}")
@@ -125,7 +125,7 @@ def started(
     user: list[str], folder: Path, terminal: int | None = None, command: Sequence[str] = COMMAND
 ) -> Iterator[Victim]:
     """Start a run, on a terminal if there is one, and count what it left when the block has killed it."""
-    before, mark = Host.now(), uuid.uuid4().hex
+    before, mark = things(), uuid.uuid4().hex
     scratch, errors = folder / mark, folder / f"{mark}.errors"
     scratch.mkdir()
     scratch.chmod(0o777)

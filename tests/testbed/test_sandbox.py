@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.machine import sandbox_init
-from testbed.machine.sandbox import TOOLS, check_machine, inside_sandbox
+from testbed.machine.sandbox import TOOLS, Sandbox, inside_sandbox
 from tests.tools import path_of
 from topologies.errors import MachineError
 
@@ -39,8 +39,8 @@ def program(path: Path, does: str = "exit 0") -> None:
 
 def complaint() -> tuple[str, str]:
     """Return the sentence and the hint with which a sandbox is refused."""
-    with pytest.raises(MachineError) as caught:
-        check_machine()
+    with pytest.raises(MachineError) as caught, Sandbox(["true"]) as sandbox:
+        sandbox.wait()
     return caught.value.sentence, caught.value.hint
 
 
