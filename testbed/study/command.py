@@ -22,8 +22,9 @@ from testbed.study.options import (
     buffer_bytes,
     faults,
     known_after_s,
+    listed,
     time_s,
-    transports,
+    transport_named,
 )
 from testbed.study.output import say
 from testbed.study.study import Options, Study
@@ -40,6 +41,9 @@ INTERRUPTED = 130
 """The exit code that typer makes of Ctrl-C."""
 
 
+MOST_WINDOW_PACKETS = 1000
+MOST_TIMEOUT_MS = 100_000.0
+"""The kernel's own longest is 120 s."""
 CARRYING = ("jobs", "resume", "part", "cluster", "out")
 """The fields of `Options` that a study has whose points are calls."""
 DEBUG = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
@@ -136,6 +140,11 @@ class Changes:
 
     def __post_init__(self) -> None:
         """Refuse what no study can have, before one is described."""
+        window, timeout_ms = self.initial_window, self.least_rto_ms
+        if window is not None and not 1 <= window <= MOST_WINDOW_PACKETS:
+            raise ScenarioError(f"an initial window of {window} packets", f"give 1 to {MOST_WINDOW_PACKETS}")
+        if timeout_ms is not None and not 1 <= timeout_ms <= MOST_TIMEOUT_MS:
+            raise ScenarioError(f"a least timeout of {timeout_ms:g} ms", f"give 1 to {MOST_TIMEOUT_MS:g}")
         self.real_link_delay_s()
         known_after_s(self.detect_us)
         self.setups()
@@ -145,9 +154,11 @@ class Changes:
         return time_s(self.real_link_delay_us, "a real link's delay of", "--real-link-delay-us")
 
     def setups(self, usual: str = DEFAULT_TRANSPORTS) -> list[TransportSetup]:
-        """Return the transports that are asked for, else usual ones by commas."""
-        named = usual if self.transport is None else self.transport
-        return transports(named, self.initial_window, self.least_rto_ms, self.entropies)
+        """Return the transports that are asked for, else usual ones by commas, each once."""
+        named = listed(usual if self.transport is None else self.transport)
+        timeout_s = None if self.least_rto_ms is None else self.least_rto_ms / 1e3
+        hosts = self.initial_window, timeout_s, self.entropies
+        return [TransportSetup(transport_named(name), *hosts) for name in named]
 
     def fabric(self, fabric: Fabric, mtu: int) -> Fabric:
         """Return a fabric with the delay, the loss and the buffers that are asked for."""

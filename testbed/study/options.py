@@ -10,20 +10,15 @@ from controller.circuits.devices import Device
 from testbed.machine.congestion import check_known
 from testbed.machine.datapath import DEFAULT, Datapath
 from testbed.run.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
-from topologies.addresses import ENTROPIES
 from topologies.errors import ScenarioError
 from topologies.fabric import MOST_BUFFER_BYTES
 from traffic.fault_text import WrittenFault
 from traffic.job import LONGEST_S
 from traffic.packets import frame_bytes
-from traffic.transports.host_settings import TransportSetup
 from traffic.transports.registry import check_transport, congestion_control
 
 DEFAULT_TRANSPORTS = "credit,tcp"
 """Two that exist: a conclusion that holds under one of them alone is one about the transport."""
-MOST_WINDOW_PACKETS = 1000
-MOST_TIMEOUT_MS = 100_000.0
-"""The kernel's own longest is 120 s."""
 
 LEAST_VOLUME, MOST_VOLUME = 1e-12, 1e3
 """Of emulated over real bytes: a byte of a terabyte, and far more than a run of seconds ever needs."""
@@ -140,22 +135,6 @@ def nic_bps(rate_gbps: float, option: str = "--rate") -> float:
     if not 0 < rate_gbps <= MOST_GBPS:
         raise ScenarioError(f"{rate_gbps:g} Gbit/s of {option}", f"give a rate above 0, up to {MOST_GBPS:g}")
     return rate_gbps * 1e9
-
-
-def transports(
-    text: str, initial_window: int | None, least_timeout_ms: float | None, entropies: int = ENTROPIES
-) -> list[TransportSetup]:
-    """Return the transports of a list by commas, each once, with entropies and what hosts' TCP is set to."""
-    if initial_window is not None and not 1 <= initial_window <= MOST_WINDOW_PACKETS:
-        raise ScenarioError(
-            f"an initial window of {initial_window} packets", f"give 1 to {MOST_WINDOW_PACKETS}"
-        )
-    if least_timeout_ms is not None and not 1 <= least_timeout_ms <= MOST_TIMEOUT_MS:
-        raise ScenarioError(f"a least timeout of {least_timeout_ms:g} ms", f"give 1 to {MOST_TIMEOUT_MS:g}")
-    timeout_s = None if least_timeout_ms is None else least_timeout_ms / 1e3
-    return [
-        TransportSetup(transport_named(name), initial_window, timeout_s, entropies) for name in listed(text)
-    ]
 
 
 def transport_named(name: str) -> str:

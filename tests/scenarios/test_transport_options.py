@@ -11,7 +11,7 @@ from scenarios.ocs_spectra import ocs_spectra
 from testbed.cli import FabricCLI
 from testbed.run.experiment import Experiment
 from testbed.run.live_backend import LiveBackend
-from testbed.study.options import DEFAULT_TRANSPORTS, MOST_WINDOW_PACKETS, transports
+from testbed.study.command import MOST_WINDOW_PACKETS, Changes
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from topologies.rail import rail_fabric
@@ -55,18 +55,18 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(tmp_path: Path, options: l
 )
 def test_windows_and_timeouts_have_limits(window: int | None, timeout_ms: float | None) -> None:
     with pytest.raises(ScenarioError, match=r"an initial window of|a least timeout of"):
-        transports("tcp", window, timeout_ms)
+        Changes(transport="tcp", initial_window=window, least_rto_ms=timeout_ms)
 
 
 def test_each_transport_of_a_list_is_taken_once_and_with_what_hosts_are_set_to() -> None:
-    assert transports("tcp, credit,tcp", 4, 250.0) == [
+    assert Changes(transport="tcp, credit,tcp", initial_window=4, least_rto_ms=250.0).setups() == [
         TransportSetup("tcp", 4, 0.25),
         TransportSetup("credit", 4, 0.25),
     ]
 
 
 def test_the_default_is_two_transports_that_exist() -> None:
-    names = [setup.name for setup in transports(DEFAULT_TRANSPORTS, None, None)]
+    names = [setup.name for setup in Changes().setups()]
     assert len(names) == 2
     assert set(names) <= {CREDIT, *OVER_TCP} - {"ideal"}
 
