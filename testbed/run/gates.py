@@ -58,7 +58,7 @@ class Gates(dict[Hashable, Gate]):
 
     def add(self, numbers: Iterable[int], ends: Iterable[tuple[Nic, Nic]]) -> None:
         """Add the gates of new queue pairs, each with its source and destination."""
-        new = {number: Gate(*both) for number, both in zip(numbers, ends, strict=True)}
+        new: dict[Hashable, Gate] = {number: Gate(*both) for number, both in zip(numbers, ends, strict=True)}
         self.update(new)
         for gate in new.values():
             self._from[gate.source].append(gate)

@@ -1,6 +1,6 @@
 """What controls say of points, and of a calibration; their verdicts are in tests/testbed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.kept import CACHE, machine_name
 from testbed.run.outcome import Verdict
-from testbed.study.emulating import Asked, ControlledPoints, Emulated, Event
+from testbed.study.emulating import Asked, ControlledPoints, Described, Emulated, Event
 from testbed.study.emulation import Emulation
 from testbed.study.output import progress_bar
 from testbed.study.study import Options
@@ -63,7 +63,7 @@ def controlled(results: ResultsDirectory, monkeypatch: pytest.MonkeyPatch) -> Ca
     def before(error: float, *, begun: bool = False) -> None:
         machine = calibration("netdev")
         found = Control(SAFE_SHARE * machine.most_bps(DEFAULT_MTU), 4, error, 0.2)
-        monkeypatch.setattr("testbed.study.controlled.control", lambda *_: found)
+        monkeypatch.setattr("testbed.study.emulating.control", lambda *_: found)
         list(ControlledPoints(Network(POINT.fabric, 1e-4), machine, begun=begun).before(POINT))
 
     return before
@@ -86,14 +86,15 @@ def test_a_point_needs_another_control_if_it_forwards_half_as_much_again(
         asked.append(hop_bps)
         return Control(hop_bps, 4, 0.0, 0.1)
 
-    monkeypatch.setattr("testbed.study.controlled.control", control)
+    monkeypatch.setattr("testbed.study.emulating.control", control)
     points = ControlledPoints(Network(POINT.fabric, 1e-4))
     for number, rate in enumerate((1e-4, 1.4e-4, 1.6e-4, 1e-4, 2.3e-4)):
         job = replace(POINT.job, name=f"job {number}")
         list(points.before(replace(POINT, job=job, dilation=Dilation(rate, 1e-3))))
-    (last,) = points.end()
+    said, _ = points.end()
     assert [bps / asked[0] for bps in asked] == pytest.approx([1.0, 1.6, 1.6])
-    assert len(last.settings) == 3
+    assert isinstance(said, Described)
+    assert len(cast(Sized, said.settings["controls"])) == 3
 
 
 def test_schedules_have_controls_before_between_and_after_them(

@@ -86,8 +86,8 @@ class Ring:
     def _step_by_step(self) -> Ops:
         rings, chunk = np.array(self.rings), self._chunks()
         steps = _chunks_sent(rings.shape[1], self.operation)
-        ends = (np.tile(end.ravel(), len(steps)) for end in (rings, np.roll(rings, -1, axis=1)))
-        messages = Messages(*ends, np.concatenate([chunk[:, step].ravel() for step in steps]))
+        source, to = (np.tile(end.ravel(), len(steps)) for end in (rings, np.roll(rings, -1, axis=1)))
+        messages = Messages(source, to, np.concatenate([chunk[:, step].ravel() for step in steps]))
         edge = np.tile(np.arange(rings.size), len(steps))  # NCCL connects each once
         return each_alone(messages, waits_around(len(steps), *rings.shape), edge)
 
