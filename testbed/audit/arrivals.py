@@ -9,18 +9,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.audit.course import Course, Grouped, Integers, of_message
-from testbed.audit.finding import Finding
+from testbed.audit.course import Course, Grouped, Integers, first_wrong, of_message
+from testbed.audit.finding import Found
 from traffic.clock import NEVER
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.owed import Owed
 from traffic.collectives.pattern import Pattern
 from traffic.job import Collective
 
-CHECK = "bytes"
 
-
-def arrivals(course: Course) -> Iterator[Finding]:
+def arrivals(course: Course) -> Iterator[Found]:
     """Yield messages that did not arrive, or whose bytes are not those that are owed."""
     yield from _not_arrived(course)
     yield from _not_owed(course)
@@ -28,22 +26,21 @@ def arrivals(course: Course) -> Iterator[Finding]:
     yield from _not_passed_on(course)
 
 
-def _not_arrived(course: Course) -> Iterator[Finding]:
+def _not_arrived(course: Course) -> Iterator[Found]:
     """Yield messages that never ended without being given up, or were given up without reason."""
     found = course.messages
     open_ended = (found["end_ps"] == NEVER) & ~found["given_up"]
-    for row in np.flatnonzero(open_ended)[:1].tolist():
-        yield of_message(course, CHECK, row, "did not arrive and was not given up")
+    yield from first_wrong(of_message, course, open_ended, "did not arrive and was not given up")
     given_up = found["given_up"] & course.is_last
     if not given_up.any():
         return
     gone = np.isin(np.stack([found["source"], found["destination"]]), list(course.gone)).any(axis=0)
     cancelled = np.isin(found["node"], [course.number_of.get(name, -1) for name in course.cancelled])
-    for row in np.flatnonzero(given_up & ~gone & ~cancelled)[:1].tolist():
-        yield of_message(course, CHECK, row, "was given up, and both of its GPUs are there")
+    wrong = given_up & ~gone & ~cancelled
+    yield from first_wrong(of_message, course, wrong, "was given up, and both of its GPUs are there")
 
 
-def _not_owed(course: Course) -> Iterator[Finding]:
+def _not_owed(course: Course) -> Iterator[Found]:
     """Yield collectives whose messages are not what their patterns owe."""
     known: dict[tuple[int, bool], _Pairs | None] = {}
 
@@ -84,7 +81,7 @@ class _Pairs:
             )
         return cls(codes, least, most, owed.total, servers=servers)
 
-    def differs(self, course: Course, name: str, rows: Integers) -> Finding | None:
+    def differs(self, course: Course, name: str, rows: Integers) -> Found | None:
         """Return the first pair of GPUs that sent something else than they owe."""
         found = course.messages
         codes = _codes(course, found["source"][rows], found["destination"][rows], servers=self._servers)
@@ -106,33 +103,24 @@ class _Pairs:
             bytes_owed = _range(int(self._least[at]), int(self._most[at]))
             row = int(rows[at])
             source, destination = found["source"][row], found["destination"][row]
-            return Finding(
-                CHECK,
-                f"GPU {source} sent GPU {destination} {int(sizes[at])} bytes in {name!r}, and owes "
-                f"{bytes_owed}",
-                "messages",
-                row,
-            )
+            sent = f"GPU {source} sent GPU {destination} {int(sizes[at])} bytes in {name!r}"
+            return f"{sent}, and owes {bytes_owed}", "messages", row
         if int(sizes.sum()) != self._total:
-            return Finding(
-                CHECK,
-                f"{name!r} sent {int(sizes.sum())} bytes, and its pattern owes {self._total}",
-                "messages",
-                int(rows[0]) if len(rows) else -1,
-            )
+            sentence = f"{name!r} sent {int(sizes.sum())} bytes, and its pattern owes {self._total}"
+            return sentence, "messages", int(rows[0]) if len(rows) else -1
         return None
 
-    def _other_pairs(self, course: Course, name: str, codes: Integers, rows: Integers) -> Finding:
+    def _other_pairs(self, course: Course, name: str, codes: Integers, rows: Integers) -> Found:
         gpus = course.fabric.gpus
         if len(extra := np.flatnonzero(~np.isin(codes, self._codes))):
             source, destination = divmod(int(codes[extra[0]]), gpus)
             sentence = f"GPU {source} sent GPU {destination} bytes in {name!r}, and owes it none"
-            return Finding(CHECK, sentence, "messages", int(rows[extra[0]]))
+            return sentence, "messages", int(rows[extra[0]])
         lacking = np.flatnonzero(~np.isin(self._codes, codes))[0]
         source, destination = divmod(int(self._codes[lacking]), gpus)
         size = int(self._least[lacking])
         sentence = f"GPU {source} owes GPU {destination} {size} bytes in {name!r}, and sent none"
-        return Finding(CHECK, sentence, "messages", -1)
+        return sentence, "messages", -1
 
 
 def _codes(course: Course, source: Integers, destination: Integers, *, servers: bool) -> Integers:
@@ -145,7 +133,7 @@ def _codes(course: Course, source: Integers, destination: Integers, *, servers: 
     return np.asarray(source * course.fabric.gpus + destination)
 
 
-def _not_carried(course: Course) -> Iterator[Finding]:
+def _not_carried(course: Course) -> Iterator[Found]:
     """Yield messages whose legs do not sum to their bytes."""
     legs, found = course.legs, course.messages
     own = legs["message"] >= 0
@@ -167,7 +155,7 @@ def _not_carried(course: Course) -> Iterator[Finding]:
     wrong = checked & np.where(found["given_up"], arrived > found["bytes"], arrived != found["bytes"])
     for row in np.flatnonzero(wrong)[:1].tolist():
         yield of_message(
-            course, CHECK, row, f"has {int(found['bytes'][row])} bytes, and {int(arrived[row])} of it arrived"
+            course, row, f"has {int(found['bytes'][row])} bytes, and {int(arrived[row])} of it arrived"
         )
 
 
@@ -185,7 +173,7 @@ def _net(course: Course, own: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.asarray(np.where(found["given_up"] | (came == left), came, -1.0))
 
 
-def _not_passed_on(course: Course) -> Iterator[Finding]:
+def _not_passed_on(course: Course) -> Iterator[Found]:
     """Yield GPUs that did not keep what is theirs where legs carry several messages together."""
     legs, inside, count = course.legs, course.inside, len(course.tables.nodes)
     together = np.zeros(count, dtype=bool)
@@ -206,7 +194,7 @@ def _not_passed_on(course: Course) -> Iterator[Finding]:
             yield finding
 
 
-def _keeps_wrong(course: Course, node: Collective, rows: Integers, loads: Integers) -> Finding | None:
+def _keeps_wrong(course: Course, node: Collective, rows: Integers, loads: Integers) -> Found | None:
     """Return a GPU that did not keep what it should; of what is relayed, the first GPU of a server."""
     owed = course.owed(course.pattern(node))
     if owed is None:
@@ -238,7 +226,7 @@ def _keeps_wrong(course: Course, node: Collective, rows: Integers, loads: Intege
     touching = rows[(sent[0] == gpu) | (received[0] == gpu)]
     what = f"lacks {lack} bytes of its own" if lack > 0 else f"kept {-lack} bytes of others"
     row = int(legs["row"][touching[0]]) if len(touching) else -1
-    return Finding(CHECK, f"GPU {gpu} {what} in {node.name!r}", "legs", row)
+    return f"GPU {gpu} {what} in {node.name!r}", "legs", row
 
 
 def _stands_at(course: Course, rows: Integers, end: str) -> Integers:

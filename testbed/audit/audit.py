@@ -13,7 +13,7 @@ from testbed.audit.consistency import consistency
 from testbed.audit.course import Course
 from testbed.audit.definitions import is_defined
 from testbed.audit.failures import failures
-from testbed.audit.finding import Audit, Circumstances, Finding
+from testbed.audit.finding import Audit, Circumstances, Finding, Found
 from testbed.audit.load import load
 from testbed.audit.packets import packets
 from testbed.audit.paths import paths
@@ -23,18 +23,19 @@ from topologies.fabric import Fabric
 from traffic.job import Collective, Job
 from traffic.tables import Tables
 
-CHECKS: tuple[Callable[[Course], Iterator[Finding]], ...] = (
-    arrivals,
-    paths,
-    load,
-    on_the_wire,
-    packets,
-    causality,
-    bounds,
-    protocols,
-    consistency,
-    failures,
+CHECKS: tuple[tuple[str, Callable[[Course], Iterator[Found]]], ...] = (
+    ("bytes", arrivals),
+    ("paths", paths),
+    ("capacity", load),
+    ("paths", on_the_wire),
+    ("packets", packets),
+    ("causality", causality),
+    ("bounds", bounds),
+    ("protocols", protocols),
+    ("consistency", consistency),
+    ("consistency", failures),
 )
+"""Every check, by the name that its findings have."""
 MOST = 3
 """So many findings of a check are reported."""
 
@@ -52,7 +53,7 @@ def audited(tables: Tables, job: Job, fabric: Fabric, known: Circumstances | Non
         What else decides what is possible; by default nothing fails, and no bucket lends.
     """
     course = Course(tables, job, fabric, known or Circumstances())
-    findings = tuple(finding for check in CHECKS for finding in islice(check(course), MOST))
+    findings = tuple(Finding(name, *found) for name, check in CHECKS for found in islice(check(course), MOST))
     own = {
         node.pattern.name
         for node in course.nodes.values()

@@ -11,19 +11,18 @@ import numpy as np
 
 from testbed.audit.course import Course, Integers, earliest_ps, ends_ps, seconds
 from testbed.audit.definitions import is_defined
-from testbed.audit.finding import Finding
+from testbed.audit.finding import Found
 from topologies.fabric import Nic
 from traffic.clock import SECOND
 from traffic.job import Collective
 
-CHECK = "bounds"
 ROUNDING = 1e-6
 """Less of a bound has to be kept: times and parts are rounded."""
 LIVE = 0.02
 """The same of what was emulated, whose links' rates may be off."""
 
 
-def bounds(course: Course) -> Iterator[Finding]:
+def bounds(course: Course) -> Iterator[Found]:
     """Yield collectives, and the job, that ended sooner than they can."""
     least_s = _Least(course)
     slack = LIVE if course.known.live else ROUNDING
@@ -43,9 +42,7 @@ def bounds(course: Course) -> Iterator[Finding]:
         if isinstance(node, Collective) and number >= 0 and ended[number] - let_go[number] < takes_ps:
             lasts = seconds(int(ended[number] - let_go[number]))
             row = int(np.flatnonzero(course.spans["node"] == number)[0])
-            yield Finding(
-                CHECK, f"{name!r} took {lasts}, and takes {seconds(int(takes_ps))} at best", "spans", row
-            )
+            yield f"{name!r} took {lasts}, and takes {seconds(int(takes_ps))} at best", "spans", row
             return
         if id(after) not in known:
             known[id(after)] = max(map(at_least.__getitem__, after), default=0.0)
@@ -57,12 +54,8 @@ def bounds(course: Course) -> Iterator[Finding]:
         and int(ends.max()) < (best_ps := max(at_least.values(), default=0.0)) - 2
     ):
         lasts = seconds(int(ends.max()))
-        yield Finding(
-            CHECK,
-            f"the job took {lasts}, and takes {seconds(int(best_ps))} at best",
-            "spans",
-            int(ends.argmax()),
-        )
+        sentence = f"the job took {lasts}, and takes {seconds(int(best_ps))} at best"
+        yield sentence, "spans", int(ends.argmax())
 
 
 class _Least:

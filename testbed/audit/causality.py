@@ -13,20 +13,19 @@ from testbed.audit.course import (
     Integers,
     earliest_ps,
     ends_ps,
+    first_wrong,
     of_leg,
     of_message,
     of_movement,
     seconds,
 )
-from testbed.audit.finding import Finding
+from testbed.audit.finding import Found
 from traffic.clock import NEVER, SECOND
 from traffic.collectives.owed import Owed
 from traffic.job import Collective, Compute
 
-CHECK = "causality"
 
-
-def causality(course: Course) -> Iterator[Finding]:
+def causality(course: Course) -> Iterator[Found]:
     """Yield what began too early, or took too little."""
     yield from _spans(course)
     yield from _waits(course)
@@ -39,7 +38,7 @@ def causality(course: Course) -> Iterator[Finding]:
     yield from _steps(course)
 
 
-def _spans(course: Course) -> Iterator[Finding]:
+def _spans(course: Course) -> Iterator[Found]:
     """Yield spans that end before they begin, or are of nothing that the job has."""
     spans, held = course.spans, course.spans["held_ps"] != NEVER
     order = [
@@ -50,14 +49,12 @@ def _spans(course: Course) -> Iterator[Finding]:
         ("was let go before it was held", held & (spans["released_ps"] < spans["held_ps"])),
     ]
     for what, wrong in order:
-        for row in np.flatnonzero(wrong)[:1].tolist():
-            yield _of_span(course, row, what)
+        yield from first_wrong(_of_span, course, wrong, what)
     known = np.array([name in course.nodes for name in course.tables.nodes], dtype=bool)
-    for row in np.flatnonzero(~known[spans["node"]])[:1].tolist():
-        yield _of_span(course, row, "is none of the job's nodes")
+    yield from first_wrong(_of_span, course, ~known[spans["node"]], "is none of the job's nodes")
 
 
-def _waits(course: Course) -> Iterator[Finding]:
+def _waits(course: Course) -> Iterator[Found]:
     """Yield nodes that were ready before one that they wait for had ended, or that never ended."""
     ended, ready = ends_ps(course), earliest_ps(course, "ready_ps")
     ends: dict[str, int] = {}
@@ -70,7 +67,7 @@ def _waits(course: Course) -> Iterator[Finding]:
         number = course.number_of.get(name, -1)
         if number < 0 or ended[number] < 0:
             if _should_run(course, name):
-                yield Finding(CHECK, f"{name!r} did not run, and nothing gave it up", "spans", -1)
+                yield f"{name!r} did not run, and nothing gave it up", "spans", -1
             ends[name] = free_ps
             continue
         ends[name] = int(ended[number])
@@ -92,7 +89,7 @@ def _should_run(course: Course, name: str) -> bool:
     return any(gpu not in course.gone or gpu in moved for gpu in node.gpus)
 
 
-def _computes(course: Course) -> Iterator[Finding]:
+def _computes(course: Course) -> Iterator[Found]:
     """Yield computes that took another time than they take, on other GPUs, or not on all of them."""
     spans = course.spans
     takes = np.full(len(course.tables.nodes), -1, dtype=np.int64)
@@ -125,7 +122,7 @@ def _computes(course: Course) -> Iterator[Finding]:
         yield _of_span(course, row, what)
 
 
-def _varied(course: Course, node: Compute) -> Iterator[Finding]:
+def _varied(course: Course, node: Compute) -> Iterator[Found]:
     spans = course.spans
     rows = course.spans_by_node[course.number_of[node.name]]
     own = dict(zip(node.gpus, node.durations_s, strict=True))
@@ -138,7 +135,7 @@ def _varied(course: Course, node: Compute) -> Iterator[Finding]:
             return
 
 
-def _takes_wrong(course: Course, row: int, should: int) -> Finding:
+def _takes_wrong(course: Course, row: int, should: int) -> Found:
     lasts = int(course.spans["end_ps"][row] - course.spans["first_ps"][row])
     return _of_span(course, row, f"took {seconds(lasts)} to compute, and takes {seconds(should)}")
 
@@ -147,7 +144,7 @@ def _ps(lasts_s: float) -> int:
     return max(round(lasts_s * SECOND), int(lasts_s > 0))
 
 
-def _one_at_a_time(course: Course) -> Iterator[Finding]:
+def _one_at_a_time(course: Course) -> Iterator[Found]:
     """Yield a compute that began on a GPU while another ran there."""
     spans = course.spans
     order = np.lexsort((spans["end_ps"], spans["first_ps"], spans["gpu"]))
@@ -159,7 +156,7 @@ def _one_at_a_time(course: Course) -> Iterator[Finding]:
         yield _of_span(course, int(order[place + 1]), what)
 
 
-def _messages(course: Course) -> Iterator[Finding]:
+def _messages(course: Course) -> Iterator[Found]:
     """Yield messages outside of the span of their collective."""
     found, spans = course.messages, course.spans
     collectives = spans["gpu"] < 0
@@ -168,23 +165,18 @@ def _messages(course: Course) -> Iterator[Finding]:
     end[spans["node"][collectives]] = spans["end_ps"][collectives]
     released = found["released_ps"]
     for row in np.flatnonzero(released < ready[found["node"]])[:1].tolist():
-        yield of_message(
-            course,
-            CHECK,
-            row,
-            f"was released at {seconds(int(released[row]))}, before its collective was ready",
-        )
+        at = seconds(int(released[row]))
+        yield of_message(course, row, f"was released at {at}, before its collective was ready")
     yield from _owed_since(course, ready)
     late = (found["end_ps"] != NEVER) & (found["end_ps"] > end[found["node"]])
     for row in np.flatnonzero(late)[:1].tolist():
-        yield of_message(
-            course, CHECK, row, f"ended at {seconds(int(found['end_ps'][row]))}, after its collective had"
-        )
-    for row in np.flatnonzero((found["end_ps"] < released) & (released != NEVER))[:1].tolist():
-        yield of_message(course, CHECK, row, "ended before it was released")
+        at = seconds(int(found["end_ps"][row]))
+        yield of_message(course, row, f"ended at {at}, after its collective had")
+    early = (found["end_ps"] < released) & (released != NEVER)
+    yield from first_wrong(of_message, course, early, "ended before it was released")
 
 
-def _owed_since(course: Course, ready: Integers) -> Iterator[Finding]:
+def _owed_since(course: Course, ready: Integers) -> Iterator[Found]:
     """Yield collectives whose messages are all owed since later than they: a CCT would lack the wait."""
     found = course.messages
     first = np.full(len(ready), NEVER, dtype=np.int64)
@@ -192,32 +184,29 @@ def _owed_since(course: Course, ready: Integers) -> Iterator[Finding]:
     for number in np.flatnonzero((first != NEVER) & (ready != NEVER) & (first > ready))[:1].tolist():
         row = int(np.flatnonzero(found["node"] == number)[0])
         times = seconds(int(first[number])), seconds(int(ready[number]))
-        yield of_message(course, CHECK, row, f"is owed since {times[0]}, and its collective since {times[1]}")
+        yield of_message(course, row, f"is owed since {times[0]}, and its collective since {times[1]}")
 
 
-def _legs(course: Course) -> Iterator[Finding]:
+def _legs(course: Course) -> Iterator[Found]:
     """Yield legs outside of the time of their message, or before their collective was let go."""
     legs, found = course.legs, course.messages
     if not len(legs["node"]):
         return
-    for row in np.flatnonzero(legs["last_ps"] < legs["first_ps"])[:1].tolist():
-        yield of_leg(course, CHECK, row, "ends before it begins")
-    for row in np.flatnonzero(legs["bytes"] < 0)[:1].tolist():
-        yield of_leg(course, CHECK, row, "has less than no byte")
+    yield from first_wrong(of_leg, course, legs["last_ps"] < legs["first_ps"], "ends before it begins")
+    yield from first_wrong(of_leg, course, legs["bytes"] < 0, "has less than no byte")
     own = legs["message"] >= 0
     rows = np.flatnonzero(own)
     message = legs["message"] if own.all() else legs["message"][rows]
     first, last = (legs[name] if own.all() else legs[name][rows] for name in ("first_ps", "last_ps"))
     for row in rows[first < found["released_ps"][message]][:1].tolist():
-        yield of_leg(course, CHECK, row, "begins before its message was released")
+        yield of_leg(course, row, "begins before its message was released")
     for row in rows[last > found["end_ps"][message]][:1].tolist():
-        yield of_leg(
-            course, CHECK, row, f"ends at {seconds(int(legs['last_ps'][row]))}, after its message had arrived"
-        )
+        at = seconds(int(legs["last_ps"][row]))
+        yield of_leg(course, row, f"ends at {at}, after its message had arrived")
     yield from _outside(course)
 
 
-def _outside(course: Course) -> Iterator[Finding]:
+def _outside(course: Course) -> Iterator[Found]:
     """Yield legs, and what moved over NVLink, before their collective was let go or after it had ended."""
     legs, inside, spans = course.legs, course.inside, course.spans
     of = spans["gpu"] < 0
@@ -227,17 +216,13 @@ def _outside(course: Course) -> Iterator[Finding]:
     # What was on NVLink when its collective was given up arrives, whoever asks for it.
     end[[course.number_of[name] for name in course.given_up if name in course.number_of]] = NEVER
     early, late = "begins before its collective was let go", "ends after its collective"
-    for row in np.flatnonzero(legs["first_ps"] < let_go[legs["node"]])[:1].tolist():
-        yield of_leg(course, CHECK, row, early)
-    for row in np.flatnonzero(legs["last_ps"] > end[legs["node"]])[:1].tolist():
-        yield of_leg(course, CHECK, row, late)
-    for movement in np.flatnonzero(inside.first_ps < let_go[inside.node])[:1].tolist():
-        yield of_movement(course, CHECK, movement, early)
-    for movement in np.flatnonzero(inside.last_ps > end[inside.node])[:1].tolist():
-        yield of_movement(course, CHECK, movement, late)
+    yield from first_wrong(of_leg, course, legs["first_ps"] < let_go[legs["node"]], early)
+    yield from first_wrong(of_leg, course, legs["last_ps"] > end[legs["node"]], late)
+    yield from first_wrong(of_movement, course, inside.first_ps < let_go[inside.node], early)
+    yield from first_wrong(of_movement, course, inside.last_ps > end[inside.node], late)
 
 
-def _operations(course: Course) -> Iterator[Finding]:
+def _operations(course: Course) -> Iterator[Found]:
     """Yield operations of delegated all-to-alls that begin before the one before has ended."""
     legs, inside = course.legs, course.inside
     if course.known.pipelined or not (legs["op"].any() or inside.op.any()):
@@ -257,10 +242,10 @@ def _operations(course: Course) -> Iterator[Finding]:
     for place in np.flatnonzero((op > 0) & (first_ps < last[op - 1, node]))[:1].tolist():
         name, before = course.tables.nodes[int(node[place])], ("gathered", "sent")[int(op[place]) - 1]
         sentence = f"{name!r} goes on at {seconds(int(first_ps[place]))}, before all was {before}"
-        yield Finding(CHECK, sentence, "legs", int(row[place]))
+        yield sentence, "legs", int(row[place])
 
 
-def _relays(course: Course) -> Iterator[Finding]:
+def _relays(course: Course) -> Iterator[Found]:
     """Yield legs that bring more further than had come to the relay."""
     legs = course.legs
     server = course.fabric.server_of_gpu
@@ -273,11 +258,11 @@ def _relays(course: Course) -> Iterator[Finding]:
         key = int(legs["node"][row]), int(legs["message"][row]), int(server[legs["from_gpu"][row]])
         come = into.get(key, [])
         if not come or min(int(legs["last_ps"][one]) for one in come) > legs["first_ps"][row]:
-            yield of_leg(course, CHECK, row, "goes on before anything had come to the relay")
+            yield of_leg(course, row, "goes on before anything had come to the relay")
             return
 
 
-def _steps(course: Course) -> Iterator[Finding]:
+def _steps(course: Course) -> Iterator[Found]:
     """Yield messages of a step that were released before what they pass on had arrived."""
     for node in course.collectives():
         if course.attempts.get(node.name) or course.gone:
@@ -287,7 +272,7 @@ def _steps(course: Course) -> Iterator[Finding]:
         if found and len(found.follows) and len(rows) == len(found.source) * found.steps and found.steps > 1:
             row = _early_step(course, found, rows)
             if row is not None:
-                yield of_message(course, CHECK, row, "was released before the step before it had arrived")
+                yield of_message(course, row, "was released before the step before it had arrived")
                 return
 
 
@@ -340,5 +325,5 @@ def _early_among(
     return None
 
 
-def _of_span(course: Course, row: int, what: str) -> Finding:
-    return Finding(CHECK, f"{course.tables.nodes[int(course.spans['node'][row])]!r} {what}", "spans", row)
+def _of_span(course: Course, row: int, what: str) -> Found:
+    return f"{course.tables.nodes[int(course.spans['node'][row])]!r} {what}", "spans", row

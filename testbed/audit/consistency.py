@@ -13,17 +13,15 @@ from math import isclose
 import numpy as np
 
 from testbed.audit.course import Course, of_leg, of_message
-from testbed.audit.finding import Finding
+from testbed.audit.finding import Found
 from topologies.fabric import Link
 from traffic.clock import NEVER
 from traffic.effects import LinkEffect, LinkState, applied
 from traffic.faults import Fault
 from traffic.tables import DARK, LIGHT_CHANGES, LIT, ORDERS
 
-CHECK = "consistency"
 
-
-def consistency(course: Course) -> Iterator[Finding]:
+def consistency(course: Course) -> Iterator[Found]:
     """Yield rows that say otherwise than another table, the fabric or the faults."""
     yield from _crossing(course)
     yield from _exchanged(course)
@@ -33,14 +31,14 @@ def consistency(course: Course) -> Iterator[Finding]:
     yield from _failed(course)
 
 
-def _crossing(course: Course) -> Iterator[Finding]:
+def _crossing(course: Course) -> Iterator[Found]:
     found, server = course.messages, course.fabric.server_of_gpu.astype(np.int32)
     leaves = server[found["source"]] != server[found["destination"]]
     for row in np.flatnonzero(found["crosses"] != leaves)[:1].tolist():
-        yield of_message(course, CHECK, row, f"{'leaves' if leaves[row] else 'stays in'} its server")
+        yield of_message(course, row, f"{'leaves' if leaves[row] else 'stays in'} its server")
 
 
-def _exchanged(course: Course) -> Iterator[Finding]:
+def _exchanged(course: Course) -> Iterator[Found]:
     """Yield collectives whose messages are not each one row of their exchange."""
     number = course.messages["row"]
     if not len(number):
@@ -50,11 +48,11 @@ def _exchanged(course: Course) -> Iterator[Finding]:
         mine = number[rows]
         count = len(mine)
         if count and mine.min() >= 0 and (mine.max() >= count or int(mine.sum()) != count * (count - 1) // 2):
-            yield of_message(course, CHECK, int(rows[mine.argmax()]), "is not one of its collective's rows")
+            yield of_message(course, int(rows[mine.argmax()]), "is not one of its collective's rows")
             return
 
 
-def _communicators(course: Course) -> Iterator[Finding]:
+def _communicators(course: Course) -> Iterator[Found]:
     """Yield legs over queue pairs of another communicator than their collective's."""
     legs, of_node = course.legs, np.full(len(course.tables.nodes), -1, dtype=np.int64)
     found = course.messages
@@ -65,10 +63,10 @@ def _communicators(course: Course) -> Iterator[Finding]:
     wrong = of_lane[legs["lane"][crossing]] != of_node[legs["node"][crossing]]
     for row in crossing[wrong][:1].tolist():
         lane = course.tables.lanes[int(legs["lane"][row])]
-        yield of_leg(course, CHECK, row, f"goes by {lane}, a queue pair of another communicator")
+        yield of_leg(course, row, f"goes by {lane}, a queue pair of another communicator")
 
 
-def _darkened(course: Course) -> Iterator[Finding]:
+def _darkened(course: Course) -> Iterator[Found]:
     """Yield OCSes that went dark and carry circuits that they did not before."""
     light = course.tables.light
     carried: dict[int, set[tuple[int, ...]]] = {}
@@ -77,12 +75,12 @@ def _darkened(course: Course) -> Iterator[Finding]:
         now = set(map(tuple, circuits))
         if what == DARK and not now <= carried.get(ocs, set()):
             name = course.tables.ocses[ocs]
-            yield Finding(CHECK, f"OCS {name} went dark and carries new circuits", "light", row)
+            yield f"OCS {name} went dark and carries new circuits", "light", row
             return
         carried[ocs] = now
 
 
-def _ordered(course: Course) -> Iterator[Finding]:
+def _ordered(course: Course) -> Iterator[Found]:
     """Yield OCSes that lit what was not ordered, or before it was; in an emulation slots may be left out."""
     orders, light, known = course.tables.orders, course.tables.light, course.known
     due: dict[int, deque[tuple[int, frozenset[tuple[int, ...]]]]] = defaultdict(deque)
@@ -98,11 +96,11 @@ def _ordered(course: Course) -> Iterator[Finding]:
         ordered_ps, ordered = coming.popleft() if coming else (NEVER, None)
         if ordered != lit or at_ps + known.late_light_ps < ordered_ps:
             sentence = f"OCS {course.tables.ocses[ocs]} lit circuits that were not ordered"
-            yield Finding(CHECK, sentence, "light", row)
+            yield sentence, "light", row
             return
 
 
-def _failed(course: Course) -> Iterator[Finding]:
+def _failed(course: Course) -> Iterator[Found]:
     """Yield links that are up, or have a rate, that the faults which stand do not leave them."""
     links, ports = course.tables.links, course.tables.ports
     columns = (links[name].tolist() for name in ("port", "at_ps", "rate_bps", "up"))
@@ -119,7 +117,7 @@ def _failed(course: Course) -> Iterator[Finding]:
             sentence = f"link {link.a} - {link.b} has {rate_bps:g} bit/s, and {left}"
         else:
             continue
-        yield Finding(CHECK, sentence, "links", row)
+        yield sentence, "links", row
         return
 
 

@@ -1,6 +1,6 @@
 """The course of a job: its nodes as faults revised them, and which rows of a run's tables are whose."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from testbed.audit.definitions import owed_by
-from testbed.audit.finding import Circumstances, Finding
+from testbed.audit.finding import Circumstances, Found
 from topologies.fabric import Fabric, Port
 from traffic.clock import NEVER
 from traffic.collectives.owed import Owed
@@ -384,23 +384,31 @@ def seconds(at_ps: int) -> str:
     return "never" if at_ps == NEVER else f"{at_ps / 1e12:.9g} s"
 
 
-def of_leg(course: Course, check: str, row: int, what: str) -> Finding:
-    """Return what a check found of a leg, by its place in `Course.legs`."""
+def first_wrong(
+    of: Callable[[Course, int, str], Found], course: Course, wrong: NDArray[np.generic], what: str
+) -> Iterator[Found]:
+    """Yield what is said of the first row that is wrong, if any is."""
+    for row in np.flatnonzero(wrong)[:1].tolist():
+        yield of(course, row, what)
+
+
+def of_leg(course: Course, row: int, what: str) -> Found:
+    """Return what was found of a leg, by its place in `Course.legs`."""
     legs = course.legs
     node = course.tables.nodes[int(legs["node"][row])]
     ends = f"from GPU {legs['from_gpu'][row]} to GPU {legs['to_gpu'][row]}"
-    return Finding(check, f"a leg {ends} of {node!r} {what}", "legs", int(legs["row"][row]))
+    return f"a leg {ends} of {node!r} {what}", "legs", int(legs["row"][row])
 
 
-def of_movement(course: Course, check: str, movement: int, what: str) -> Finding:
-    """Return what a check found of what moved over NVLink together."""
+def of_movement(course: Course, movement: int, what: str) -> Found:
+    """Return what was found of what moved over NVLink together."""
     node = course.tables.nodes[int(course.inside.node[movement])]
-    return Finding(check, f"what {node!r} moved over NVLink {what}", "legs", int(course.inside.row[movement]))
+    return f"what {node!r} moved over NVLink {what}", "legs", int(course.inside.row[movement])
 
 
-def of_message(course: Course, check: str, row: int, what: str) -> Finding:
-    """Return what a check found of a message."""
+def of_message(course: Course, row: int, what: str) -> Found:
+    """Return what was found of a message."""
     found = course.messages
     node = course.tables.nodes[int(found["node"][row])]
     ends = f"from GPU {found['source'][row]} to GPU {found['destination'][row]}"
-    return Finding(check, f"the message {ends} of {node!r} {what}", "messages", row)
+    return f"the message {ends} of {node!r} {what}", "messages", row

@@ -8,16 +8,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from testbed.audit.course import Course, seconds
-from testbed.audit.finding import Finding
+from testbed.audit.finding import Found
 from traffic.clock import ps
 from traffic.faults import Fault
 from traffic.job import Compute
 
-CHECK = "consistency"
 ROUNDED_PS = 2
 
 
-def failures(course: Course) -> Iterator[Finding]:
+def failures(course: Course) -> Iterator[Found]:
     """Yield faults that came at other times than they were to, and what GPUs computed that were gone."""
     faults = course.tables.faults
     rows = zip(faults["name"], faults["what"], faults["at_ps"].tolist(), strict=True)
@@ -34,7 +33,7 @@ def failures(course: Course) -> Iterator[Finding]:
             if late or 0 <= at_ps < due_ps - slack_ps:
                 when = seconds(at_ps) if row >= 0 else "never"
                 sentence = f"{fault.name!r} was {what} at {when}, and was to be at {seconds(due_ps)}"
-                yield Finding(CHECK, sentence, "faults", row)
+                yield sentence, "faults", row
                 return
         if "failed" in mine:
             yield from _goes_on(course, fault, mine["failed"][0])
@@ -63,7 +62,7 @@ def _due_ps(course: Course, fault: Fault, noted: Mapping[str, tuple[int, int]]) 
     return due
 
 
-def _goes_on(course: Course, fault: Fault, failed_ps: int) -> Iterator[Finding]:
+def _goes_on(course: Course, fault: Fault, failed_ps: int) -> Iterator[Found]:
     """Yield what a GPU of a fault was computing after it was gone."""
     spans, slack_ps = course.spans, course.known.late_light_ps + ROUNDED_PS
     wrong = np.isin(spans["gpu"], fault.gpus) & (spans["end_ps"] > failed_ps + slack_ps)
@@ -71,4 +70,4 @@ def _goes_on(course: Course, fault: Fault, failed_ps: int) -> Iterator[Finding]:
         sentence = (
             f"GPU {spans['gpu'][row]} computed until {seconds(int(spans['end_ps'][row]))}, and was gone"
         )
-        yield Finding(CHECK, f"{sentence} at {seconds(failed_ps)}", "spans", row)
+        yield f"{sentence} at {seconds(failed_ps)}", "spans", row

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from topologies.fabric import Port
 from traffic.faults import AS_IT_WAS, Fault, Revisions
 
+Found = tuple[str, str, int]
+"""What cannot be, the table whose row proves it, and which row: as of `Finding`."""
+
 
 @dataclass(frozen=True)
 class Finding:
     """Something in a run's tables that cannot be."""
 
     check: str
-    """Which check found it: ``bytes``, ``paths``, ``capacity``, ``packets``, ``causality``, ``bounds``,
-    ``protocols`` or ``consistency``."""
+    """Which check found it (`testbed.audit.audit.CHECKS`)."""
     sentence: str
     """What cannot be, and why."""
     table: str

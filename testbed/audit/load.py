@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from testbed.audit.capacity import first_missed
 from testbed.audit.course import Course, Integers, seconds
-from testbed.audit.finding import Finding
+from testbed.audit.finding import Found
 from testbed.audit.paths import Circuit, circuits_of
 from topologies.fabric import Port
 from traffic.clock import NEVER, SECOND
 from traffic.tables import NVLINK, PACKETS
 
-CHECK = "capacity"
 Floats = NDArray[np.float64]
 ROUNDING = 1e-6
 """Less of each leg, and a byte, has to be carried in time: times and parts are rounded."""
@@ -59,7 +58,7 @@ class Jobs:
         return Jobs(self.row[which], self.machine[which], *times, self.sizes[which])
 
 
-def load(course: Course) -> Iterator[Finding]:
+def load(course: Course) -> Iterator[Found]:
     """Yield the first leg that a link cannot have carried in time, of NVLink's and of the others'."""
     for jobs, machines in (_over_nvlink(course), _over_links(course)):
         if (job := _first_missed(jobs, machines.lent_of(jobs.machine))) is not None:
@@ -386,7 +385,7 @@ def _first_of_turn(turn: Integers, start: Integers, least: int) -> Integers:
     return found
 
 
-def _finding(course: Course, row: int, machine: str) -> Finding:
+def _finding(course: Course, row: int, machine: str) -> Found:
     """Return that a machine cannot have carried what a row of the table of legs says, or begins to say."""
     leg = course.tables.legs.iloc[row]
     node = course.tables.nodes[int(leg["node"])]
@@ -395,4 +394,4 @@ def _finding(course: Course, row: int, machine: str) -> Finding:
         f"{machine} cannot have carried {int(leg['bytes'])} bytes of {node!r} from {times[0]} to {times[1]} "
         "beside what else it had to carry by then"
     )
-    return Finding(CHECK, sentence, "legs", row)
+    return sentence, "legs", row

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from testbed.audit.course import Course
-from testbed.audit.finding import Finding
+from testbed.audit.finding import Found
 
-CHECK = "packets"
 SHARE, FEW = 0.01, 20
 """Such a share of the packets, and so many more, may be on their way when a run ends."""
 UNKNOWN = -1
@@ -33,14 +32,14 @@ class Counts(NamedTuple):
     switch_drops: int
 
 
-def packets(course: Course) -> Iterator[Finding]:
+def packets(course: Course) -> Iterator[Found]:
     """Yield that more packets arrived, or were lost, than were sent, or that packets vanished."""
     is_lossy = course.known.faults or any(link.loss for link in course.fabric.links)
     for row, seen in enumerate(course.tables.packets.itertuples(index=False, name=None)):
         counts = Counts(*seen)
         sentence = _too_many(counts) or ("" if is_lossy else _vanished(counts))
         if sentence:
-            yield Finding(CHECK, sentence, "packets", row)
+            yield sentence, "packets", row
 
 
 def _too_many(counts: Counts) -> str:

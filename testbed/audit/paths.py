@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from testbed.audit.course import Course, Integers, of_leg
-from testbed.audit.finding import Finding
+from testbed.audit.course import Course, Integers, first_wrong, of_leg
+from testbed.audit.finding import Found
 from topologies.fabric import Fabric, Path, Port
 from traffic.tables import LIGHT, NVLINK, PACKETS
 
-CHECK = "paths"
 Circuit = tuple[str, tuple[int, int]]
 """An OCS, and the input port and the output port that it joins."""
 
@@ -33,19 +32,17 @@ class Ends(NamedTuple):
     """Why nothing can go over it; empty if something can."""
 
 
-def paths(course: Course) -> Iterator[Finding]:
+def paths(course: Course) -> Iterator[Found]:
     """Yield legs over paths that do not join their GPUs."""
     for row in course.inside.leaves[:1].tolist():
-        yield Finding(CHECK, "a leg goes over NVLink, and leaves its server", "legs", row)
+        yield "a leg goes over NVLink, and leaves its server", "legs", row
     legs, server = course.legs, course.fabric.server_of_gpu
     if not len(legs["node"]):
         return
     near, far = server[legs["from_gpu"]], server[legs["to_gpu"]]
     inside = legs["medium"] == NVLINK
-    for row in np.flatnonzero(inside & (near != far))[:1].tolist():
-        yield of_leg(course, CHECK, row, "goes over NVLink, and leaves its server")
-    for row in np.flatnonzero(~inside & (legs["path"] < 0))[:1].tolist():
-        yield of_leg(course, CHECK, row, "leaves its server without a path")
+    yield from first_wrong(of_leg, course, inside & (near != far), "goes over NVLink, and leaves its server")
+    yield from first_wrong(of_leg, course, ~inside & (legs["path"] < 0), "leaves its server without a path")
     ends = [ends_of(path, course.fabric, course.peers) for path in course.tables.paths]
     crossing = np.flatnonzero(~inside & (legs["path"] >= 0))
     if not len(crossing):
@@ -53,14 +50,14 @@ def paths(course: Course) -> Iterator[Finding]:
     path = legs["path"][crossing]
     broken = np.array([bool(each.broken) for each in ends])
     for row in crossing[broken[path]][:1].tolist():
-        yield of_leg(course, CHECK, row, f"goes {_text(course, row)}: {ends[int(legs['path'][row])].broken}")
+        yield of_leg(course, row, f"goes {_text(course, row)}: {ends[int(legs['path'][row])].broken}")
     begins, leads, medium = (np.array([each[column] for each in ends]) for column in range(3))
     wrong = (begins[path] != near[crossing]) | (leads[path] != far[crossing])
     for row in crossing[wrong & ~broken[path]][:1].tolist():
-        yield of_leg(course, CHECK, row, f"goes {_text(course, row)}, which does not join their servers")
+        yield of_leg(course, row, f"goes {_text(course, row)}, which does not join their servers")
     wrong = medium[path] != legs["medium"][crossing]
     for row in crossing[wrong & ~broken[path]][:1].tolist():
-        yield of_leg(course, CHECK, row, f"goes {_text(course, row)}, and is not of that medium")
+        yield of_leg(course, row, f"goes {_text(course, row)}, and is not of that medium")
     yield from _off_lane(course, crossing)
     yield from _elsewhere(course)
 
@@ -100,7 +97,7 @@ def _kinds(fabric: Fabric) -> dict[str, str]:
     return {switch.name: switch.kind for switch in fabric.switches}
 
 
-def _off_lane(course: Course, crossing: Integers) -> Iterator[Finding]:
+def _off_lane(course: Course, crossing: Integers) -> Iterator[Found]:
     """Yield legs of a queue pair over a path that does not join its NICs."""
     legs, fabric, lanes = course.legs, course.fabric, course.tables.lanes
     on_lane = crossing[legs["lane"][crossing] >= 0]
@@ -120,16 +117,14 @@ def _off_lane(course: Course, crossing: Integers) -> Iterator[Finding]:
     if wrong:
         lane, path = min(wrong)
         row = on_lane[(legs["lane"][on_lane] == lane) & (legs["path"][on_lane] == path)][0]
-        yield of_leg(
-            course, CHECK, int(row), f"is of queue pair {lanes[lane]}, and goes {_text(course, int(row))}"
-        )
+        yield of_leg(course, int(row), f"is of queue pair {lanes[lane]}, and goes {_text(course, int(row))}")
 
 
 def _port(fabric: Fabric, server: int, nic: int) -> Port | None:
     return Port(fabric.servers[server].name, nic) if 0 <= server < len(fabric.servers) else None
 
 
-def _elsewhere(course: Course) -> Iterator[Finding]:
+def _elsewhere(course: Course) -> Iterator[Found]:
     """Yield legs between other servers than those of their message, but for relayed ones."""
     legs, found, server = course.legs, course.messages, course.fabric.server_of_gpu
     own = np.flatnonzero(legs["message"] >= 0)
@@ -142,9 +137,9 @@ def _elsewhere(course: Course) -> Iterator[Finding]:
     for row in own[other & ~relayed[message]][:1].tolist():
         of = int(legs["message"][row])
         ends = f"from GPU {found['source'][of]} to GPU {found['destination'][of]}"
-        yield of_leg(course, CHECK, row, f"is of a message {ends}, between other servers")
+        yield of_leg(course, row, f"is of a message {ends}, between other servers")
     for row in own[legs["node"][own] != found["node"][message]][:1].tolist():
-        yield of_leg(course, CHECK, row, "is of a message of another node")
+        yield of_leg(course, row, "is of a message of another node")
 
 
 def _text(course: Course, row: int) -> str:

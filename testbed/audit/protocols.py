@@ -5,14 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from testbed.audit.course import Course
-from testbed.audit.finding import Finding
+from testbed.audit.finding import Found
 
-CHECK = "protocols"
 OVER_GRANTED = 1.02
 """So many times what was granted may be sent: a packet that was begun is sent whole."""
 
 
-def protocols(course: Course) -> Iterator[Finding]:
+def protocols(course: Course) -> Iterator[Found]:
     """Yield the lane that sent most beyond what it was granted."""
     grants = course.tables.grants
     granted, sent = (grants[name].to_numpy(dtype=float) for name in ("granted_bytes", "sent_bytes"))
@@ -21,4 +20,4 @@ def protocols(course: Course) -> Iterator[Finding]:
         row = int(over[(sent - OVER_GRANTED * granted)[over].argmax()])
         lane = course.tables.lanes[int(grants["lane"].iloc[row])]
         sentence = f"queue pair {lane} sent {int(sent[row])} bytes, and was granted {int(granted[row])}"
-        yield Finding(CHECK, sentence, "grants", row)
+        yield sentence, "grants", row

@@ -11,18 +11,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from testbed.audit.course import Course
-from testbed.audit.finding import Finding, Wire
+from testbed.audit.finding import Found, Wire
 from topologies.fabric import Port
 from traffic.tables import NVLINK
 
-CHECK = "paths"
 LEAST_HEADER, MOST_HEADER = 42, 102
 """Of a datagram, and of an acknowledgement that names three gaps [bytes]."""
 BESIDE, BESIDE_PACKETS = 0.01, 20
 """What else may cross a port: a part of its bytes, and packets that open, close and probe connections."""
 
 
-def on_the_wire(course: Course) -> Iterator[Finding]:
+def on_the_wire(course: Course) -> Iterator[Found]:
     """Yield a port whose counters have less than its legs, or more than these and what was sent again."""
     wire, known = course.tables.wire, course.known.wire
     if known is None or not len(wire):
@@ -38,10 +37,10 @@ def on_the_wire(course: Course) -> Iterator[Finding]:
             not course.known.faults
             and least > payload * (1 + BESIDE) + (known.resent + BESIDE_PACKETS) * known.mtu
         ):
-            yield Finding(CHECK, _sentence(port, counted, payload, "more than"), "wire", row)
+            yield _sentence(port, counted, payload, "more than"), "wire", row
             return
         if most < payload * (1 - BESIDE) - BESIDE_PACKETS * known.mtu:
-            yield Finding(CHECK, _sentence(port, counted, payload, "less than"), "wire", row)
+            yield _sentence(port, counted, payload, "less than"), "wire", row
             return
 
 
