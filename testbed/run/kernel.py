@@ -317,7 +317,7 @@ class Kernel:
             self._placing.forget_connections(name)
             numbers = self._numbers_of.pop(name)
             if self._couples:
-                self._ledger.file(name, numbers)
+                self._ledger.file(numbers)
         self._deciding.tell(NodeDone(name))
         self.start_all(self._graph.done(name))
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from testbed.run.run_tables import Integers, Leg, Rows, event_table
-from testbed.run.written import Kept, Packing, Parcels, Times, Written, packed
+from testbed.run.written import Kept, Packing, Parcels, Ran, Written, packed
 from topologies.fabric import Fabric, Link, Path, Port
 from topologies.light import Circuit
 from traffic.clock import NEVER
@@ -127,11 +127,9 @@ class Op:
 
     def landed(self, over: int, at_ps: int) -> None:
         """Note when what was put together on a lane has arrived."""
-        for leg in reversed(self.legs):
-            if leg.over == over and leg.parts:
-                leg.parts -= 1
-                leg.last_ps = at_ps
-                return
+        if leg := self.on(over):
+            leg.parts -= 1
+            leg.last_ps = at_ps
 
     def returned(self, over: int, size: int, at_ps: int, *, whole: bool) -> int:
         """Take bytes off a lane that it did not deliver; return how many it had.
@@ -162,15 +160,6 @@ class Op:
 
 FILED = Op("", -1, -1, 0, end_ps=0)
 """Stands for operations of which only the rows are known."""
-
-
-class _Filed(NamedTuple):
-    """What is kept of a collective that went together and has ended."""
-
-    node: str
-    parts: Sequence[Kept]
-    times_ps: Times
-    carried: Sequence[Parcels | None]
 
 
 class _Numbers(dict[str, int]):
@@ -206,7 +195,8 @@ class Ledger:
         self._over = [Over(NVLINK, -1, -1)]
         self._overs = {self._over[INSIDE]: INSIDE}
         """The number of each of these."""
-        self._filed: dict[int, _Filed] = {}
+        self._filed: dict[int, Ran] = {}
+        """What is kept of collectives that went together and have ended, by the first operation of each."""
         self._packing = Packing()
         self._slots_of: dict[int, list[tuple[int, int, int]]] = {}
         """The slots that light each lane, and from when to when each does."""
@@ -307,16 +297,13 @@ class Ledger:
         """Note that bytes of a node may go from now on, if none could before."""
         self._first_ps.setdefault(node, at_ps)
 
-    def file(self, name: str, numbers: range) -> None:
+    def file(self, numbers: range) -> None:
         """Keep of a collective that went together and has ended only what its rows are made of."""
         ops = self._sets.get(numbers.start)
         if ops is None or ops.brought or not all(part.together for part in ops.parts):
             return
-        sent = self.ops[numbers.start : numbers.stop]
-        self.ops[numbers.start : numbers.stop] = [FILED] * len(sent)
-        self._filed[numbers.start] = _Filed(
-            name, list(map(self._packing.part, ops.parts)), _times_ps(sent), [each.together for each in sent]
-        )
+        self._filed[numbers.start] = self._ran(ops, numbers)
+        self.ops[numbers.start : numbers.stop] = [FILED] * len(numbers)
         del self._sets[numbers.start]
 
     # Nodes, faults and light
@@ -397,19 +384,18 @@ class Ledger:
         number = 0
         while number < len(self.ops):
             ops = self._sets.get(number)
-            if filed := self._filed.pop(number, None):
-                let_go_ps = self._released_ps.get(filed.node, 0)
-                written.add_together(self._nodes[filed.node], *filed[1:], self._legs, let_go_ps)
-            elif ops:
+            if ops:
                 self._write_set(written, ops, range(number, number + len(ops)), given_up)
+            elif number in self._filed:
+                written.add_together(self._filed.pop(number), self._legs)
             elif self.ops[number].part_of < 0 and self.ops[number] is not FILED:
                 self._write(written, number)
             number += len(ops) if ops else 1
         return Tables(
-            messages=written.messages.packed,
-            legs=written.legs.packed,
+            messages=written.messages.table,
+            legs=written.legs.table,
             leg_blocks=written.legs.blocks,
-            spans=self._spans.packed,
+            spans=self._spans.table,
             events=event_table(self._events),
             links=pd.DataFrame(self._links, columns=list(LINKS)).astype(LINKS),
             light=pd.DataFrame(self._light, columns=list(LIGHT_CHANGES)).astype(LIGHT_CHANGES),
@@ -424,26 +410,26 @@ class Ledger:
 
     def _write_set(self, written: Written, ops: Ops, numbers: range, given_up: Collection[int]) -> None:
         """Write down operations whose moves are not each a message of its own, or go together."""
-        sent = self.ops[numbers.start : numbers.stop]
-        node, let_go_ps = self._nodes[sent[0].node], self._released_ps.get(sent[0].node, 0)
-        parts = list(map(self._packing.part, self._as_moved(ops, sent)))
+        ran = self._ran(ops, numbers)
 
         def legs_of(place: int) -> Iterator[Leg]:
             return self._legs(numbers[place])
 
         if ops.brought:
             lost = any(number in given_up for number in numbers)
-            written.add_brought(node, ops.brought, parts, _times_ps(sent), legs_of, let_go_ps, given_up=lost)
-            return
-        carried = [each.together for each in sent]
-        written.add_together(node, parts, _times_ps(sent), carried, legs_of, let_go_ps)
+            written.add_brought(ran, ops.brought, legs_of, given_up=lost)
+        else:
+            written.add_together(ran, legs_of)
 
-    def _as_moved(self, ops: Ops, sent: Sequence[Op]) -> Iterator[Part]:
-        """Yield the parts of operations with the moves that were carried out in the end."""
-        place = 0
+    def _ran(self, ops: Ops, numbers: range) -> Ran:
+        """Return what a collective's operations were, with the moves that were carried out in the end."""
+        sent, parts, place = self.ops[numbers.start : numbers.stop], list[Kept](), 0
         for part in ops.parts:
-            yield (sent[place].moves or part) if part.together else part
+            parts.append(self._packing.part((sent[place].moves or part) if part.together else part))
             place += len(part)
+        times_ps, carried = [(each.start_ps, each.end_ps) for each in sent], [each.together for each in sent]
+        name = sent[0].node
+        return Ran(self._nodes[name], parts, times_ps, carried, self._released_ps.get(name, 0))
 
     def _write(self, written: Written, number: int) -> None:
         """Write down an operation that is a message, and has legs of its own."""
@@ -508,7 +494,3 @@ class Ledger:
                 slot = next(slots)
                 if (near.number, far.number) in circuits:
                     yield slot, since_ps, until_ps
-
-
-def _times_ps(sent: Iterable[Op]) -> list[tuple[int, int]]:
-    return [(each.start_ps, each.end_ps) for each in sent]

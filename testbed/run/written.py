@@ -14,8 +14,6 @@ from traffic.tables import CROSSES, LEGS, MESSAGES, NVLINK
 
 MOST_KNOWN = 4096
 """So many columns are remembered."""
-Times = Sequence[tuple[int, int]]
-"""When each operation began and ended; `NEVER` if it did not."""
 
 
 class Parcels(NamedTuple):
@@ -41,6 +39,20 @@ class Kept(NamedTuple):
     """Source, destination and bytes of each move."""
     row: Integers | int
     """Which of the pattern's messages each is; -1 of what stands for several, or has no row."""
+
+
+class Ran(NamedTuple):
+    """Operations of a collective that are written down at once."""
+
+    node: int
+    """The collective's number."""
+    parts: Sequence[Kept]
+    times_ps: Sequence[tuple[int, int]]
+    """When each operation began and ended; `NEVER` if it did not."""
+    carried: Sequence[Parcels | None]
+    """What carried the moves of each operation that go together; None if NVLink did."""
+    let_go_ps: int
+    """When a controller let the collective go; its first operations are owed since before."""
 
 
 class Packing:
@@ -93,28 +105,12 @@ class Written:
         for leg in legs:
             self.legs.add(node, message, op, *leg, group)
 
-    def add_together(
-        self,
-        node: int,
-        parts: Sequence[Kept],
-        times_ps: Times,
-        carried: Sequence[Parcels | None],
-        legs_of: Callable[[int], Iterable[Leg]],
-        let_go_ps: int,
-    ) -> None:
+    def add_together(self, ran: Ran, legs_of: Callable[[int], Iterable[Leg]]) -> None:
         """Add operations whose moves are messages, or all that one server sends to another.
 
-        Parameters
-        ----------
-        node, parts, times_ps
-            What ran, of which node, and when.
-        carried
-            What carried the moves of each operation that go together; None if NVLink did.
-        legs_of
-            Returns the legs of an operation of one move, by its place.
-        let_go_ps
-            When a controller let the collective go; its first operations are owed since before.
+        ``legs_of`` returns the legs of an operation of one move, by its place.
         """
+        node, parts, times_ps, carried, let_go_ps = ran
         place, last_ps = 0, max(end_ps for _, end_ps in times_ps)
         for part in parts:
             began_ps, ended_ps = times_ps[place]
@@ -164,27 +160,20 @@ class Written:
         )
 
     def add_brought(
-        self,
-        node: int,
-        brought: Brought,
-        parts: Sequence[Kept],
-        times_ps: Times,
-        legs_of: Callable[[int], Iterable[Leg]],
-        let_go_ps: int,
-        *,
-        given_up: bool,
+        self, ran: Ran, brought: Brought, legs_of: Callable[[int], Iterable[Leg]], *, given_up: bool
     ) -> None:
         """Add messages that operations bring together: what crosses has the legs of its operation.
 
         Parameters
         ----------
-        node, parts, times_ps, legs_of, let_go_ps
+        ran, legs_of
             As of `add_together`.
         brought
             The messages; those that an operation brings as its `OWN` end with that.
         given_up
             Whether the collective was.
         """
+        node, parts, times_ps, _, let_go_ps = ran
         first, messages, start_ps = len(self.messages), brought.messages, times_ps[0][0]
         stage = np.repeat([part.stage for part in parts], [part.ops for part in parts])
         crosses = stage[brought.by] == CROSSES
