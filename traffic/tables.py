@@ -111,8 +111,6 @@ class Block(NamedTuple):
     """How many."""
     column: Callable[[str], int | NDArray[np.int64]]
     """Returns what each has in a column, by its name, or what all have."""
-    common: Callable[[str], int | None]
-    """Returns what all have in a column; None if each has its own."""
 
 
 class Table:

@@ -11,7 +11,7 @@ from testbed.audit.bounds import bounds
 from testbed.audit.causality import causality
 from testbed.audit.consistency import consistency
 from testbed.audit.course import Course
-from testbed.audit.definitions import is_defined
+from testbed.audit.definitions import DEFINITIONS
 from testbed.audit.failures import failures
 from testbed.audit.finding import Audit, Circumstances, Finding, Found
 from testbed.audit.load import load
@@ -57,7 +57,7 @@ def audited(tables: Tables, job: Job, fabric: Fabric, known: Circumstances | Non
     own = {
         node.pattern.name
         for node in course.nodes.values()
-        if isinstance(node, Collective) and not is_defined(node.pattern)
+        if isinstance(node, Collective) and type(node.pattern) not in DEFINITIONS
     }
     looked_at = course.looked_at
     return Audit(findings, tuple(sorted(own)), float(looked_at.mean()) if len(looked_at) else 1.0)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from testbed.audit.course import Course, Integers, earliest_ps, ends_ps, seconds
-from testbed.audit.definitions import is_defined
 from testbed.audit.finding import Found
 from topologies.fabric import Nic
 from traffic.clock import SECOND
@@ -28,7 +27,6 @@ def bounds(course: Course) -> Iterator[Found]:
     slack = LIVE if course.known.live else ROUNDING
     ended, let_go = ends_ps(course), earliest_ps(course, "released_ps")
     at_least: dict[str, float] = {}
-    known: dict[int, float] = {}
     for name in course.in_order:
         node, after = course.nodes[name], course.awaited[name]
         number = course.number_of.get(name, -1)
@@ -44,9 +42,7 @@ def bounds(course: Course) -> Iterator[Found]:
             row = int(np.flatnonzero(course.spans["node"] == number)[0])
             yield f"{name!r} took {lasts}, and takes {seconds(int(takes_ps))} at best", "spans", row
             return
-        if id(after) not in known:
-            known[id(after)] = max(map(at_least.__getitem__, after), default=0.0)
-        at_least[name] = known[id(after)] + max(takes_ps, 0.0)
+        at_least[name] = max(map(at_least.__getitem__, after), default=0.0) + max(takes_ps, 0.0)
     ends = course.spans["end_ps"]
     if (
         len(ends)
@@ -74,14 +70,13 @@ class _Least:
 
     def of(self, node: Collective) -> float:
         """Return how long a collective takes at best; of a user's own pattern by what its messages are."""
-        if self._course.gone or not is_defined(node.pattern):
+        owed = None if self._course.gone else self._course.owed(node.pattern)
+        if owed is None:
             rows = self._course.last_messages(node.name)
             found = self._course.messages
             rows = rows[~found["given_up"][rows] & (found["row"][rows] >= 0)]
             return self._takes_s(found["source"][rows], found["destination"][rows], found["bytes"][rows])
         if id(node.pattern) not in self._known:
-            owed = self._course.owed(node.pattern)
-            assert owed is not None
             self._known[id(node.pattern)] = self._takes_s(owed.source, owed.destination, owed.least)
         return self._known[id(node.pattern)]
 

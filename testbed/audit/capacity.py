@@ -10,7 +10,6 @@ its rate over time; a token bucket that lends so many bytes makes all deadlines 
 
 import heapq
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +18,10 @@ ROUNDING = 1e-6
 """How much more may be done in time, as a part of a job and beside a byte: for times and sums are rounded."""
 
 
-class Missed(NamedTuple):
-    """A job that cannot have been done."""
-
-    job: int
-    """Its number."""
-    left_bytes: float
-    """What was left of it at its deadline."""
-
-
 def first_missed(
     released: NDArray[np.float64], due: NDArray[np.float64], sizes: NDArray[np.float64]
-) -> Missed | None:
-    """Return the first job that no order of work can have done in time; None if there is none.
+) -> int | None:
+    """Return the number of the first job that no order of work can have done in time; None if there is none.
 
     Parameters
     ----------
@@ -58,7 +48,7 @@ def first_missed(
             done = min(left[first], until - now)
             now, left[first] = now + done, left[first] - done
             if now > end:
-                return Missed(first, now - end + left[first])
+                return first
             if left[first] <= 0:
                 heapq.heappop(waiting)
     return None

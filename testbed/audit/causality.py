@@ -10,6 +10,7 @@ import numpy as np
 
 from testbed.audit.course import (
     Course,
+    Grouped,
     Integers,
     earliest_ps,
     ends_ps,
@@ -58,12 +59,9 @@ def _waits(course: Course) -> Iterator[Found]:
     """Yield nodes that were ready before one that they wait for had ended, or that never ended."""
     ended, ready = ends_ps(course), earliest_ps(course, "ready_ps")
     ends: dict[str, int] = {}
-    known: dict[int, int] = {}
     for name in course.in_order:
         after = course.awaited[name]
-        if id(after) not in known:
-            known[id(after)] = max(map(ends.__getitem__, after), default=0)
-        free_ps = known[id(after)]
+        free_ps = max(map(ends.__getitem__, after), default=0)
         number = course.number_of.get(name, -1)
         if number < 0 or ended[number] < 0:
             if _should_run(course, name):
@@ -283,42 +281,20 @@ def _early_step(course: Course, owed: Owed, rows: Integers) -> int | None:
     that is released comes after the k-th that arrives of those that they follow.
     """
     gpus, found = course.fabric.gpus, course.messages
-    pair_of_edge = owed.source * gpus + owed.destination
-    pairs, edge_pair = np.unique(pair_of_edge, return_inverse=True)
+    pairs, pair_of_edge, edges = np.unique(
+        owed.source * gpus + owed.destination, return_inverse=True, return_counts=True
+    )
     codes = found["source"][rows].astype(np.int64) * gpus + found["destination"][rows]
-    pair = np.searchsorted(pairs, codes)
-    if (pair >= len(pairs)).any() or (pairs[np.minimum(pair, len(pairs) - 1)] != codes).any():
+    pair = np.minimum(np.searchsorted(pairs, codes), len(pairs) - 1)
+    if (pairs[pair] != codes).any() or (np.bincount(pair, minlength=len(pairs)) != owed.steps * edges).any():
         return None  # other pairs: the bytes' business
-    by_release = np.lexsort((found["released_ps"][rows], pair))
-    if len(pairs) == len(pair_of_edge):
-        shape = len(pairs), owed.steps
-        if (np.bincount(pair, minlength=len(pairs)) != owed.steps).any():
-            return None
-        released = found["released_ps"][rows][by_release].reshape(shape)
-        arrived = np.sort(found["end_ps"][rows][by_release].reshape(shape), axis=1)
-        follows = edge_pair[owed.follows][np.argsort(edge_pair)]
-        early = released[:, 1:] < arrived[follows][:, :-1]
-        if not early.any():
-            return None
-        at = int(np.flatnonzero(early.ravel())[0])
-        edge, step = divmod(at, owed.steps - 1)
-        return int(rows[by_release][edge * owed.steps + step + 1])
-    return _early_among(course, owed, rows, pair, edge_pair)
-
-
-def _early_among(
-    course: Course, owed: Owed, rows: Integers, pair: Integers, edge_pair: Integers
-) -> int | None:
-    found = course.messages
-    before: dict[int, set[int]] = {}
-    for edge, other in zip(edge_pair.tolist(), edge_pair[owed.follows].tolist(), strict=True):
-        before.setdefault(edge, set()).add(other)
-    counts = np.bincount(edge_pair)
-    for number, others in before.items():
-        mine = rows[pair == number]
-        mine = mine[np.argsort(found["released_ps"][mine], kind="stable")]
-        arrived = np.sort(found["end_ps"][rows[np.isin(pair, list(others))]])
-        later = mine[counts[number] :]
+    rows_of = Grouped.of(pair, len(pairs))
+    followed = Grouped.of(pair_of_edge, len(pairs))
+    for number, first in enumerate(edges.tolist()):
+        mine = rows[rows_of[number]]
+        later = mine[np.argsort(found["released_ps"][mine], kind="stable")][first:]
+        before = np.unique(pair_of_edge[owed.follows[followed[number]]]).tolist()
+        arrived = np.sort(np.concatenate([found["end_ps"][rows[rows_of[each]]] for each in before]))
         early = np.flatnonzero(found["released_ps"][later] < arrived[: len(later)])
         if len(early):
             return int(later[early[0]])

@@ -12,13 +12,13 @@ from math import isclose
 
 import numpy as np
 
-from testbed.audit.course import Course, of_leg, of_message
+from testbed.audit.course import Course, of_leg, of_message, rows_of
 from testbed.audit.finding import Found
 from topologies.fabric import Link
 from traffic.clock import NEVER
 from traffic.effects import LinkEffect, LinkState, applied
 from traffic.faults import Fault
-from traffic.tables import DARK, LIGHT_CHANGES, LIT, ORDERS
+from traffic.tables import DARK, FAULTS, LIGHT_CHANGES, LIT, ORDERS
 
 
 def consistency(course: Course) -> Iterator[Found]:
@@ -70,8 +70,7 @@ def _darkened(course: Course) -> Iterator[Found]:
     """Yield OCSes that went dark and carry circuits that they did not before."""
     light = course.tables.light
     carried: dict[int, set[tuple[int, ...]]] = {}
-    columns = (light[name].tolist() for name in ("ocs", "what", "circuits"))
-    for row, (ocs, what, circuits) in enumerate(zip(*columns, strict=True)):
+    for row, (ocs, what, circuits) in enumerate(rows_of(light, "ocs", "what", "circuits")):
         now = set(map(tuple, circuits))
         if what == DARK and not now <= carried.get(ocs, set()):
             name = course.tables.ocses[ocs]
@@ -84,10 +83,9 @@ def _ordered(course: Course) -> Iterator[Found]:
     """Yield OCSes that lit what was not ordered, or before it was; in an emulation slots may be left out."""
     orders, light, known = course.tables.orders, course.tables.light, course.known
     due: dict[int, deque[tuple[int, frozenset[tuple[int, ...]]]]] = defaultdict(deque)
-    for ocs, at_ps, circuits in zip(*(orders[name].tolist() for name in ORDERS), strict=True):
+    for ocs, at_ps, circuits in rows_of(orders, *ORDERS):
         due[ocs].append((at_ps, frozenset(map(tuple, circuits))))
-    columns = (light[name].tolist() for name in LIGHT_CHANGES)
-    for row, (ocs, at_ps, what, circuits) in enumerate(zip(*columns, strict=True)):
+    for row, (ocs, at_ps, what, circuits) in enumerate(rows_of(light, *LIGHT_CHANGES)):
         if what != LIT:
             continue
         coming, lit = due[ocs], frozenset(map(tuple, circuits))
@@ -103,9 +101,8 @@ def _ordered(course: Course) -> Iterator[Found]:
 def _failed(course: Course) -> Iterator[Found]:
     """Yield links that are up, or have a rate, that the faults which stand do not leave them."""
     links, ports = course.tables.links, course.tables.ports
-    columns = (links[name].tolist() for name in ("port", "at_ps", "rate_bps", "up"))
     noted: dict[Link, list[tuple[int, float, bool, int]]] = {}
-    for row, (port, at_ps, rate_bps, up) in enumerate(zip(*columns, strict=True)):
+    for row, (port, at_ps, rate_bps, up) in enumerate(rows_of(links, "port", "at_ps", "rate_bps", "up")):
         noted.setdefault(course.fabric.link_at[ports[port]], []).append((at_ps, rate_bps, up, row))
     for (at_ps, link), state in _states(course).items():
         said = [found for found in noted.get(link, ()) if found[0] <= at_ps]
@@ -127,7 +124,7 @@ def _states(course: Course) -> dict[tuple[int, Link], LinkState]:
     by_name = {fault.name: fault for fault in course.known.faults}
     standing: list[Fault] = []
     found: dict[tuple[int, Link], LinkState] = {}
-    for name, at_ps, what in faults[["name", "at_ps", "what"]].itertuples(index=False, name=None):
+    for name, at_ps, what in rows_of(faults, *FAULTS):
         if what not in ("failed", "back") or name not in by_name:
             continue
         fault = by_name[name]

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import TopologicalSorter
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -139,18 +141,7 @@ class Course:
     @cached_property
     def in_order(self) -> Sequence[str]:
         """The names of the nodes, each after those that it waits for."""
-        found = dict[str, None]()
-        for name in self.nodes:
-            waiting = [name]
-            while waiting:
-                last = waiting[-1]
-                before = [one for one in self.awaited[last] if one not in found] if last not in found else []
-                if before:
-                    waiting += before
-                    continue
-                waiting.pop()
-                found.setdefault(last)
-        return list(found)
+        return list(TopologicalSorter(self.awaited).static_order())
 
     def owed(self, pattern: Pattern) -> Owed | None:
         """Return what a pattern owes, found once; None for a user's own."""
@@ -215,7 +206,7 @@ class Course:
         events = self.tables.events
         found = events[events["what"] == "given up"]
         times_ps: dict[str, list[int]] = {}
-        for name, at_ps in zip(found["which"].tolist(), found["at_ps"].tolist(), strict=True):
+        for name, at_ps in rows_of(found, "which", "at_ps"):
             times_ps.setdefault(name, []).append(at_ps)
         return times_ps
 
@@ -235,6 +226,11 @@ class Course:
     def first_gpus(self) -> Integers:
         """The first GPU of each GPU's server."""
         return np.asarray(self.fabric.gpu_offsets, dtype=np.int64)[self.fabric.server_of_gpu]
+
+    @cached_property
+    def ocses(self) -> frozenset[str]:
+        """The names of the fabric's OCSes."""
+        return frozenset(switch.name for switch in self.fabric.switches if switch.kind == "ocs")
 
     @cached_property
     def peers(self) -> Mapping[Port, Port]:
@@ -281,9 +277,9 @@ class Course:
 
 def _moves_together(block: Block) -> bool:
     """Return whether rows are of several messages that moved over NVLink in proportion."""
-    if block.common("message") != -1 or block.common("medium") != NVLINK:
-        return False
-    return all(block.common(name) is not None for name in ("node", "op", "first_ps", "last_ps"))
+    names = ("medium", "message", "node", "op", "first_ps", "last_ps")
+    common = {name: value for name in names if isinstance(value := block.column(name), int)}
+    return len(common) == len(names) and common["medium"] == NVLINK and common["message"] == -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,6 +354,11 @@ class Grouped:
             return np.zeros(0, dtype=np.int64)
         begin, end = int(self._first[number]), int(self._first[number + 1])
         return np.arange(begin, end) if self._order is None else self._order[begin:end]
+
+
+def rows_of(table: pd.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Return the rows of a table, of these columns."""
+    return zip(*(table[name].tolist() for name in names), strict=True)
 
 
 def columns(table: pd.DataFrame) -> dict[str, NDArray[np.int64]]:

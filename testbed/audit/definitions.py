@@ -20,11 +20,6 @@ DEFINITIONS: dict[type, Callable[..., Owed]] = {
 """By class. What a user derives from one of them is another pattern."""
 
 
-def is_defined(pattern: Pattern) -> bool:
-    """Return whether a pattern's definition is known."""
-    return type(pattern) in DEFINITIONS
-
-
 def owed_by(pattern: Pattern) -> Owed | None:
     """Return what a pattern owes, from its definition; None for a user's own."""
     define = DEFINITIONS.get(type(pattern))

@@ -7,21 +7,20 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from testbed.audit.course import Course, seconds
+from testbed.audit.course import Course, rows_of, seconds
 from testbed.audit.finding import Found
 from traffic.clock import ps
 from traffic.faults import Fault
 from traffic.job import Compute
+from traffic.tables import FAULTS
 
 ROUNDED_PS = 2
 
 
 def failures(course: Course) -> Iterator[Found]:
     """Yield faults that came at other times than they were to, and what GPUs computed that were gone."""
-    faults = course.tables.faults
-    rows = zip(faults["name"], faults["what"], faults["at_ps"].tolist(), strict=True)
     noted: dict[str, dict[str, tuple[int, int]]] = {}
-    for row, (name, what, at_ps) in enumerate(rows):
+    for row, (name, at_ps, what) in enumerate(rows_of(course.tables.faults, *FAULTS)):
         noted.setdefault(name, {}).setdefault(what, (at_ps, row))
     ended_ps = int(course.spans["end_ps"].max(initial=0))
     for fault in (fault for fault in course.known.faults if not fault.is_standing):

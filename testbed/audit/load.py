@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from testbed.audit.capacity import first_missed
-from testbed.audit.course import Course, Integers, seconds
+from testbed.audit.course import Course, Integers, rows_of, seconds
 from testbed.audit.finding import Found
 from testbed.audit.paths import Circuit, circuits_of
 from topologies.fabric import Port
@@ -60,26 +61,13 @@ class Jobs:
 
 def load(course: Course) -> Iterator[Found]:
     """Yield the first leg that a link cannot have carried in time, of NVLink's and of the others'."""
-    for jobs, machines in (_over_nvlink(course), _over_links(course)):
-        if (job := _first_missed(jobs, machines.lent_of(jobs.machine))) is not None:
-            yield _finding(course, int(jobs.row[job]), machines.names[int(jobs.machine[job])])
+    for jobs, names, lent in (_over_nvlink(course), _over_links(course)):
+        if (job := _first_missed(jobs, lent[jobs.machine])) is not None:
+            yield _missed(course, int(jobs.row[job]), names[int(jobs.machine[job])])
 
 
-@dataclass(frozen=True, eq=False)
-class _Machines:
-    """Links and circuits by number."""
-
-    names: list[str]
-    lent: Floats
-    """What each lends after a pause [bytes]; without NVLink's, which lends nothing."""
-
-    def lent_of(self, machine: Integers) -> Floats:
-        """Return what the machine of each job lends."""
-        return self.lent[machine] if len(self.lent) else np.zeros(len(machine))
-
-
-def _over_nvlink(course: Course) -> tuple[Jobs, _Machines]:
-    """Return what crossed the links out of GPUs, and into them."""
+def _over_nvlink(course: Course) -> tuple[Jobs, list[str], Floats]:
+    """Return what crossed the links out of GPUs, and into them, their names, and that they lend nothing."""
     legs, inside, fabric = course.legs, course.inside, course.fabric
     rows = np.flatnonzero(legs["medium"] == NVLINK)
     rate = np.array([fabric.servers[server].nvlink_bps for server in fabric.gpu_servers])
@@ -105,25 +93,22 @@ def _over_nvlink(course: Course) -> tuple[Jobs, _Machines]:
         np.asarray(sizes[used] * (1 - ROUNDING) - 1),
     )
     names = [f"NVLink {way} GPU {gpu}" for way in ("out of", "into") for gpu in range(fabric.gpus)]
-    return jobs, _Machines(names, np.zeros(0))
+    return jobs, names, np.zeros(len(names))
 
 
-def _over_links(course: Course) -> tuple[Jobs, _Machines]:
-    """Return what crossed each port's link, and each circuit."""
-    legs, fabric, known = course.legs, course.fabric, course.known
+def _over_links(course: Course) -> tuple[Jobs, list[str], Floats]:
+    """Return what crossed each port's link and each circuit, their names, and what each lends [bytes]."""
+    legs, known = course.legs, course.known
     crossing = np.flatnonzero((legs["medium"] != NVLINK) & (legs["path"] >= 0))
     number: dict[Port | Circuit, int] = {}
-    crossed, first = list[int](), [0]
+    on_path = list[Integers]()
     for path in course.tables.paths:
-        crossed += [number.setdefault(port, len(number)) for port in path if port in course.peers]
-        crossed += [
-            number.setdefault(circuit, len(number)) for circuit in circuits_of(path, fabric, course.peers)
-        ]
-        first.append(len(crossed))
-    first_of, counts = np.array(first), np.diff(first)[legs["path"][crossing]]
-    leg = np.repeat(crossing, counts)
-    within = np.arange(len(leg)) - np.repeat(np.cumsum(counts) - counts, counts)
-    machine = np.array(crossed, dtype=np.int64)[first_of[legs["path"][leg]] + within]
+        ports = [port for port in path if port in course.peers]
+        on_it: list[Port | Circuit] = [*ports, *circuits_of(path, course)]
+        on_path.append(np.array([number.setdefault(each, len(number)) for each in on_it], dtype=np.int64))
+    crossed = [on_path[path] for path in legs["path"][crossing].tolist()]
+    leg = np.repeat(crossing, list(map(len, crossed)))
+    machine = np.concatenate([np.zeros(0, dtype=np.int64), *crossed])
     sizes = _to_carry(course, leg, machine)
     begin_ps, end_ps = legs["first_ps"][leg], legs["last_ps"][leg]
     lent = np.array([known.lent_bytes.get(_fed_by(each, course), 0.0) for each in number])
@@ -133,10 +118,16 @@ def _over_links(course: Course) -> tuple[Jobs, _Machines]:
     released, due = ((at - start_ps) * (fixed[machine] / (8 * SECOND)) for at in (begin_ps, end_ps))
     changing = np.flatnonzero(fixed[machine] < 0)
     if len(changing):
-        over_time = [rates.over_time(each) for each, index in number.items() if fixed[index] < 0]
-        which = (np.cumsum(fixed < 0) - 1)[machine[changing]]
-        released[changing] = _carried_by_each(which, begin_ps[changing], over_time)
-        due[changing] = _carried_by_each(which, end_ps[changing], over_time)
+        carried = _carried_over_time(
+            [
+                (index, at_ps, rate_bps / (8 * SECOND))
+                for each, index in number.items()
+                if fixed[index] < 0
+                for at_ps, rate_bps in rates.over_time(each)
+            ]
+        )
+        released[changing] = _carried_by(carried, machine[changing], begin_ps[changing])
+        due[changing] = _carried_by(carried, machine[changing], end_ps[changing])
     if lent.any():
         rests_ps = _rests_ps(legs["first_ps"][crossing], legs["last_ps"][crossing])
         before = np.searchsorted(rests_ps, begin_ps, side="right")
@@ -145,43 +136,27 @@ def _over_links(course: Course) -> tuple[Jobs, _Machines]:
     names = [
         str(each) if isinstance(each, Port) else f"{each[0]} {each[1][0]}>{each[1][1]}" for each in number
     ]
-    return Jobs(legs["row"][leg], machine, released, due, np.asarray(sizes, dtype=float)), _Machines(
-        names, lent
-    )
+    return Jobs(legs["row"][leg], machine, released, due, np.asarray(sizes, dtype=float)), names, lent
 
 
-def _carried_by_each(
-    which: Integers, times_ps: Integers, over_time: Sequence[tuple[Integers, Floats]]
-) -> Floats:
-    """Return what machines could have carried by some times, since time 0 [bytes]: of all at once.
+def _carried_over_time(changes: Sequence[tuple[int, int, float]]) -> pd.DataFrame:
+    """Return what machines could have carried by each change of their rate [bytes], in order of time.
 
-    Parameters
-    ----------
-    which
-        The machine that each of the times is asked of.
-    times_ps
-        The times.
-    over_time
-        From when on each machine had which rate.
+    ``changes`` has the machine, the time [ps] and the rate from then on [bytes/ps]; those of one in order.
     """
-    counts = np.array([len(at_ps) for at_ps, _ in over_time])
-    of = np.repeat(np.arange(len(over_time)), counts)
-    at_ps = np.concatenate([each for each, _ in over_time])
-    per_ps = np.concatenate([each for _, each in over_time]) / (8 * SECOND)
-    full = np.zeros(len(at_ps))
-    first = np.cumsum(counts) - counts
-    for change in range(1, int(counts.max())):  # of each machine by itself: nothing is rounded by the others
-        then = first[counts > change] + change
-        full[then] = full[then - 1] + (at_ps[then] - at_ps[then - 1]) * per_ps[then - 1]
-    # The last change before each time: changes and times in one order, a change first where they are equal.
-    order = np.lexsort(
-        (np.repeat([0, 1], [len(of), len(which)]), np.append(at_ps, times_ps), np.append(of, which))
-    )
-    is_change = order < len(of)
-    latest = np.maximum.accumulate(np.where(is_change, np.arange(len(order)), 0))
-    last = np.empty(len(which), dtype=np.int64)
-    last[order[~is_change] - len(of)] = order[latest[~is_change]]
-    return np.asarray(full[last] + (times_ps - at_ps[last]) * per_ps[last])
+    table = pd.DataFrame(changes, columns=["machine", "at_ps", "per_ps"])
+    before = table.groupby("machine").shift(fill_value=0)
+    carried = (table["at_ps"] - before["at_ps"]) * before["per_ps"]
+    full = carried.groupby(table["machine"]).cumsum()  # of each by itself: nothing is rounded by the others
+    return table.assign(full=full, since_ps=table["at_ps"]).sort_values("at_ps", kind="stable")
+
+
+def _carried_by(over_time: pd.DataFrame, machine: Integers, times_ps: Integers) -> Floats:
+    """Return what a machine each could have carried by some times, since time 0 [bytes]."""
+    asked = pd.DataFrame({"machine": machine, "at_ps": times_ps}).sort_values("at_ps", kind="stable")
+    found = pd.merge_asof(asked, over_time, on="at_ps", by="machine").set_index(asked.index).sort_index()
+    carried = found["full"] + (found["at_ps"] - found["since_ps"]) * found["per_ps"]
+    return carried.to_numpy(dtype=float)
 
 
 def _to_carry(course: Course, leg: Integers, machine: Integers) -> Floats:
@@ -240,14 +215,7 @@ class _Rates:
         links, ports = course.tables.links, course.tables.ports
         self._changes: dict[Port, list[tuple[int, float]]] = defaultdict(list)
         """Of each link that changed, by both of its ports: from when on it had which rate."""
-        rows = zip(
-            links["port"].tolist(),
-            links["at_ps"].tolist(),
-            links["rate_bps"].tolist(),
-            links["up"],
-            strict=True,
-        )
-        for port, at_ps, rate_bps, up in rows:
+        for port, at_ps, rate_bps, up in rows_of(links, "port", "at_ps", "rate_bps", "up"):
             for end in course.fabric.both_ends([ports[port]]):
                 self._changes[end].append((at_ps, rate_bps if up else 0.0))
         self._lit = _lit_over_time(course)
@@ -258,23 +226,17 @@ class _Rates:
             return -1.0
         return self._course.fabric.link_at[each].rate_bps
 
-    def over_time(self, each: Port | Circuit) -> tuple[Integers, Floats]:
-        """Return from when on it had which rate, the first from 0 on."""
+    def over_time(self, each: Port | Circuit) -> list[tuple[int, float]]:
+        """Return from when on it had which rate [ps, bit/s], the first from 0 on."""
         if isinstance(each, Port):
-            changes = sorted(
-                [(0, self._course.fabric.link_at[each].rate_bps), *self._changes[each]], key=lambda c: c[0]
-            )
-        else:
-            ocs, circuit = each
-            full = max(
-                self._course.fabric.link_at[port].rate_bps
-                for port in (Port(ocs, circuit[0]), Port(ocs, circuit[1]))
-            )
-            changes = [(0, 0.0)]
-            for begin_ps, end_ps in self._lit.get(each, ()):
-                changes += [(begin_ps, full), (end_ps, 0.0)]
-        at_ps, rate_bps = zip(*changes, strict=True)
-        return np.array(at_ps, dtype=np.int64), np.array(rate_bps)
+            whole = (0, self._course.fabric.link_at[each].rate_bps)
+            return sorted([whole, *self._changes[each]], key=lambda change: change[0])
+        ocs, ends = each
+        full = max(self._course.fabric.link_at[Port(ocs, end)].rate_bps for end in ends)
+        changes = [(0, 0.0)]
+        for begin_ps, end_ps in self._lit.get(each, ()):
+            changes += [(begin_ps, full), (end_ps, 0.0)]
+        return changes
 
 
 def _lit_over_time(course: Course) -> dict[Circuit, list[tuple[int, int]]]:
@@ -282,8 +244,7 @@ def _lit_over_time(course: Course) -> dict[Circuit, list[tuple[int, int]]]:
     light, ocses, late_ps = course.tables.light, course.tables.ocses, course.known.late_light_ps
     found: dict[Circuit, list[tuple[int, int]]] = defaultdict(list)
     since: dict[str, dict[tuple[int, int], int]] = defaultdict(dict)
-    rows = zip(light["ocs"].tolist(), light["at_ps"].tolist(), light["circuits"], strict=True)
-    for number, at_ps, circuits in rows:
+    for number, at_ps, circuits in rows_of(light, "ocs", "at_ps", "circuits"):
         ocs, now = ocses[number], set(map(tuple, circuits))
         for circuit in [circuit for circuit in since[ocs] if circuit not in now]:
             _lit_until(found[ocs, circuit], since[ocs].pop(circuit), at_ps + late_ps)
@@ -325,25 +286,10 @@ def _first_missed(jobs: Jobs, lent: Floats) -> int | None:
 
 def _clusters(jobs: Jobs, due: Floats) -> Integers:
     """Return a number for each job, which those share that a machine has without a pause between them."""
+    until = pd.Series(due).groupby(jobs.machine).cummax().to_numpy()
     new = np.ones(len(jobs.row), dtype=bool)
-    new[1:] = jobs.machine[1:] != jobs.machine[:-1]
-    start = np.flatnonzero(new)
-    until = _running_max(due, start)
-    new[1:] |= jobs.released[1:] >= until[:-1]
+    new[1:] = (jobs.machine[1:] != jobs.machine[:-1]) | (jobs.released[1:] >= until[:-1])
     return np.asarray(np.cumsum(new) - 1)
-
-
-def _running_max(values: Floats, start: Integers) -> Floats:
-    """Return the largest value so far, from each start anew, rounded down a little.
-
-    Each part is lifted above those before it, in whole steps so that nothing of a value is rounded away.
-    """
-    least, parts = float(values.min()), len(start)
-    steps = 1 << max(60 - parts.bit_length(), 1)
-    step = max((float(values.max()) - least) / steps, np.finfo(float).tiny)
-    part = np.repeat(np.arange(parts), np.diff(np.append(start, len(values))))
-    lifted = np.floor((values - least) / step).astype(np.int64) + part * (steps + 1)
-    return np.asarray((np.maximum.accumulate(lifted) - part * (steps + 1)) * step + least)
 
 
 def _first_in_clusters(jobs: Jobs, due: Floats, cluster: Integers) -> int | None:
@@ -356,36 +302,26 @@ def _first_in_clusters(jobs: Jobs, due: Floats, cluster: Integers) -> int | None
     releases = np.add.reduceat(changes.astype(np.int64), start)
     turn = np.cumsum(changes) - 1
     turn -= np.repeat(turn[start], counts)
-    by_due = np.lexsort((due, part))
+    by_due, first_of_turn = np.lexsort((due, part)), start.copy()
     for least in range(int(releases[releases <= FEW].max(initial=0))):
         # Of each cluster what is released from one of its times on: all of it due by a job's end has to fit.
+        begins = np.flatnonzero(changes & (turn == least))
+        first_of_turn[part[begins]] = begins
         mine = by_due[(turn[by_due] >= least) & (releases[part[by_due]] <= FEW)]
         at = part[mine]
-        total = np.cumsum(jobs.sizes[mine])
-        begins = np.flatnonzero(np.diff(at, prepend=-1))
-        before = np.repeat(total[begins] - jobs.sizes[mine][begins], np.diff(np.append(begins, len(mine))))
-        first = jobs.released[start[at] + _first_of_turn(turn, start, least)[at]]
-        missed = np.flatnonzero(total - before > due[mine] - first)
+        due_by_then = pd.Series(jobs.sizes[mine]).groupby(at).cumsum()
+        missed = np.flatnonzero(due_by_then > due[mine] - jobs.released[first_of_turn[at]])
         if len(missed):
             return int(mine[missed[0]])
     for index in np.flatnonzero(releases > FEW).tolist():
         which = slice(int(start[index]), int(start[index] + counts[index]))
         found = first_missed(jobs.released[which], due[which], jobs.sizes[which])
         if found is not None:
-            return int(start[index]) + found.job
+            return int(start[index]) + found
     return None
 
 
-def _first_of_turn(turn: Integers, start: Integers, least: int) -> Integers:
-    """Return the place in each cluster of its first job of a turn; of one that has fewer turns, 0."""
-    found = np.zeros(len(start), dtype=np.int64)
-    first = np.flatnonzero((turn == least) & np.append(True, turn[1:] != turn[:-1]))
-    cluster = np.searchsorted(start, first, side="right") - 1
-    found[cluster] = first - start[cluster]
-    return found
-
-
-def _finding(course: Course, row: int, machine: str) -> Found:
+def _missed(course: Course, row: int, machine: str) -> Found:
     """Return that a machine cannot have carried what a row of the table of legs says, or begins to say."""
     leg = course.tables.legs.iloc[row]
     node = course.tables.nodes[int(leg["node"])]

@@ -12,7 +12,7 @@ when the run ends arrives nowhere: a part is let through for that.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from testbed.audit.course import Course
+from testbed.audit.course import Course, rows_of
 from testbed.audit.finding import Found
 
 SHARE, FEW = 0.01, 20
@@ -35,7 +35,7 @@ class Counts(NamedTuple):
 def packets(course: Course) -> Iterator[Found]:
     """Yield that more packets arrived, or were lost, than were sent, or that packets vanished."""
     is_lossy = course.known.faults or any(link.loss for link in course.fabric.links)
-    for row, seen in enumerate(course.tables.packets.itertuples(index=False, name=None)):
+    for row, seen in enumerate(rows_of(course.tables.packets, *Counts._fields)):
         counts = Counts(*seen)
         sentence = _too_many(counts) or ("" if is_lossy else _vanished(counts))
         if sentence:

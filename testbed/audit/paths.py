@@ -4,8 +4,7 @@ Whether each circuit was lit, and each link up, for as many bytes as crossed it,
 (`testbed.audit.load`): what is dark has no capacity.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -43,7 +42,7 @@ def paths(course: Course) -> Iterator[Found]:
     inside = legs["medium"] == NVLINK
     yield from first_wrong(of_leg, course, inside & (near != far), "goes over NVLink, and leaves its server")
     yield from first_wrong(of_leg, course, ~inside & (legs["path"] < 0), "leaves its server without a path")
-    ends = [ends_of(path, course.fabric, course.peers) for path in course.tables.paths]
+    ends = [_ends_of(path, course) for path in course.tables.paths]
     crossing = np.flatnonzero(~inside & (legs["path"] >= 0))
     if not len(crossing):
         return
@@ -62,12 +61,11 @@ def paths(course: Course) -> Iterator[Found]:
     yield from _elsewhere(course)
 
 
-def ends_of(path: Path, fabric: Fabric, peers: Mapping[Port, Port]) -> Ends:
+def _ends_of(path: Path, course: Course) -> Ends:
     """Return what a path joins: each port sends to the node of the next, the first and the last to NICs."""
     if not path:
         return Ends(-1, -1, PACKETS, "it has no port")
-    servers, kinds = fabric.server_index, _kinds(fabric)
-    medium = PACKETS
+    fabric, peers, servers, medium = course.fabric, course.peers, course.fabric.server_index, PACKETS
     for port in path:
         if port not in peers:
             return Ends(-1, -1, PACKETS, f"{port} has no link")
@@ -78,23 +76,17 @@ def ends_of(path: Path, fabric: Fabric, peers: Mapping[Port, Port]) -> Ends:
             return Ends(near, far, medium, f"{port} sends to {at}, not to {then.node}")
         if at in servers and not fabric.servers_forward:
             return Ends(near, far, medium, f"{at} forwards, and servers do not here")
-        if kinds.get(at) == "ocs":
+        if at in course.ocses:
             medium = LIGHT
     broken = "" if near >= 0 and far >= 0 else "it does not begin and end at NICs"
     return Ends(near, far, medium, broken)
 
 
-def circuits_of(path: Path, fabric: Fabric, peers: Mapping[Port, Port]) -> Iterator[Circuit]:
+def circuits_of(path: Path, course: Course) -> Iterator[Circuit]:
     """Yield the circuits that a path crosses."""
-    kinds = _kinds(fabric)
     for port, then in pairwise(path):
-        if kinds.get(then.node) == "ocs":
-            yield then.node, (peers[port].number, then.number)
-
-
-@lru_cache(maxsize=4)
-def _kinds(fabric: Fabric) -> dict[str, str]:
-    return {switch.name: switch.kind for switch in fabric.switches}
+        if then.node in course.ocses:
+            yield then.node, (course.peers[port].number, then.number)
 
 
 def _off_lane(course: Course, crossing: Integers) -> Iterator[Found]:

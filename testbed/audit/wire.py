@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.audit.course import Course
+from testbed.audit.course import Course, rows_of
 from testbed.audit.finding import Found, Wire
 from topologies.fabric import Port
 from traffic.tables import NVLINK
@@ -27,10 +27,8 @@ def on_the_wire(course: Course) -> Iterator[Found]:
     if known is None or not len(wire):
         return
     sent = _sent(course)
-    ports = [course.tables.ports[port] for port in wire["port"]]
-    for row, (port, counted, packets) in enumerate(
-        zip(ports, wire["bytes"].tolist(), wire["packets"].tolist(), strict=True)
-    ):
+    for row, (number, counted, packets) in enumerate(rows_of(wire, "port", "bytes", "packets")):
+        port = course.tables.ports[number]
         payload = sent.get(port, 0.0) * known.volume
         least, most = _payload(counted, packets, known)
         if (

@@ -6,7 +6,7 @@ gigabytes. Messages that started and ended together are a block, which is expand
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -95,12 +95,6 @@ class Rows:
         self._rows += rows
         return self._rows - rows
 
-    @property
-    def packed(self) -> Callable[[], pd.DataFrame]:
-        """How the table is made, once no more rows are added: smaller than the table."""
-        self._flush()
-        return self.table
-
     def table(self) -> pd.DataFrame:
         """Return the table of all."""
         self._flush()
@@ -121,7 +115,7 @@ class Rows:
         self._flush()
         names = {name: place for place, name in enumerate(self._columns)}
         for rows, values in self._blocks:
-            yield Block(rows, partial(_column, names, values), partial(_common, names, values))
+            yield Block(rows, partial(_column, names, values))
 
     def _flush(self) -> None:
         if self._flat:
@@ -136,11 +130,6 @@ def _column(names: Mapping[str, int], values: Sequence[Value], name: str) -> int
     if isinstance(value, int):
         return value
     return (value.column() if isinstance(value, Of) else value).astype(np.int64, copy=False)
-
-
-def _common(names: Mapping[str, int], values: Sequence[Value], name: str) -> int | None:
-    value = values[names[name]]
-    return value if isinstance(value, int) else None
 
 
 def event_table(found: Sequence[tuple[int, str, str]]) -> pd.DataFrame:

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.audit.capacity import Missed, first_missed
+from testbed.audit.capacity import first_missed
 
 RATE_BPS = 8e3
 """A thousand bytes a second, so that the byte of tolerance decides nothing below."""
@@ -16,8 +15,8 @@ Row = tuple[int, int, int]
 jobs = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20), st.integers(1, 9)), min_size=1, max_size=12)
 
 
-def missed(rows: list[Row], *rates: tuple[int, float], lent: float = 0.0) -> Missed | None:
-    """Return what is missed over a link that has another rate from some times on."""
+def missed(rows: list[Row], *rates: tuple[int, float], lent: float = 0.0) -> int | None:
+    """Return which row is missed over a link that has another rate from some times on."""
     release, lasts, size = np.array(rows, dtype=np.int64).T
     at_s, bps = np.array([(0, RATE_BPS), *rates]).T
     until_s = np.append(at_s, 1e3)
@@ -53,9 +52,7 @@ def test_a_link_that_is_dark_carries_what_is_lent_alone(
 
 
 def test_two_messages_at_the_rate_of_one_are_missed() -> None:
-    found = missed([(0, 5, 5), (0, 5, 5)])
-    assert found is not None
-    assert found.left_bytes == pytest.approx(5e3, rel=1e-3)
+    assert missed([(0, 5, 5), (0, 5, 5)]) in (0, 1)
     assert missed([(0, 10, 5), (0, 5, 5)]) is None
 
 
