@@ -18,7 +18,7 @@ from testbed.machine.files import make_directory, write_whole
 from testbed.report.finished import KNOWN, Finished, head_of
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
-from testbed.run.packed import LENGTH_BYTES, unpack
+from testbed.run.packed import unpack
 from testbed.run.run import Run
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
@@ -26,6 +26,7 @@ from traffic.records import Records
 from traffic.tables import Tables
 
 FOLDER = "points"
+LENGTH_BYTES = 8
 HINT = "delete it: --resume then carries it out again"
 REMEMBERED = 8
 """Of so many points the tables are remembered: plots ask for those of a few again and again."""

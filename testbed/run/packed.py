@@ -1,40 +1,29 @@
-"""Values as bytes, between processes and in the file of a point: tables in Arrow's format, the rest pickled.
+"""Values as bytes, between processes and in the file of a point: a pickle, compressed as it is written.
 
-    8 bytes: how long the pickle is | the pickle | one Arrow stream per table, in the order of their numbers
-
-A table whose cells are Python objects (the circuits of an OCS) stays in the pickle. Whoever reads bytes
-trusts whoever wrote them: a worker of this run, or a run of the user's own whose directory is read again.
+Whoever reads bytes trusts whoever wrote them: a worker of this run, or a run of the user's own whose
+directory is read again.
 """
 
-import io
 import pickle
-from collections.abc import Sequence
 from typing import cast
 
-import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from topologies.errors import ScenarioError
 
-LENGTH_BYTES = 8
+CODEC = "lz4"
 LEFT_OUT = "left out"
 """What stands for a value that both sides have."""
 
 
 class _Packing(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, shared: object) -> None:
+    def __init__(self, file: pa.NativeFile, shared: object) -> None:
         super().__init__(file, protocol=5)
-        self.tables: list[pd.DataFrame] = []
         self._shared = shared
 
-    def persistent_id(self, value: object) -> str | int | None:
+    def persistent_id(self, value: object) -> str | None:
         """Return what stands for a value in the pickle; None if it is pickled itself."""
-        if value is self._shared and value is not None:
-            return LEFT_OUT
-        if not isinstance(value, pd.DataFrame) or "object" in map(str, value.dtypes):
-            return None
-        self.tables.append(value)
-        return len(self.tables) - 1
+        return LEFT_OUT if value is self._shared and value is not None else None
 
     def reducer_override(self, value: object) -> str:
         """Refuse what another process would look for in vain."""
@@ -45,13 +34,13 @@ class _Packing(pickle.Pickler):
 
 
 class _Unpacking(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, tables: Sequence[pd.DataFrame], shared: object) -> None:
+    def __init__(self, file: pa.NativeFile, shared: object) -> None:
         super().__init__(file)
-        self._tables, self._shared = tables, shared
+        self._shared = shared
 
-    def persistent_load(self, name: str | int) -> object:
-        """Return what stands behind a name of the pickle."""
-        return self._shared if isinstance(name, str) else self._tables[name]
+    def persistent_load(self, _name: str) -> object:
+        """Return what was left out."""
+        return self._shared
 
 
 def pack(value: object, shared: object = None) -> bytes:
@@ -72,34 +61,21 @@ def pack(value: object, shared: object = None) -> bytes:
 
     Examples
     --------
-    >>> unpack(pack({"sizes": pd.DataFrame({"bytes": [1, 2]})}))["sizes"]["bytes"].tolist()
-    [1, 2]
+    >>> unpack(pack({"sizes": [1, 2]}))
+    {'sizes': [1, 2]}
     """
-    head = io.BytesIO()
-    packing = _Packing(head, shared)
+    out = pa.BufferOutputStream()
     try:
-        packing.dump(value)
+        with pa.CompressedOutputStream(out, CODEC) as file:
+            _Packing(file, shared).dump(value)
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise ScenarioError(
             f"what a worker needs cannot be sent: {error}", "define it at the top of a file"
         ) from error
-    out = io.BytesIO()
-    out.write(head.tell().to_bytes(LENGTH_BYTES, "little"))
-    out.write(head.getbuffer())
-    for table in packing.tables:
-        arrow = pa.Table.from_pandas(table)
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_stream(out, arrow.schema, options=options) as stream:
-            stream.write_table(arrow)
-    return out.getvalue()
+    return cast(bytes, out.getvalue().to_pybytes())
 
 
 def unpack(data: bytes | memoryview, shared: object = None) -> object:
     """Return the value that was packed, with what was left out in its place."""
-    end = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
-    source = pa.BufferReader(memoryview(data)[end:])
-    tables = []
-    while source.tell() < source.size():
-        with pa.ipc.open_stream(source) as stream:
-            tables.append(stream.read_pandas())
-    return _Unpacking(io.BytesIO(data[LENGTH_BYTES:end]), tables, shared).load()
+    with pa.CompressedInputStream(pa.BufferReader(data), CODEC) as file:
+        return _Unpacking(file, shared).load()
