@@ -10,8 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from testbed.machine.datapath import Datapath
 from testbed.machine.stalls import cpu_s
@@ -60,7 +62,7 @@ class Calibration(Measured):
 
     hop_bps: float
     """Payload times switch hops that were forwarded in a second [bit/s]."""
-    hop_packets_s: float
+    hop_packets_s: Annotated[float, Field(gt=0, strict=True)]
     """The same in packets of the default MTU [1/s]."""
 
     def most_bps(self, mtu: int) -> float:
@@ -217,12 +219,5 @@ def _rounded(bps: float) -> float:
     return float(np.floor(bps / digit) * digit)
 
 
-def _read(**fields: object) -> Calibration:
-    kept = Calibration(**fields)  # type: ignore[arg-type]  # as they were written
-    if not kept.hop_packets_s > 0:
-        raise ValueError("a machine that forwards nothing")
-    return kept
-
-
-KEPT = Kept("calibration", FORMAT_VERSION, _read)
+KEPT = Kept("calibration", FORMAT_VERSION, Calibration)
 """Those of the machines of a user's home."""

@@ -8,9 +8,11 @@ shortest delay beside which they are small, what a slot is longer for, and how l
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from controller.circuits.devices import LEAST_DELAY_S
 from testbed.machine.datapath import Datapath
@@ -43,7 +45,7 @@ class Excess:
     ocses: int
     p50_s: float
     """Median of what dark times exceed the device's delay by [s]."""
-    p99_s: float
+    p99_s: Annotated[float, Field(gt=0, strict=True)]
     """99th percentile of it [s]."""
 
 
@@ -51,7 +53,7 @@ class Excess:
 class DarkExcess(Measured):
     """How much longer than their devices OCSes are dark on a machine."""
 
-    by_ocses: tuple[Excess, ...]
+    by_ocses: Annotated[tuple[Excess, ...], Field(min_length=1)]
     """By how many change at once, rising."""
 
     def p99_s(self, ocses: int) -> float:
@@ -133,12 +135,5 @@ def usual_p99(excess_s: NDArray[np.float64], number: NDArray[np.int64]) -> float
     return float(np.median([np.percentile(excess_s[np.isin(number, part)], 99) for part in parts]))
 
 
-def _read(by_ocses: list[dict[str, float]], **fields: object) -> DarkExcess:
-    rows = tuple(Excess(**row) for row in by_ocses)  # type: ignore[arg-type]  # as they were written
-    if not rows or not all(row.p99_s > 0 for row in rows):
-        raise ValueError("no dark excess was written")
-    return DarkExcess(by_ocses=rows, **fields)  # type: ignore[arg-type]
-
-
-KEPT = Kept("dark_excess", FORMAT_VERSION, _read)
+KEPT = Kept("dark_excess", FORMAT_VERSION, DarkExcess)
 """Those of the machines of a user's home."""

@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from pydantic import TypeAdapter
+
 from testbed.machine.commands import output_of
 from testbed.machine.datapath import Datapath
 from testbed.machine.files import make_directory, write_whole
@@ -62,8 +64,8 @@ class Kept(Generic[T]):
     """Of the file, without its ending."""
     version: int
     """Of its format."""
-    read: Callable[..., T]
-    """Returns what was written of a measurement, field by field; an error if that is not valid."""
+    kind: type[T]
+    """Its class, which says what is valid."""
 
     def taken(self, machine: str, measure: Callable[[], T], *, anew: bool = False) -> T:
         """Return a machine's measurement: the kept one, or a new one, which is kept.
@@ -107,7 +109,7 @@ class Kept(Generic[T]):
             data = json.loads(self._path.read_text())
             if data["format"] != self.version:
                 return {}
-            kept = [self.read(**each) for each in data["calibrations"]]
+            kept = map(TypeAdapter(self.kind).validate_python, data["calibrations"])
             return {each.machine: each for each in kept if each.serves(now)}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
