@@ -203,7 +203,7 @@ def _experiment(
         name: getattr(made[place], name) if place in made else data[f"{name}s"][place[1]]
         for name, place in places.items()
     }
-    experiment = Experiment.from_document(document | parts)
+    experiment = Experiment.from_json(document | parts)
     for place in places.values():
         made.setdefault(place, experiment)
     return experiment

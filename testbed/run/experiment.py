@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from controller.circuits.devices import ReconfigurationDelay
@@ -11,12 +11,7 @@ from testbed.run.agreement import LIMIT
 from testbed.run.circuits_registry import CircuitsRule, OwnCircuits, check_value, own_names, words_of
 from testbed.run.circuits_rule import bound
 from testbed.run.dilation import UNSCALED, Dilation
-from testbed.run.experiment_json import (
-    ExperimentRecord,
-    experiment_of_document,
-    experiment_record,
-    record_json,
-)
+from testbed.run.experiment_json import fields_of, parts_of, text_of
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Port
 from topologies.own_routing import CheckedRouting
@@ -127,7 +122,7 @@ class Experiment:
 
     def __getstate__(self) -> dict[str, object]:
         """Return what is sent of it: its parts, and nothing that is made of them."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return fields_of(self)
 
     @cached_property
     def rule(self) -> Rule | None:
@@ -265,7 +260,7 @@ class Experiment:
     @property
     def name(self) -> str:
         """What tables know it by, beside workload and transport: scheme and circuits, or its label."""
-        return ", ".join([self.name_without_faults, *self._faults])
+        return ", ".join([self.name_without_faults, *(fault.name for fault in self.faults)])
 
     @property
     def name_without_faults(self) -> str:
@@ -275,7 +270,7 @@ class Experiment:
     @property
     def scheme_name(self) -> str:
         """The scheme as tables name it, with what is not as usual, or its label; and with faults."""
-        return ", ".join([*self._scheme_words, *self._faults])
+        return ", ".join([*self._scheme_words, *(fault.name for fault in self.faults)])
 
     @property
     def circuits_name(self) -> str:
@@ -295,10 +290,6 @@ class Experiment:
     def _circuits_words(self) -> list[str]:
         words = words_of(self.circuits) if self.circuits else []
         return [*words, *(words_of_own(self.routing) if self.routing else [])]
-
-    @property
-    def _faults(self) -> list[str]:
-        return [fault.name for fault in self.faults]
 
     @property
     def unscaled(self) -> "Experiment":
@@ -332,18 +323,12 @@ class Experiment:
         ScenarioError
             If an effect of theirs cannot.
         """
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        record = ExperimentRecord.model_construct(**values)
-        return record_json(record)
+        return text_of(fields_of(self))
 
     @classmethod
-    def from_json(cls, text: str) -> "Experiment":
-        """Return the experiment that `to_json` wrote; ScenarioError if the text is something else."""
-        record = experiment_record(text)
-        return cls(**{field.name: getattr(record, field.name) for field in fields(cls)})
+    def from_json(cls, written: str | Mapping[str, object]) -> "Experiment":
+        """Return the experiment that `to_json` wrote; ScenarioError if it is something else.
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, object]) -> "Experiment":
-        """Return the experiment of a document, whose fabric and job may be values; errors of `from_json`."""
-        record = experiment_of_document(document)
-        return cls(**{field.name: getattr(record, field.name) for field in fields(cls)})
+        It may be read already: then its fabric and its job may be values.
+        """
+        return cls(**parts_of(written))

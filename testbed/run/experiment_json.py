@@ -1,34 +1,30 @@
 """An experiment as JSON: what is written is checked when it is read, field by field."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    PlainSerializer,
-    PlainValidator,
-    StrictBool,
-    TypeAdapter,
-    ValidationError,
-)
-from pydantic_core import PydanticSerializationError
+from pydantic import BaseModel, ConfigDict, PlainValidator, StrictBool, TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from testbed.run.circuits_registry import CIRCUITS
 from testbed.run.dilation import Dilation
 from topologies.errors import FabricError, LightrailError, ScenarioError, TraceError
 from topologies.fabric import Fabric
 from topologies.own_routing import ROUTING
+from topologies.own_value import Kind
 from traffic.effect_json import effect_document, effect_of_document
 from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revisions, When
 from traffic.job import Job
 from traffic.job_file import job_document, job_of_document
 from traffic.packets import DEFAULT_MTU
-from traffic.scheme_setup import SCHEME, SchemeSetup
+from traffic.scheme_setup import SCHEME
 from traffic.transports.host_settings import TransportSetup
+
+FORMAT: Literal[6] = 6
+KINDS: Mapping[str, Kind[Any]] = {"scheme": SCHEME, "circuits": CIRCUITS, "routing": ROUTING}
+"""The parts that JSON has as an object, by their class and its fields, if they are neither text nor None."""
 
 
 def _fabric(data: object) -> Fabric:
@@ -36,11 +32,6 @@ def _fabric(data: object) -> Fabric:
         return data if isinstance(data, Fabric) else Fabric.from_json(json.dumps(data))
     except FabricError as error:
         raise ValueError(str(error)) from error
-
-
-def _fabric_data(fabric: Fabric) -> object:
-    data: object = json.loads(fabric.to_json())
-    return data
 
 
 def _job(data: object) -> Job:
@@ -71,18 +62,6 @@ def _revisions(data: object) -> Revisions:
     )
 
 
-def _revisions_data(revisions: Revisions) -> object:
-    return [
-        {
-            "fault": each.fault,
-            "cancel": each.cancel,
-            "add": each.add and job_document(each.add),
-            "moves": each.moves,
-        }
-        for each in revisions.known
-    ]
-
-
 class _FaultRecord(BaseModel):
     """The fields of `traffic.faults.Fault`."""
 
@@ -102,97 +81,81 @@ def _faults(data: object) -> tuple[Fault, ...]:
     )
 
 
-def _faults_data(faults: Sequence[Fault]) -> object:
-    return [
-        {
-            "name": fault.name,
-            "effects": list(map(effect_document, fault.effects)),
-            "when": asdict(fault.when),
-            "detect_s": fault.detect_s,
-        }
-        for fault in faults
-    ]
-
-
-def _part(of_document: Callable[[object], object]) -> PlainValidator:
+def _part(kind: Kind[Any]) -> PlainValidator:
     """Return what reads a part of an experiment that JSON has as an object."""
 
     def read(data: object) -> object:
         if not isinstance(data, dict):
             return data
         try:
-            return of_document(data)
+            return kind.of_document(data)
         except LightrailError as error:
             raise ValueError(error.sentence) from error
 
     return PlainValidator(read)
 
 
-def _circuits_data(circuits: object) -> object:
-    return circuits and CIRCUITS.document(circuits)
-
-
-def _scheme_data(scheme: object) -> object:
-    return SCHEME.document(scheme) if isinstance(scheme, SchemeSetup) else scheme
-
-
-def _routing_data(routing: object) -> object:
-    return routing and ROUTING.document(routing)
-
-
-class ExperimentRecord(BaseModel):
+class _ExperimentRecord(BaseModel):
     """The fields of an experiment (`testbed.run.experiment`)."""
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-    format: Literal[6] = 6
-    fabric: Annotated[Fabric, PlainValidator(_fabric), PlainSerializer(_fabric_data)]
-    job: Annotated[Job, PlainValidator(_job), PlainSerializer(job_document)]
-    scheme: Annotated[object, _part(SCHEME.of_document), PlainSerializer(_scheme_data)]
+    model_config = ConfigDict(extra="forbid")
+    format: Literal[6] = FORMAT
+    fabric: Annotated[object, PlainValidator(_fabric)]
+    job: Annotated[object, PlainValidator(_job)]
+    scheme: Annotated[object, _part(SCHEME)]
     dilation: Dilation
     seed: int
     chunk_bytes: int
     label: str
     transport: TransportSetup
     mtu: int = DEFAULT_MTU
-    faults: Annotated[tuple[Fault, ...], PlainValidator(_faults), PlainSerializer(_faults_data)] = ()
-    circuits: Annotated[object, _part(CIRCUITS.of_document), PlainSerializer(_circuits_data)] = None
-    revisions: Annotated[Revisions, PlainValidator(_revisions), PlainSerializer(_revisions_data)] = AS_IT_WAS
-    routing: Annotated[object, _part(ROUTING.of_document), PlainSerializer(_routing_data)] = None
+    faults: Annotated[object, PlainValidator(_faults)] = ()
+    circuits: Annotated[object, _part(CIRCUITS)] = None
+    revisions: Annotated[object, PlainValidator(_revisions)] = AS_IT_WAS
+    routing: Annotated[object, _part(ROUTING)] = None
     shared_queue_pairs: StrictBool = False
 
 
-def record_json(record: ExperimentRecord) -> str:
-    """Return a record as JSON; LightrailError where a job or an effect of it has no words."""
+def fields_of(value: Any) -> dict[str, Any]:  # noqa: ANN401 (of any dataclass)
+    """Return the fields of a dataclass by name, as they are."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def text_of(parts: Mapping[str, Any]) -> str:
+    """Return the fields of an experiment as JSON; LightrailError where one of them has no words."""
+    own = {
+        name: kind.document(parts[name])
+        for name, kind in KINDS.items()
+        if not isinstance(parts[name], str | None)
+    }
+    written = {
+        "fabric": json.loads(parts["fabric"].to_json()),
+        "job": job_document(parts["job"]),
+        "faults": [
+            fields_of(fault) | {"effects": list(map(effect_document, fault.effects))}
+            for fault in parts["faults"]
+        ],
+        "revisions": [
+            fields_of(each) | {"add": each.add and job_document(each.add)}
+            for each in parts["revisions"].known
+        ],
+    }
+    return to_json({"format": FORMAT, **parts, **own, **written}, inf_nan_mode="null").decode()
+
+
+def parts_of(written: str | Mapping[str, object]) -> dict[str, Any]:
+    """Return the fields of an experiment that a text says, or a document, whose parts may be values.
+
+    Raises
+    ------
+    ScenarioError
+        If it is no experiment of this format.
+    """
     try:
-        return record.model_dump_json()
-    except PydanticSerializationError as error:
-        # It has the text of the error and not the error, which is raised here as what it is.
-        if KeyboardInterrupt.__name__ in str(error):
-            raise KeyboardInterrupt from error
-        job_document(record.job)
-        _revisions_data(record.revisions)
-        _faults_data(record.faults)
-        _circuits_data(record.circuits)
-        _routing_data(record.routing)
-        raise
-
-
-def experiment_record(text: str) -> ExperimentRecord:
-    """Return what a text says; ScenarioError if it is no experiment of this format."""
-    with _refusal():
-        return ExperimentRecord.model_validate_json(text)
-
-
-def experiment_of_document(document: Mapping[str, object]) -> ExperimentRecord:
-    """Return what a document says, whose parts may be values; errors as of `experiment_record`."""
-    with _refusal():
-        return ExperimentRecord.model_validate(document)
-
-
-@contextmanager
-def _refusal() -> Iterator[None]:
-    try:
-        yield
+        if isinstance(written, str):
+            record = _ExperimentRecord.model_validate_json(written)
+        else:
+            record = _ExperimentRecord.model_validate(written)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -200,3 +163,4 @@ def _refusal() -> Iterator[None]:
             f"the text is not a valid experiment: {where + ': ' if where else ''}{first['msg']}",
             "take it from a run.json",
         ) from error
+    return {name: part for name, part in record if name != "format"}
