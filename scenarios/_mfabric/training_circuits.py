@@ -141,7 +141,7 @@ def changes_claims(outcomes: Sequence[Outcome]) -> list[Claim]:
     between = [
         float(changed_between(outcome.experiment, outcome.run))
         for outcome in emulated
-        if regions_of(outcome.experiment.rule).first == "block"
+        if regions_of(outcome.experiment.rule).setup.first == "block"
     ]
     on_the_wire = [
         worst_claim(

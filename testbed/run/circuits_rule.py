@@ -1,7 +1,7 @@
 """A rule for circuits, bound to an experiment's fabric and job: what it and its orders must be."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import cast, get_args
@@ -164,36 +164,28 @@ class _Checked:
     def _check(self, order: object) -> None:
         if not isinstance(order, get_args(Order)):
             raise _not_valid(self._name, f"{order!r} is not an order (topologies/events.py)")
-        for ocs in _ocses(cast(Order, order)):
+        for ocs, shown in _shown(cast(Order, order)):
             if ocs not in self._ocses:
                 known = ", ".join(sorted(self._ocses))
                 raise _not_valid(self._name, f"ordered something of {ocs!r}; it has delays for {known}")
-        for circuits in _circuits(cast(Order, order)):
-            _check_circuits(self._name, circuits)
+            for circuits in shown:
+                _check_circuits(self._name, circuits)
         for field in ("after_s", "deadline_s"):
             time_s = getattr(order, field, None)
             if time_s is not None and not (isinstance(time_s, int | float) and 0 <= time_s < math.inf):
                 raise _not_valid(self._name, f"ordered {field} = {time_s!r}, which is not a time")
 
 
-def _ocses(order: Order) -> Iterable[str]:
+def _shown(order: Order) -> list[tuple[str, Sequence[object]]]:
+    """Return the OCSes that an order is of, and what circuits each is to show, one after the other."""
     if isinstance(order, Reconfigure):
-        return order.circuits
+        return [(ocs, [circuits]) for ocs, circuits in order.circuits.items()]
     if isinstance(order, Provision):
-        return (order.ocs,)
+        return [(order.ocs, [order.circuits])]
     if isinstance(order, Flip):
-        return order.ocses
-    return (ocs for ocs, _ in order.programs) if isinstance(order, Show) else ()
-
-
-def _circuits(order: Order) -> Iterable[object]:
-    if isinstance(order, Reconfigure):
-        return order.circuits.values()
-    if isinstance(order, Provision):
-        return (order.circuits,)
-    if isinstance(order, Show):
-        return (slot.circuits for _, slots in order.programs for slot in slots)
-    return ()
+        return [(ocs, []) for ocs in order.ocses]
+    programs = order.programs if isinstance(order, Show) else ()
+    return [(ocs, [slot.circuits for slot in slots]) for ocs, slots in programs]
 
 
 def _not_valid(name: str, said: str) -> ScenarioError:

@@ -132,7 +132,7 @@ class Placing:
     def start(self, numbers: Iterable[int], placed: Placement | None = None) -> None:
         """Start operations; ``placed`` is where those in step go."""
         servers = self._fabric.gpu_servers
-        inside, leaving, in_step = list[int](), list[tuple[int, int]](), list[int]()
+        inside, leaving, in_step = Left(), Left(), list[int]()
         for number in numbers:
             op = self._ops[number]
             if op.moves and op.medium == media.INSIDE:
@@ -142,7 +142,7 @@ class Placing:
             elif op.moves:
                 in_step.append(number)
             elif servers[op.source] == servers[op.destination]:
-                inside.append(number)
+                inside.append((number, op.size))
             else:
                 leaving.append((number, op.size))
         if inside:
@@ -171,13 +171,11 @@ class Placing:
         else:
             self._arrived(number, NVLINK)
 
-    def _stay_inside(self, numbers: Sequence[int]) -> None:
+    def _stay_inside(self, parcels: Left) -> None:
         """Send operations of one move over NVLink."""
-        ops = [self._ops[number] for number in numbers]
-        for number, op in zip(numbers, ops, strict=True):
-            self._ledger.put(number, INSIDE, op.size, op.start_ps)
-        moves = Messages(*np.array([(op.source, op.destination, op.size) for op in ops], dtype=np.int64).T)
-        self._start([_over_nvlink(np.array(numbers, dtype=np.int64), moves)])
+        for number, size in parcels:
+            self._ledger.put(number, INSIDE, size, self._ops[number].start_ps)
+        self._start([_over_nvlink(*self._messages_of(parcels))])
 
     def _placed_in_step(self, ops: Ops, view: View) -> Placement | None:
         """Return where the first moves of operations go that are in step; None if they cannot be.
@@ -199,7 +197,7 @@ class Placing:
     def place(self, parcels: Left) -> None:
         """Put bytes of operations that leave their server on lanes."""
         if kept := [(number, size, qp) for number, size in parcels if (qp := self._kept_for(number))]:
-            self._post_kept(kept)
+            self._post_on(kept)
             parcels = [parcel for parcel in parcels if not self._kept_for(parcel[0])]
         over_lanes = [each for each in parcels if self._ops[each[0]].medium == LANES] if self.by_light else []
         others = [each for each in parcels if self._ops[each[0]].medium != LANES] if over_lanes else parcels
@@ -285,14 +283,8 @@ class Placing:
         for part in ops.parts:
             if part.hop >= 0:
                 moves = part.moves
-                rows = zip(
-                    part.of.tolist(),
-                    moves.source.tolist(),
-                    moves.destination.tolist(),
-                    moves.bytes.tolist(),
-                    strict=True,
-                )
-                for index, row in enumerate(rows, start=place):
+                rows = np.stack([part.of, moves.source, moves.destination, moves.bytes], axis=1)
+                for index, row in enumerate(rows.tolist(), start=place):
                     number[index] = self._ledger.bring(*row, medium=part.medium, hop=part.hop)
                     brought.append(number[index])
                     self._ops[row[0]].pieces += part.hop == 0
@@ -355,8 +347,8 @@ class Placing:
         op = self._ops[number]
         return self._kept[op.node].get(op.channel) if op.channel >= 0 else None
 
-    def _post_kept(self, parcels: Sequence[tuple[int, int, QueuePair]]) -> None:
-        """Put bytes of operations on the queue pairs of their connections."""
+    def _post_on(self, parcels: Sequence[tuple[int, int, QueuePair]]) -> None:
+        """Put bytes of operations on queue pairs that are known: those of their connections, as a rule."""
         carriers = self._carriers.open([queue_pair for *_, queue_pair in parcels])
         for (number, size, _), over in zip(parcels, self._carriers.over(carriers), strict=True):
             self._ledger.put(number, over, size, self._backend.now_ps)
@@ -413,9 +405,7 @@ class Placing:
             self.returned(lane, [(op.part_of, op.size)])
             self.place([(op.part_of, op.size)])
             return
-        (over,) = self._carriers.over([carrier])
-        self._ledger.put(op.part_of, over, op.size, self._backend.now_ps)
-        self._start([_on_lanes(*map(np.array, ([op.part_of], [op.size], [carrier])))])
+        self._post_on([(op.part_of, op.size, lane)])
 
     def returned(self, lane: QueuePair, left: Left) -> None:
         """Follow what a lane gives back."""

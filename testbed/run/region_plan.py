@@ -15,7 +15,6 @@ from controller.schedulers.mfabric import PUBLISHED, Variant
 from topologies.errors import ScenarioError
 from topologies.events import Event, Order, View
 from topologies.fabric import Fabric
-from topologies.light import Circuit
 from topologies.mfabric import regions
 from traffic.collectives.all_to_all import AllToAll
 from traffic.faults import Moves, places_after
@@ -59,7 +58,7 @@ class RegionalSetup:
     ) -> Rule:
         """Return what the runner asks; ScenarioError as of `RegionPlan`."""
         plan = RegionPlan(fabric, job, self, seed, moves)
-        return Rule(plan, dict.fromkeys(plan.turns, self.delay), plan.lit_before, carries="by scheme")
+        return Rule(plan, dict.fromkeys(plan.turns, self.delay), plan.circuits.first, carries="by scheme")
 
     @property
     def words(self) -> list[str]:
@@ -89,7 +88,7 @@ class RegionPlan:
         seed: int,
         moves: Mapping[str, Moves] | None = None,
     ) -> None:
-        self._fabric, self._setup, self._seed = fabric, setup, seed
+        self._fabric, self.setup, self._seed = fabric, setup, seed
         self._nodes = {node.name: node for node in job.collectives}
         self._moves = moves or {}
         self._region_of = {server: region for region in regions(fabric) for server in region.servers}
@@ -114,24 +113,15 @@ class RegionPlan:
                 "take an mFabric, and a job of all-to-alls",
             )
 
-    @property
-    def first(self) -> First:
-        """What an all-to-all does whose demand is known only when it starts."""
-        return self._setup.first
-
-    @property
-    def lit_before(self) -> Mapping[str, tuple[Circuit, ...]]:
-        """What each OCS shows before the job starts."""
-        return self._circuits.first
-
     @cached_property
-    def _circuits(self) -> Regional:
+    def circuits(self) -> Regional:
+        """The controllers of its regions, which decide the circuits of each turn."""
         firsts = {ocs: turns[0].node for ocs, turns in self.turns.items() if turns}
         return Regional(
             self._fabric,
             self.turns,
             before={ocs: self._before[node] for ocs, node in firsts.items() if node in self._before},
-            variant=self._setup.variant,
+            variant=self.setup.variant,
             seed=self._seed,
             moving=frozenset(self._moves),
             moved=self.moved_demand,
@@ -139,7 +129,7 @@ class RegionPlan:
 
     def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
         """Return the orders of an event, as the controllers of regions have them."""
-        return self._circuits.decide(state, view, event)
+        return self.circuits.decide(state, view, event)
 
     def moved_demand(self, turn: Turn, faults: Sequence[str]) -> Matrix:
         """Return what a turn's circuits are made for once some faults have GPUs take others' places.
@@ -163,7 +153,7 @@ class RegionPlan:
         return self._between_servers(node, node.pattern.renumbered(places))[1]
 
     def _all_turns(self, job: Job) -> Iterator[tuple[str, Turn]]:
-        late = set(self._setup.dispatches)
+        late = set(self.setup.dispatches)
         for node in job.collectives:
             if not isinstance(node.pattern, AllToAll):
                 continue
@@ -174,8 +164,8 @@ class RegionPlan:
             if not demand.any():
                 continue  # inside servers, as of tensor-parallel ranks: its circuits would be none
             if is_late:
-                known = "never" if self._setup.first == "reuse" else "start"
-                if self._setup.first == "copilot" and node.name in self._predicted:
+                known = "never" if self.setup.first == "reuse" else "start"
+                if self.setup.first == "copilot" and node.name in self._predicted:
                     known, demand = "before", self._predicted[node.name]
             yield ocs, Turn(node.name, demand, known)
         if late:

@@ -61,10 +61,8 @@ class _Solved:
 
     def __init__(self, job: Job, run: Callable[[Job], Run], memory: Callable[[], int]) -> None:
         self._job, self._run, self._memory = job, run, memory
-        self._quiet: dict[int, int] = {}
-        """What stands for each content without messages."""
-        self._known: dict[tuple[int, int, int], int] = {}
-        """What stands for each content while so much is open, and that is in memory."""
+        self._known: dict[tuple[int, ...], int] = {}
+        """What stands for each content while so much is open and in memory, or ever if it has no messages."""
         self._sections: list[Sequence[Node]] = []
         self._runs: list[Run] = []
         self._equals: list[int] = []
@@ -76,16 +74,14 @@ class _Solved:
             for number, section in zip(content, found, strict=True)
             if not any(isinstance(node, Collective) for node in section)
         }
-        self._quiet = {number: index for index, number in enumerate(distinct)}
+        self._known = {(number,): index for index, number in enumerate(distinct)}
         if distinct:
             self._solve(list(distinct.values()))
 
     def find(self, content: int, section: Sequence[Node], backend: FluidBackend) -> None:
         """Take what stands for the next section, or solve it."""
-        if content in self._quiet:
-            self._equals.append(self._quiet[content])
-            return
-        state = content, backend.opened, self._memory()
+        is_quiet = (content,) in self._known
+        state = (content,) if is_quiet else (content, backend.opened, self._memory())
         if state not in self._known:
             self._known[state] = len(self._sections)
             self._solve([section])
@@ -110,12 +106,13 @@ def _joined(parts: Sequence[Tables]) -> Tables:
     """Return the tables of runs one below the other, with one numbering of all that they number."""
     lanes = tuple(dict.fromkeys(lane for part in parts for lane in part.lanes))
     paths = tuple(dict.fromkeys(path for part in parts for path in part.paths))
+    stacked = partial(_stacked, parts, lanes, paths)
     return replace(
         parts[0],
-        messages=partial(_stacked, parts, "messages", lanes, paths),
-        legs=partial(_stacked, parts, "legs", lanes, paths),
-        spans=partial(_stacked, parts, "spans", lanes, paths),
-        events=partial(_stacked, parts, "events", lanes, paths),
+        messages=partial(stacked, "messages"),
+        legs=partial(stacked, "legs"),
+        spans=partial(stacked, "spans"),
+        events=partial(stacked, "events"),
         nodes=tuple(chain.from_iterable(part.nodes for part in parts)),
         lanes=lanes,
         paths=paths,
@@ -124,7 +121,7 @@ def _joined(parts: Sequence[Tables]) -> Tables:
 
 
 def _stacked(
-    parts: Sequence[Tables], name: str, lanes: Sequence[QueuePair], paths: Sequence[Path]
+    parts: Sequence[Tables], lanes: Sequence[QueuePair], paths: Sequence[Path], name: str
 ) -> pd.DataFrame:
     """Return a table of each run one below the other, where lanes and paths have other numbers."""
     number_of = {lane: number for number, lane in enumerate(lanes)}
