@@ -106,17 +106,10 @@ def constants(experiment: Experiment) -> tuple[Constant, ...]:
         of_choices = OF_MARKS if sprays else OF_CHOICES | OF_MARKS
         found += [in_packets(f"reactive schemes: {what}", value) for what, value in of_choices.items()]
     if sprays:
-        lost = datagram_engine.LOST_ROUND_TRIPS
-        found.append(
-            Constant(f"{name}: missing before it counts as lost", "round trips", lost, lost, None, True)
-        )
+        found.append(_in_trips(f"{name}: missing before it counts as lost", datagram_engine.LOST_ROUND_TRIPS))
     if isinstance(policy, Reps):
-        trips = {"silent before it counts as failed": policy.silent_round_trips}
-        trips["frozen"] = policy.freeze_round_trips
-        found += [
-            Constant(f"reps: {what}", "round trips", value, value, None, True)
-            for what, value in trips.items()
-        ]
+        found.append(_in_trips("reps: silent before it counts as failed", policy.silent_round_trips))
+        found.append(_in_trips("reps: frozen", policy.freeze_round_trips))
     return tuple(found)
 
 
@@ -126,6 +119,10 @@ def constant_numbers(experiment: Experiment) -> tuple[Number, ...]:
         Number(f"{each.name} [{each.unit}]", each.value, each.emulated, each.kept, _words(each))
         for each in constants(experiment)
     )
+
+
+def _in_trips(name: str, trips: float) -> Constant:
+    return Constant(name, "round trips", trips, trips, None, True)
 
 
 def _against_clock(name: str, packets: float, here: float, sending_s: float) -> Constant:

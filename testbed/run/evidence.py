@@ -56,16 +56,16 @@ class Watch:
         """What was read of the ports last but one, and last."""
         self._failing = frozenset(failing)
         self._restarts, self._relit = restarts, relit
-        pid = self._pid
-        self._stalls = StallWatch(pid) if pid else None
+        self._pid = 0 if restarts else network.openvswitch.pid
+        """The switches' daemon; 0 if it is not to be watched."""
+        self._stalls = StallWatch(self._pid) if self._pid else None
+        self._stack = ExitStack()
 
     def __enter__(self) -> "Watch":
         """Note all counters."""
         self._before = self._counters()
-        with ExitStack() as stack:
-            if self._stalls:
-                stack.enter_context(self._stalls)
-            self._stack = stack.pop_all()
+        if self._stalls:
+            self._stack.enter_context(self._stalls)
         return self
 
     def __exit__(self, kind: object, *_error: object) -> None:
@@ -140,11 +140,6 @@ class Watch:
     def _change(self) -> dict[str, float]:
         """By how much each counter grew meanwhile."""
         return {name: self._after[name] - self._before[name] for name in self._before}
-
-    @property
-    def _pid(self) -> int:
-        """The switches' daemon; 0 if it is not to be watched."""
-        return 0 if self._restarts else self._network.openvswitch.pid
 
     def _counters(self) -> dict[str, float]:
         usage = resource.getrusage(resource.RUSAGE_SELF)

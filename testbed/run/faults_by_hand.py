@@ -159,13 +159,11 @@ class StandingFaults:
         else:
             self._in_replays[text] = written
 
-    def mend(self) -> list[str]:
-        """Have all work again; return what had failed, or was to fail in replays."""
-        names = self.names
+    def mend(self) -> None:
+        """Have all work again, and nothing fail in replays."""
         self._restore(self.standing)
         self._named.clear()
         self._in_replays.clear()
-        return names
 
     @contextmanager
     def lifted(self, experiment: Experiment) -> Iterator[Experiment]:

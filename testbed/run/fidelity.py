@@ -54,6 +54,13 @@ def _share(count: float, packets: float) -> float:
     return count / max(packets, 1)
 
 
+WAITED = Limit(
+    lambda seen: seen.cpu_pressure,
+    0.60,
+    0.80,
+    "something waited for a CPU {:.0%} of the time",
+    "CPU pressure (the kernel has no PSI)",
+)
 ALWAYS = (
     Limit(
         lambda seen: _share(seen.socket_drops, seen.packets),
@@ -62,13 +69,7 @@ ALWAYS = (
         "Open vSwitch was too slow for {:.2%} of the packets",
         "what Open vSwitch was too slow for (its sockets are the machine's own)",
     ),
-    Limit(
-        lambda seen: seen.cpu_pressure,
-        0.60,
-        0.80,
-        "something waited for a CPU {:.0%} of the time",
-        "CPU pressure (the kernel has no PSI)",
-    ),
+    WAITED,
     Limit(
         lambda seen: seen.switch_cpu,
         FULL_CORE,
@@ -136,13 +137,7 @@ CONTROL = Limit(
     "traffic of a known duration was {:.1%} off it",
     "a control (none was carried out)",
 )
-PRESSED = Limit(
-    lambda seen: seen.cpu_pressure,
-    0.60,
-    0.80,
-    "during a control something waited for a CPU {:.0%} of the time",
-    "CPU pressure (the kernel has no PSI)",
-)
+PRESSED = replace(WAITED, sentence="during a control something waited for a CPU {:.0%} of the time")
 
 
 def verdict(

@@ -46,7 +46,7 @@ class FilledSlots:
     """
 
     def __init__(self, experiment: Experiment) -> None:
-        plan = plan_of(experiment.rule)
+        plan = self._plan = plan_of(experiment.rule)
         self.dilation = Dilation(experiment.dilation.rate, experiment.dilation.rate)
         """At which real and emulated seconds are the same."""
         self.delay_s = float(np.clip(plan.emulated_delay.mean_s, LEAST_DELAY_S, LONGEST_DELAY_S))
@@ -61,21 +61,19 @@ class FilledSlots:
     def job(self) -> Job:
         """What fills them."""
         served_s = self._schedule.served(self._servers)
-        sizes = np.floor(served_s * plan_of(self._experiment.rule).rate_bps / 8).astype(np.int64)
+        sizes = np.floor(served_s * self._plan.rate_bps / 8).astype(np.int64)
         return single(Demand("control", sizes))
 
     @property
     def circuits(self) -> Planned:
         """The slots as decisions; what is late goes into clean-up rounds."""
-        plan = plan_of(self._experiment.rule)
-        return Planned(plan.ocses, self._schedule, partial(plan.cleanup, delay_s=self.delay_s))
+        cleanup = partial(self._plan.cleanup, delay_s=self.delay_s)
+        return Planned(self._plan.ocses, self._schedule, cleanup)
 
     @property
     def known_s(self) -> float:
         """From the first dark to the last byte, with headers, and with its margins where a slot follows."""
-        plan = plan_of(self._experiment.rule)
-        rate_bps, mtu = plan.emulated_rate_bps, self._experiment.mtu
-        bytes_s = slot_s(LIT_S, self.dilation, rate_bps, 0.0, mtu)
+        bytes_s = slot_s(LIT_S, self.dilation, self._plan.emulated_rate_bps, 0.0, self._experiment.mtu)
         between_s = self._experiment.sending.margins.slot_s("drain")
         return SLOTS * (self.delay_s + bytes_s) + (SLOTS - 1) * between_s
 

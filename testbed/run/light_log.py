@@ -13,7 +13,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.live_programs import slot_s
 from testbed.run.ocs_plan import OcsPlan, plan_of
 from traffic.job_bounds import communication_bound_s
-from traffic.transports.circuit_engine import Meeting, Slot
+from traffic.transports.circuit_engine import Slot
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,19 +47,16 @@ class LightLog:
     def guard_loss(self) -> float:
         """Share of the lit time in which nobody sends because the dark is near, 0..1."""
         lit_s = sum(map(self._lit_s, self.slots))
-        if self._meeting != "drain" or not lit_s:
+        sending = self.experiment.sending
+        if sending.meeting != "drain" or not lit_s:
             return 0.0
-        guard_s = self.experiment.sending.margins.guard_s
+        guard_s = sending.margins.guard_s
         open_s = sum(self._lit_s(replace(slot, until_s=slot.until_s - guard_s)) for slot in self.slots)
         return 1 - open_s / lit_s
 
     @property
     def _plan(self) -> OcsPlan:
         return plan_of(self.experiment.rule)
-
-    @property
-    def _meeting(self) -> Meeting:
-        return self.experiment.sending.meeting
 
     def _lit_s(self, slot: Slot) -> float:
         """Return how long a slot was lit until the last byte had arrived [emulated s]."""
@@ -84,7 +81,8 @@ class LightLog:
         """Return how long an OCS' slots take as the emulation plans them, the last no longer than needed."""
         plan, dilation = self._plan, self.experiment.dilation
         slots = plan.schedule.switches[plan.ocses.index(ocs)]
-        rate_bps, longer_s = plan.emulated_rate_bps, self.experiment.sending.margins.slot_s(self._meeting)
+        rate_bps, sending = plan.emulated_rate_bps, self.experiment.sending
+        longer_s = sending.margins.slot_s(sending.meeting)
         lit_s = [slot_s(slot.weight, dilation, rate_bps, longer_s, self.experiment.mtu) for slot in slots]
         dark_s = [entry.delay_s for entry in self.logs.get(ocs, ()) if entry.circuits]
         return sum(lit_s) + sum(dark_s[: len(slots)])

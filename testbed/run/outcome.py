@@ -26,7 +26,6 @@ from traffic.metrics import (
     nic_received_bytes,
     nic_sent_bytes,
 )
-from traffic.records import Records
 from traffic.transports.order import Reordering
 
 SHARES = ("marked", "recycled", "moved")
@@ -185,11 +184,6 @@ class Outcome:
         runs = {name: changed(name, run) for name, run in self.all_runs.items()}
         emulated, free = runs.get("emulated"), runs.get("free")
         return replace(self, predicted=runs["predicted"], emulated=emulated, free=free)
-
-    @property
-    def records(self) -> Records:
-        """The records of `run`."""
-        return self.run.records
 
     @cached_property
     def cct_s(self) -> float:

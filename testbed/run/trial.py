@@ -84,5 +84,4 @@ def lent_real_bytes(experiment: Experiment, network: Network) -> Mapping[Port, f
     """Return what each port's shaper lends after a pause [real bytes]; datagrams over circuits are paced."""
     if experiment.has_slots:
         return NOTHING_LENT
-    volume = experiment.dilation.volume
-    return {port: shape.burst_bytes / volume for port, shape in network.wiring.shapes.items()}
+    return lent_by_shapers(experiment, network)

@@ -54,7 +54,7 @@ def test_what_is_given_up_is_counted_and_is_part_of_no_number() -> None:
     lost = after.run.messages["end_s"].isna()
     assert row["given_up"] == lost.sum() > 0
     assert row["given_up_bytes"] == after.run.messages.loc[lost, "bytes"].sum()
-    assert len(after.records) == (~lost).sum()
+    assert len(after.run.records) == (~lost).sum()
     assert after.bound_s < before.bound_s
     assert after.bound_s <= after.cct_s
 

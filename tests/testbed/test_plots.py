@@ -118,7 +118,7 @@ def test_strained_and_model_points_say_so() -> None:
 
 def test_the_distribution_is_that_of_the_messages_over_the_bound() -> None:
     (axes,) = cct_cdf([outcome := small_outcomes(seeds=1)[2]]).axes
-    crossed = outcome.records[outcome.records["path"] != NVLINK]
+    crossed = outcome.run.records[outcome.run.records["path"] != NVLINK]
     bound_s = summary([outcome])["bound_s"][0]
     drawn = np.asarray(lines_of(axes)["sparse 0.4|ecmp"].get_xdata(), dtype=float)
     assert drawn[1:] == pytest.approx(np.sort(crossed["end_s"]) / bound_s)

@@ -108,7 +108,7 @@ def test_records_hold_both_backends_of_every_outcome(tmp_path: Path) -> None:
         ("sparse 0.4", "rails", "predicted"),
     ]
     emulated = rows.get_group(("sparse 0.4", "rails", "emulated"))
-    assert emulated["end_s"].tolist() == outcomes[3].records["end_s"].tolist()
+    assert emulated["end_s"].tolist() == outcomes[3].run.records["end_s"].tolist()
 
 
 def test_run_json_says_all_that_is_needed_to_run_it_again(tmp_path: Path) -> None:
