@@ -70,7 +70,8 @@ class LivePrograms:
         exact: bool = False,
     ) -> None:
         self._network, self._dilation, self._ocs_of = network, dilation, ocs_of
-        self._exact, self._slots_longer_s = exact, sending.margins.slot_s(sending.meeting)
+        self._exact = exact
+        self._slots_longer_s = sending.margins.slot_s(sending.meeting)
         """What slots are longer for than their bytes need [s]."""
         rates = {nic: network.fabric.nic_rate_bps(nic) * dilation.rate for nic in ocs_of}
         self._slowest_bps = min(rates.values(), default=1.0)
