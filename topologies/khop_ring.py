@@ -112,6 +112,13 @@ class KHopRing:
         return tuple(1 << i if self.doubling else i + 1 for i in range(self.bundles))
 
     @cached_property
+    def every_bundle(self) -> tuple[Bundle, ...]:
+        """All bundles, also those that stay inside their node."""
+        return tuple(
+            Bundle(node, number) for node in range(self.nodes) for number in range(self.gpus_per_node)
+        )
+
+    @cached_property
     def exits(self) -> dict[int, Exit]:
         """The path on which the link of each signed distance leaves a node."""
         found = {}
@@ -221,12 +228,11 @@ def khop_ring_fabric(ring: KHopRing, *, gpu_bps: float = GPU_BPS) -> Fabric:
     ----------
     InfiniteHBD, sections 4.1 and 4.2; appendix G.3 for distances that double.
     """
-    bundles = [Bundle(node, number) for node in range(ring.nodes) for number in range(ring.gpus_per_node)]
     return Fabric(
         name=f"khop_{ring.shape}",
         servers=equal_servers(ring.nodes * ring.gpus_per_node, 2, 1, NVLINK_BPS),
-        switches=tuple(_ocs(ring, bundle) for bundle in bundles),
-        links=tuple(Link(a, b, gpu_bps / 2) for a, b in _cables(ring, bundles)),
+        switches=tuple(_ocs(ring, bundle) for bundle in ring.every_bundle),
+        links=tuple(Link(a, b, gpu_bps / 2) for a, b in _cables(ring)),
     )
 
 
@@ -236,10 +242,10 @@ def _ocs(ring: KHopRing, bundle: Bundle) -> Switch:
     return Switch(str(bundle), 2, "ocs", permitted=COPPER)
 
 
-def _cables(ring: KHopRing, bundles: list[Bundle]) -> Iterator[tuple[Port, Port]]:
+def _cables(ring: KHopRing) -> Iterator[tuple[Port, Port]]:
     """Yield the ends of all links: GPUs to bundles, then bundles to bundles, upper lanes before lower."""
     r = ring.gpus_per_node
-    for bundle in bundles:
+    for bundle in ring.every_bundle:
         for half in range(2):
             gpu = bundle.node * r + (bundle.number + half) % r
             yield Port(f"h{gpu}", half), Port(str(bundle), half)

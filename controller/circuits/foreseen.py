@@ -92,8 +92,16 @@ class Foreseen:
         ScenarioError
             For an OCS that is not there, or circuits that it does not permit.
         """
-        self.check(fabric)
-        ocses = [switch.name for switch in fabric.switches if switch.kind == "ocs"]
+        ocses = {switch.name: switch for switch in fabric.switches if switch.kind == "ocs"}
+        later = [*(change.circuits for change in self.changes), *(circuits for _, circuits in self.after)]
+        for ocs, pairs in (*self.first, *chain.from_iterable(later)):
+            if ocs not in ocses:
+                raise ScenarioError(
+                    f"circuits are foreseen for {ocs!r}, which is not an OCS of {fabric.name!r}"
+                )
+            shown = Circuits(ocses[ocs].ports, pairs)
+            if not ocses[ocs].permits(shown.pairs):
+                raise ScenarioError(f"OCS {ocs} does not permit the circuits {shown} that are foreseen")
         delays = dict.fromkeys(ocses, self.delay)
         return Rule(self, delays, dict(self.first), stays=self.stays, foresees=not self.stays)
 
@@ -106,19 +114,6 @@ class Foreseen:
     def undrawn(self) -> object:
         """What of it no seed decides: the devices, and not which circuits they show."""
         return self.delay, self.stays
-
-    def check(self, fabric: Fabric) -> None:
-        """Raise ScenarioError for an OCS that is not there, or circuits that it does not permit."""
-        ocses = {switch.name: switch for switch in fabric.switches if switch.kind == "ocs"}
-        later = [*(change.circuits for change in self.changes), *(circuits for _, circuits in self.after)]
-        for ocs, pairs in (*self.first, *chain.from_iterable(later)):
-            if ocs not in ocses:
-                raise ScenarioError(
-                    f"circuits are foreseen for {ocs!r}, which is not an OCS of {fabric.name!r}"
-                )
-            shown = Circuits(ocses[ocs].ports, pairs)
-            if not ocses[ocs].permits(shown.pairs):
-                raise ScenarioError(f"OCS {ocs} does not permit the circuits {shown} that are foreseen")
 
 
 def _shown(circuits: Collection[OcsCircuits]) -> Sequence[Order]:

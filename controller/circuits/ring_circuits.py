@@ -9,11 +9,11 @@ After a fault a group shrinks, closing its ring without the node, or all are pla
 groups of the old size. Both are plain values: what changes on the OCSes is `changed_bundles`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
-from controller.circuits.circuits import Circuits, Pair
+from controller.circuits.circuits import Pair
 from controller.circuits.foreseen import OcsCircuits
 from topologies.errors import DemandError
 from topologies.khop_ring import COPPER, LOOPBACK, PATHS, Bundle, KHopRing
@@ -137,33 +137,24 @@ def link_paths(ring: KHopRing, pairs: Iterable[tuple[int, int]]) -> dict[Bundle,
     return paths
 
 
-def ring_circuits(ring: KHopRing, paths: Paths) -> dict[str, Circuits]:
-    """Return the circuits of every OCS of `khop_ring_fabric`; those of faulty nodes are dark."""
-    healthy = {bundle.node for bundle in paths}
-    circuits = {}
-    for node in range(ring.nodes):
-        for number in range(ring.gpus_per_node):
-            bundle = Bundle(node, number)
-            copper = number >= ring.bundles
-            shown = COPPER[0] if copper else PATHS[paths.get(bundle, LOOPBACK) - 1]
-            pairs = _lit_pairs(shown) if node in healthy else ()
-            circuits[str(bundle)] = Circuits(len(shown), pairs)
-    return circuits
-
-
 def changed_bundles(before: Paths, after: Paths) -> tuple[Bundle, ...]:
     """Return the bundles that light another path than before, without those that went dark."""
     return tuple(sorted(bundle for bundle, path in after.items() if before.get(bundle) != path))
 
 
 def bundle_circuits(ring: KHopRing, paths: Paths, bundles: Iterable[Bundle]) -> tuple[OcsCircuits, ...]:
-    """Return what the OCSes of some bundles show."""
-    circuits = ring_circuits(ring, paths)
-    return tuple((str(bundle), circuits[str(bundle)].pairs) for bundle in bundles)
+    """Return what the OCSes of some bundles of `khop_ring_fabric` show; those of faulty nodes are dark."""
+    healthy = {bundle.node for bundle in paths}
+    return tuple(
+        (str(bundle), _shown(ring, paths, bundle) if bundle.node in healthy else ()) for bundle in bundles
+    )
 
 
-def _lit_pairs(shown: Sequence[int]) -> tuple[Pair, ...]:
-    return tuple((a, b) for a, b in enumerate(shown) if b >= 0)
+def _shown(ring: KHopRing, paths: Paths, bundle: Bundle) -> tuple[Pair, ...]:
+    """Return the circuits of a healthy node's bundle."""
+    copper = bundle.number >= ring.bundles
+    outputs = COPPER[0] if copper else PATHS[paths.get(bundle, LOOPBACK) - 1]
+    return tuple((a, b) for a, b in enumerate(outputs) if b >= 0)
 
 
 def _clash(ring: KHopRing, before: int, node: int, after: int) -> bool:

@@ -19,7 +19,7 @@ from controller.circuits.ring_circuits import (
     shrunk,
 )
 from topologies.errors import DemandError
-from topologies.khop_ring import Bundle, KHopRing
+from topologies.khop_ring import KHopRing
 
 Mode = Literal["shrink", "replace"]
 """What happens to a group whose node dies."""
@@ -97,8 +97,7 @@ def foreseen_rings(
         )
         for count, (before, after) in enumerate(pairwise(paths), start=1)
     )
-    every = [Bundle(node, number) for node in range(ring.nodes) for number in range(ring.gpus_per_node)]
-    return Foreseen(bundle_circuits(ring, paths[0], every), changes, delay)
+    return Foreseen(bundle_circuits(ring, paths[0], ring.every_bundle), changes, delay)
 
 
 def _nearest(groups: Sequence[Group], before: Group) -> list[Group]:

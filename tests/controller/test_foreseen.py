@@ -71,10 +71,10 @@ def test_circuits_that_cannot_be_lit_are_named(
 ) -> None:
     for foreseen in (Foreseen((circuits,), (), DELAY), Foreseen((), (Change(("a",), (circuits,)),), DELAY)):
         with pytest.raises((ScenarioError, DemandError), match=why):
-            foreseen.check(FABRIC)
+            foreseen.bind(FABRIC, None, None, 0, None)
 
 
 def test_what_an_ocs_does_not_permit_is_named() -> None:
     three = Fabric("three", FABRIC.servers, (Switch("o", 3, "ocs", permitted=((1, 0, -1),)),), FABRIC.links)
     with pytest.raises(ScenarioError, match="OCS o does not permit the circuits 0>2 2>0"):
-        Foreseen((("o", ((0, 2), (2, 0))),), (), DELAY).check(three)
+        Foreseen((("o", ((0, 2), (2, 0))),), (), DELAY).bind(three, None, None, 0, None)

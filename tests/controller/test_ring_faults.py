@@ -61,7 +61,7 @@ def test_light_joins_the_gpus_of_a_group_after_every_fault(ring: KHopRing, data:
     except DemandError:
         return  # no link bridges the gap, or nothing is left
     fabric, foreseen = khop_ring_fabric(ring), foreseen_rings(ring, groups, dying, DELAY)
-    foreseen.check(fabric)
+    foreseen.bind(fabric, None, None, 0, None)
     lit = dict(foreseen.first)
     for count, (group, change) in enumerate(zip(groups[1:], foreseen.changes, strict=True), start=1):
         lit |= dict(change.circuits)

@@ -3,7 +3,7 @@
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.ring_circuits import link_paths, ring_circuits
+from controller.circuits.ring_circuits import bundle_circuits, link_paths
 from controller.circuits.round_circuits import (
     exchange_paths,
     foreseen_rounds,
@@ -31,10 +31,9 @@ def test_each_round_joins_the_halves_of_its_partners_over_permitted_circuits(
     ring = doubling(bundles, by_distance)
     fabric = khop_ring_fabric(ring)
     for distance, paths in zip((ring.nodes >> k for k in range(1, 7)), exchange_paths(ring), strict=False):
-        circuits = ring_circuits(ring, paths)
-        for name, shown in circuits.items():
-            assert fabric.switches[fabric.switch_index[name]].permits(shown.pairs)
-        lit = {name: shown.pairs for name, shown in circuits.items()}
+        lit = dict(bundle_circuits(ring, paths, ring.every_bundle))
+        for name, shown in lit.items():
+            assert fabric.switches[fabric.switch_index[name]].permits(shown)
         for node in range(ring.nodes):
             for near, far in ring.lanes(node, node ^ distance):
                 assert light_path(fabric, lit, near).end == fabric.nic_port(far)
@@ -83,7 +82,7 @@ def test_bundles_change_when_the_round_that_used_them_last_has_ended() -> None:
         "n1b0": path[1], "n2b1": path[1],
     }  # fmt: skip
     assert foreseen.after == (("first", (("n0b1", path[1]), ("n3b0", path[1]))),)
-    foreseen.check(khop_ring_fabric(FOUR))
+    foreseen.bind(khop_ring_fabric(FOUR), None, None, 0, None)
     view = View(0.0, khop_ring_fabric(FOUR), {}, frozenset())
     orders = {name: foreseen.decide(None, view, NodeDone(name))[1] for name in ("first", "second", "other")}
     assert orders == {
