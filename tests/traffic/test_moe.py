@@ -7,7 +7,6 @@ import pytest
 
 from topologies.errors import DemandError
 from traffic.models.moe import MODELS, GroupedAttention, MoeModel, model_named
-from traffic.workloads.mixtral import ATTENTION_FLOP, EXPERT_FLOP
 
 MIXTRAL, LARGE, LLAMA, QWEN, DEEPSEEK = MODELS.values()
 
@@ -69,8 +68,8 @@ def test_gpu_does_this_work(model: MoeModel, attention: float, experts: float, s
 
 
 def test_mixtral_works_as_in_its_replay() -> None:
-    assert MIXTRAL.attention_flop == MIXTRAL.tokens * ATTENTION_FLOP
-    assert MIXTRAL.expert_flop(7) == 7 * EXPERT_FLOP
+    assert MIXTRAL.attention_flop == MIXTRAL.tokens * (2 * (2 * 4096 + 2 * 1024) * 4096 + 2 * 4096 * 4096)
+    assert MIXTRAL.expert_flop(7) == 7 * 2 * 3 * 4096 * 14336
     assert MIXTRAL.gate_flop == 2 * 32768 * 4096 * 8
 
 

@@ -13,6 +13,7 @@ from traffic.workloads.ocs_workloads import (
     Matrix,
     benchmark,
     demand_of_file,
+    derangements,
     gpt,
     moe,
     ocs_demand,
@@ -149,3 +150,20 @@ def test_a_file_in_which_nobody_owes_another_anything_is_refused(tmp_path: Path)
     (tmp_path / "idle.txt").write_text("9 0\n0 9\n")
     with pytest.raises(TraceError, match="holds nothing that one server owes another"):
         demand_of_file(tmp_path / "idle.txt", servers=2)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8, 16])
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_sends_to_itself_and_flows_coincide_only_where_they_must(size: int, seed: int) -> None:
+    orders = list(derangements(4, size, np.random.default_rng(seed)))
+    assert all(sorted(order) == list(range(size)) for order in orders)
+    assert not (np.array(orders) == np.arange(size)).any()
+    for column in np.array(orders).T:
+        assert len(set(column.tolist())) == min(4, size - 1)
+
+
+def test_the_generator_decides_which() -> None:
+    first, again, other = (
+        [order.tolist() for order in derangements(4, 8, np.random.default_rng(seed))] for seed in (0, 0, 1)
+    )
+    assert first == again != other

@@ -268,41 +268,32 @@ class _Step:
         if 0 <= before < self.model.pp:
             waits += (f"{kind}{micro_batch} {stage.replica}.{before} send",)
         for layer in stage.layers[::step]:
-            through = self._forward if kind == "F" else self._backward
-            waits = through(f"{name} l{layer}", stage, micro_batch, layer, waits)
+            passes = 1 if kind == "F" else 2
+            waits = self._layer(f"{name} l{layer}", stage, micro_batch, layer, passes, waits)
         stage.last = waits
         if 0 <= stage.number + step < self.model.pp:
             away = step * self.replicas * len(stage.gpus)
             sent = tuple((gpu, gpu + away, self.model.pipeline_bytes) for gpu in stage.gpus)
             self.nodes.append(Collective(f"{name} send", PointToPoint(sent), waits))
 
-    def _forward(
-        self, name: str, stage: _Stage, micro_batch: int, layer: int, waits: tuple[str, ...]
+    def _layer(
+        self, name: str, stage: _Stage, micro_batch: int, layer: int, passes: int, waits: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """List the nodes of a layer; return those that end it."""
-        waits = self._attention(f"{name} attention", stage, layer, 1, waits)
-        if layer < self.model.dense_layers:
-            return waits
-        tokens = self._tokens(stage, micro_batch, layer)
-        dispatch = Collective(f"{name} dispatch", self._pattern(stage, tokens, 0), waits)
-        place = stage.replica, micro_batch, layer - self.model.dense_layers
-        self.dispatches.append(Dispatch(dispatch.name, *place))
-        self.nodes.append(dispatch)
-        waits = self._experts(f"{name} experts", stage, tokens, 1, (dispatch.name,))
-        self.nodes.append(Collective(f"{name} combine", self._pattern(stage, tokens, 1), waits))
-        return (f"{name} combine",)
-
-    def _backward(
-        self, name: str, stage: _Stage, micro_batch: int, layer: int, waits: tuple[str, ...]
-    ) -> tuple[str, ...]:
-        """List the nodes of a layer; return those that end it."""
+        """List the nodes of a layer, backward (two passes) the other way round; return those that end it."""
+        is_forward = passes == 1
+        if is_forward:
+            waits = self._attention(f"{name} attention", stage, layer, passes, waits)
         if layer >= self.model.dense_layers:
             tokens = self._tokens(stage, micro_batch, layer)
-            self.nodes.append(Collective(f"{name} combine", self._pattern(stage, tokens, 0), waits))
-            waits = self._experts(f"{name} experts", stage, tokens, 2, (f"{name} combine",))
-            self.nodes.append(Collective(f"{name} dispatch", self._pattern(stage, tokens, 1), waits))
-            waits = (f"{name} dispatch",)
-        return self._attention(f"{name} attention", stage, layer, 2, waits)
+            first, last = ("dispatch", "combine") if is_forward else ("combine", "dispatch")
+            if is_forward:
+                place = stage.replica, micro_batch, layer - self.model.dense_layers
+                self.dispatches.append(Dispatch(f"{name} {first}", *place))
+            self.nodes.append(Collective(f"{name} {first}", self._pattern(stage, tokens, 0), waits))
+            waits = self._experts(f"{name} experts", stage, tokens, passes, (f"{name} {first}",))
+            self.nodes.append(Collective(f"{name} {last}", self._pattern(stage, tokens, 1), waits))
+            waits = (f"{name} {last}",)
+        return waits if is_forward else self._attention(f"{name} attention", stage, layer, passes, waits)
 
     def _attention(
         self, name: str, stage: _Stage, layer: int, passes: int, waits: tuple[str, ...]

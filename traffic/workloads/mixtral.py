@@ -25,18 +25,15 @@ from topologies.errors import DemandError
 from topologies.fabric import Fabric
 from traffic.demand import Demand
 from traffic.job import Job
+from traffic.models.moe import MODELS, NUMBER_BYTES
 from traffic.readers.text import MAX_GPUS
 from traffic.steps import Step, job_of_steps
 from traffic.workloads.gating import apportioned, gini, zipf_shares
 
-EXPERTS, TOP_K = 8, 2
-HIDDEN, FFN, KV, SEQUENCE = 4096, 14336, 1024, 4096
-TOKEN_BYTES = HIDDEN * 2
+MODEL = MODELS["mixtral-8x7b"]
+EXPERTS = MODEL.experts
+TOKEN_BYTES = MODEL.hidden * NUMBER_BYTES
 """Size of a token's hidden vector in bf16 [bytes]."""
-EXPERT_FLOP = 2 * 3 * HIDDEN * FFN
-"""Forward work of one expert on one token: three matrices [FLOP]."""
-ATTENTION_FLOP = 2 * (2 * HIDDEN * HIDDEN + 2 * HIDDEN * KV) + 2 * HIDDEN * SEQUENCE
-"""Forward work of attention on one token: four matrices, and a causal half of the scores [FLOP]."""
 GPU_FLOPS = 140e12
 """Work that a GPU does per second: 45 % of an A100's peak in bf16 [FLOP/s]."""
 SOURCE_SPREAD = 0.2
@@ -108,8 +105,9 @@ def mixtral_replay(
     there = np.sum([_between_gpus(fabric, *sent, placement) for sent in enumerate(tokens)], axis=0)
     expert_gpus = min(server.gpus for server in fabric.servers) * len(fabric.servers) / (EXPERTS * copies)
     busiest = max(int(sent.sum(axis=0).max()) for sent in tokens)
-    expert_s = busiest * EXPERT_FLOP / (expert_gpus * gpu_flops)
-    attention_s = int(tokens[0][0].sum()) / TOP_K * ATTENTION_FLOP / (expert_gpus * gpu_flops)
+    expert_s = MODEL.expert_flop(busiest) / (expert_gpus * gpu_flops)
+    of_each = int(tokens[0][0].sum()) / MODEL.top_k
+    attention_s = of_each * (MODEL.attention_flop // MODEL.tokens) / (expert_gpus * gpu_flops)
     note = _note(phase, tokens, seed)
     steps = (
         Step(Demand("forward dispatch", there, note), expert_s),
