@@ -193,14 +193,6 @@ class Hold:
 Order = Reconfigure | Provision | Flip | Show | SetTimer | SendRest | Hold
 
 
-def _none(_nic: Nic) -> int:
-    return 0
-
-
-def _nothing() -> NDArray[np.int64]:
-    return np.zeros((0, 0), dtype=np.int64)
-
-
 @dataclass(frozen=True)
 class View:
     """What decisions are made from."""
@@ -213,7 +205,7 @@ class View:
     """The ports that are known to have failed."""
     communicator: int = 0
     """That of messages which are to be placed."""
-    backlog_bytes: Callable[[Nic], int] = field(default=_none, compare=False)
+    backlog_bytes: Callable[[Nic], int] = field(default=lambda _nic: 0, compare=False)
     """What its queue pairs from a NIC have yet to deliver [bytes]."""
     light_is_coming: bool = False
     """Whether OCSes do not yet show what was ordered."""
@@ -227,7 +219,9 @@ class View:
     """The GPUs that are known to be gone."""
     routing: Routing | None = None
     """By which NIC servers send on; None by the shortest path."""
-    owed: Callable[[], NDArray[np.int64]] = field(default=_nothing, compare=False)
+    owed: Callable[[], NDArray[np.int64]] = field(
+        default=lambda: np.zeros((0, 0), dtype=np.int64), compare=False
+    )
     """Returns what has to be lit for: the bytes that each server owes each other one and may send now, shape
     (servers, servers), but for what goes over packets."""
 

@@ -58,25 +58,22 @@ def going(bundle: int, gone: Sequence[Pair], kept: Sequence[Pair]) -> bytes:
 
 def committed(bundle: int) -> bytes:
     """Return the message that puts a bundle in force."""
-    return _control(bundle, COMMIT)
+    return _of_bundle(BUNDLE_CONTROL, bundle, COMMIT)
 
 
 def discarded(bundle: int) -> bytes:
     """Return the message that throws a bundle away."""
-    return _control(bundle, DISCARD)
+    return _of_bundle(BUNDLE_CONTROL, bundle, DISCARD)
 
 
 def _opened(bundle: int, rules: Iterable[bytes]) -> bytes:
-    return _control(bundle, OPEN) + b"".join(_added(bundle, rule) for rule in rules)
+    added = (_of_bundle(BUNDLE_ADD, bundle, 0, rule) for rule in rules)
+    return _of_bundle(BUNDLE_CONTROL, bundle, OPEN) + b"".join(added)
 
 
-def _control(bundle: int, kind: int) -> bytes:
-    body = struct.pack("!IIIHH", ONF, BUNDLE_CONTROL, bundle, kind, ATOMIC_ORDERED)
-    return _message(EXPERIMENTER, bundle, body)
-
-
-def _added(bundle: int, message: bytes) -> bytes:
-    body = struct.pack("!IIIHH", ONF, BUNDLE_ADD, bundle, 0, ATOMIC_ORDERED)
+def _of_bundle(kind: int, bundle: int, step: int, message: bytes = b"") -> bytes:
+    """Return a step of a bundle, or a message that it adds to it."""
+    body = struct.pack("!IIIHH", ONF, kind, bundle, step, ATOMIC_ORDERED)
     return _message(EXPERIMENTER, bundle, body + message)
 
 

@@ -8,7 +8,6 @@ counts them.
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,15 +101,11 @@ def _check(circuits: Circuits) -> None:
     if outside:
         raise DemandError(f"port {outside[0]} of an OCS whose ports are 0 to {circuits.ports - 1}")
     for name, side in (("input", 0), ("output", 1)):
-        twice = _first_twice(pair[side] for pair in circuits.pairs)
-        if twice is not None:
+        lit = Counter(pair[side] for pair in circuits.pairs)
+        if twice := [port for port, count in lit.items() if count > 1]:
             raise DemandError(
-                f"{name} port {twice} is lit twice", "a port's light goes to one port or nowhere"
+                f"{name} port {twice[0]} is lit twice", "a port's light goes to one port or nowhere"
             )
     for a, b in circuits.pairs:
         if a == b:
             raise DemandError(f"port {a} lights itself", "leave that circuit out")
-
-
-def _first_twice(ports: Iterable[int]) -> int | None:
-    return next((port for port, count in Counter(ports).items() if count > 1), None)

@@ -15,7 +15,7 @@ References
 TopoOpt (NSDI 2023), section 5.1, figure 17, appendix E.4 and F; its artifact's ``dyn_net_sch``.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -259,10 +259,7 @@ def _free(
 ) -> Mapping[int, list[int]]:
     """Return the ports of each server that circuits leave free at one end; duplex ones take both."""
     taken = {port for circuit in circuits for port in (circuit if duplex else (circuit[end],))}
-    free: dict[int, list[int]] = defaultdict(list)
-    for server, own in enumerate(ports):
-        free[server] = [port for port in own if port not in taken]
-    return free
+    return {server: [port for port in own if port not in taken] for server, own in enumerate(ports)}
 
 
 def _panel_of(fabric: Fabric) -> tuple[str, tuple[tuple[int, ...], ...]]:
@@ -275,8 +272,6 @@ def _panel_of(fabric: Fabric) -> tuple[str, tuple[tuple[int, ...], ...]]:
             f"the servers of {fabric.name!r} are not equal, with all NICs on one OCS",
             "take topologies.patch_panel",
         )
-    ports: dict[int, list[int]] = defaultdict(list)
-    for nic, end in zip(fabric.nics, ends, strict=True):
-        ports[nic.server].append(end.number)
     (panel,) = panels
-    return panel, tuple(tuple(own) for _, own in sorted(ports.items()))
+    nics = fabric.servers[0].nics
+    return panel, tuple(tuple(end.number for end in ends[at : at + nics]) for at in range(0, len(ends), nics))

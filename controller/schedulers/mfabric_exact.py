@@ -6,6 +6,7 @@ there are circuits for a t is a small integer program: z_ij = 1 for the pairs on
 others need.
 """
 
+from bisect import bisect_left
 from itertools import combinations
 from typing import NamedTuple
 
@@ -63,16 +64,13 @@ def best_circuits(demand: ArrayLike, alpha: int, eps_nics: int) -> Best:
             f"take at most {MOST_SERVERS} servers, each with a packet NIC",
         )
     times = _possible_times(matrix, alpha, eps_nics)
-    low, high = 0, len(times) - 1  # with all pairs on packets the last is always enough
-    while low < high:
-        middle = (low + high) // 2
-        if _circuits_within(times[middle], matrix, alpha, eps_nics) is None:
-            low = middle + 1
-        else:
-            high = middle
-    counts = _circuits_within(times[low], matrix, alpha, eps_nics)
+    # With all pairs on packets the last is always enough.
+    least = bisect_left(
+        times[:-1], True, key=lambda time: _circuits_within(time, matrix, alpha, eps_nics) is not None
+    )
+    counts = _circuits_within(times[least], matrix, alpha, eps_nics)
     assert counts is not None, "all pairs fit on packets"
-    return Best(times[low], counts)
+    return Best(times[least], counts)
 
 
 def _possible_times(matrix: Matrix, alpha: int, eps_nics: int) -> list[float]:
