@@ -24,6 +24,7 @@ References
 TopoOpt (NSDI 2023), sections 4.2 and 4.3 and Algorithm 1; its artifact FlexNet, ``network.cc``.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -206,12 +207,12 @@ def panel_circuits(
             "a server is in a shard twice, or joined to itself",
             "name each server once, and join it to others",
         )
-    sends = _FreeNics(fabric, place)
-    receives = sends if duplex else _FreeNics(fabric, place)
+    sends = Counter[int]()
+    receives = sends if duplex else Counter[int]()
     lit: list[Pair] = []
     for run in _rings_whole(pairs):
-        tails = [sends.take(a) for a, _ in run]
-        heads = [receives.take(b) for _, b in run]
+        tails = [_free_port(fabric, place, sends, a) for a, _ in run]
+        heads = [_free_port(fabric, place, receives, b) for _, b in run]
         for a, b in zip(tails, heads, strict=True):
             lit += [(a, b), (b, a)] if duplex else [(a, b)]
     return ((fabric.switches[0].name, tuple(lit)),)
@@ -289,22 +290,14 @@ def _rings_whole(pairs: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
         start = end
 
 
-class _FreeNics:
-    """Which NICs of each server have no circuit yet."""
-
-    def __init__(self, fabric: Fabric, place: Sequence[int]) -> None:
-        self._fabric = fabric
-        self._place = place
-        self._taken = dict.fromkeys(range(len(place)), 0)
-
-    def take(self, server: int) -> int:
-        """Return the panel's port of the lowest free NIC of a server of the plan, which is free no more."""
-        if server not in self._taken or not 0 <= self._place[server] < len(self._fabric.servers):
-            raise ScenarioError(
-                f"circuits of server {server} on {len(self._place)} servers", "take a larger fabric or shard"
-            )
-        nic = Nic(self._place[server], self._taken[server])
-        if nic.nic >= self._fabric.servers[nic.server].nics:
-            raise ScenarioError(f"server {nic.server} has {nic.nic} NICs and more circuits", "give it more")
-        self._taken[server] += 1
-        return self._fabric.peer(self._fabric.nic_port(nic)).number
+def _free_port(fabric: Fabric, place: Sequence[int], taken: Counter[int], server: int) -> int:
+    """Return the panel's port of the lowest free NIC of a server of the plan, which is taken from now on."""
+    if not (0 <= server < len(place) and 0 <= place[server] < len(fabric.servers)):
+        raise ScenarioError(
+            f"circuits of server {server} on {len(place)} servers", "take a larger fabric or shard"
+        )
+    nic = Nic(place[server], taken[server])
+    if nic.nic >= fabric.servers[nic.server].nics:
+        raise ScenarioError(f"server {nic.server} has {nic.nic} NICs and more circuits", "give it more")
+    taken[server] += 1
+    return fabric.peer(fabric.nic_port(nic)).number
