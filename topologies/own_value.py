@@ -79,6 +79,10 @@ class Kind(Generic[Value]):
             )
         return self.value(name, made_of or {})
 
+    def is_own(self, value: object) -> bool:
+        """Return whether a value is of a user's own class."""
+        return class_name(type(value)) not in self.built_in.values()
+
     def document(self, value: object) -> dict[str, object]:
         """Return a value as JSON has it, by its word or class.
 

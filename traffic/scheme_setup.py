@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from topologies.errors import ScenarioError
-from topologies.own_value import Kind, class_name
+from topologies.own_value import Kind
 from traffic.scheme import OnceLit, OverCircuits, Routed, Scheme
 from traffic.transports.circuit_engine import LEAST_MARGINS, Margins, Meeting
 
@@ -120,8 +120,3 @@ def check_over_circuits(scheme: str | SchemeSetup, carries: str) -> None:
     if not fits:
         beside = f"circuits that carry messages {carries}" if carries else "no circuits"
         raise ScenarioError(f"the scheme {name!r}, and {beside}", hint)
-
-
-def is_own_setup(setup: SchemeSetup) -> bool:
-    """Return whether a scheme with settings is of a user's own class."""
-    return class_name(type(setup)) not in SETUPS.values()

@@ -61,11 +61,6 @@ class OwnCircuits(Protocol):
         ...
 
 
-def is_own(circuits: object) -> bool:
-    """Return whether a rule is of a user's own class."""
-    return class_name(type(circuits)) not in RULES.values()
-
-
 def check_value(circuits: object) -> None:
     """Raise ScenarioError for a rule without `bind`, or without a hash."""
     name = class_name(type(circuits))
@@ -76,18 +71,18 @@ def check_value(circuits: object) -> None:
 
 def words_of(circuits: object) -> list[str]:
     """Return how tables name a rule; a user's own by its class, and the fields that are not as by default."""
-    if not is_own(circuits):
+    if not CIRCUITS.is_own(circuits):
         return cast(HasWords, circuits).words
     return words_of_own(circuits)
 
 
 def undrawn(circuits: object) -> object:
     """Return what of a rule is the same for all seeds; of a user's own that is all of it."""
-    return circuits if circuits is None or is_own(circuits) else cast(HasWords, circuits).undrawn
+    return circuits if circuits is None or CIRCUITS.is_own(circuits) else cast(HasWords, circuits).undrawn
 
 
 def own_names(circuits: object) -> list[str]:
     """Return the names of what of a rule is a user's own code: itself, or a scheduler that it names."""
     scheduler = getattr(circuits, "scheduler", "")
     named = [scheduler] if isinstance(scheduler, str) and ":" in scheduler else []
-    return [*([class_name(type(circuits))] if is_own(circuits) else []), *named]
+    return [*([class_name(type(circuits))] if CIRCUITS.is_own(circuits) else []), *named]

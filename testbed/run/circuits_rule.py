@@ -9,7 +9,7 @@ from typing import cast, get_args
 from controller.circuits.circuits import Circuits, check_permitted
 from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
 from controller.circuits.rule import Carries, Decides, Rule
-from testbed.run.circuits_registry import CIRCUITS, CircuitsRule, OwnCircuits, is_own
+from testbed.run.circuits_registry import CIRCUITS, CircuitsRule, OwnCircuits
 from testbed.run.dilation import UNSCALED, Dilation
 from topologies.errors import DemandError, ScenarioError
 from topologies.events import (
@@ -45,7 +45,7 @@ def bound(
         If it does not fit them, it is a user's own and is not valid or its code raises, or an emulation at
         this scale cannot honour its delays.
     """
-    if is_own(circuits):
+    if CIRCUITS.is_own(circuits):
         rule = _own_rule(cast(OwnCircuits, circuits), fabric, job, scale, seed)
     else:
         rule = cast(CircuitsRule, circuits).bind(fabric, job, scale, seed, moves)

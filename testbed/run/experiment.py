@@ -28,11 +28,11 @@ from traffic.packets import DEFAULT_MTU, check_mtu
 from traffic.scheme import Scheme, Sprayed
 from traffic.scheme_setup import (
     BY_LIGHT,
+    SCHEME,
     WHILE_LIT,
     SchemeSetup,
     WhileLitSetup,
     check_over_circuits,
-    is_own_setup,
 )
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import is_own, policy_named
@@ -251,7 +251,7 @@ class Experiment:
             *(own_names(self.circuits) if self.circuits else ()),
             "" if congestion_control(transport) else transport,
             class_name(type(self.routing)) if self.routing else "",
-            class_name(type(self.setup)) if self.setup and is_own_setup(self.setup) else "",
+            class_name(type(self.setup)) if self.setup and SCHEME.is_own(self.setup) else "",
         ]
         patterns = own_patterns((*self.job.nodes, *self.revisions.nodes))
         effects = own_effects(effect for fault in self.faults for effect in fault.effects)
