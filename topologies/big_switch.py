@@ -1,14 +1,6 @@
 """The big switch: every NIC on one packet switch, the ideal that other fabrics are compared with."""
 
-from topologies.fabric import (
-    NVLINK_BPS,
-    Fabric,
-    Link,
-    Port,
-    Switch,
-    check_links,
-    equal_servers,
-)
+from topologies.fabric import NVLINK_BPS, Fabric, Port, Switch, check_links, equal_servers, nic_links
 
 
 def big_switch_fabric(
@@ -49,8 +41,6 @@ def big_switch_fabric(
         servers=equal_servers(servers, nics, gpus, nvlink_bps),
         switches=(Switch("switch0", servers * nics),),
         links=tuple(
-            Link(Port(f"h{server}", nic), Port("switch0", server * nics + nic), rate_bps)
-            for server in range(servers)
-            for nic in range(nics)
+            nic_links(servers, nics, lambda server, nic: Port("switch0", server * nics + nic), rate_bps)
         ),
     )

@@ -8,7 +8,7 @@ A GPU has one number over the whole fabric: server 0's GPUs first, then server 1
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate
@@ -353,6 +353,15 @@ def equal_servers(count: int, nics: int, gpus: int | None, nvlink_bps: float) ->
     """Return servers h0, h1, ... that are all alike; by default with as many GPUs as NICs."""
     gpus = nics if gpus is None else gpus
     return tuple(Server(f"h{index}", nics, gpus, nvlink_bps) for index in range(count))
+
+
+def nic_links(servers: int, nics: int, end: Callable[[int, int], Port], rate_bps: float) -> list[Link]:
+    """Return the links of equal servers: ``end`` says at which port that of a server's NIC ends."""
+    return [
+        Link(Port(f"h{server}", nic), end(server, nic), rate_bps)
+        for server in range(servers)
+        for nic in range(nics)
+    ]
 
 
 def check_links(links: int) -> None:

@@ -9,6 +9,7 @@ from topologies.fabric import (
     Switch,
     check_links,
     equal_servers,
+    nic_links,
 )
 
 
@@ -67,15 +68,11 @@ def fat_tree_fabric(
     edge_nics = k // 2 if edge_nics is None else edge_nics
     servers = _checked_servers(k * k // 2, edge_nics, servers, nics, rail_optimised)
     check_links(servers * nics + k**3 // 2)
-    places = [
-        (server, nic, _rail_place(server, nic, nics, edge_nics) if rail_optimised else server * nics + nic)
-        for server in range(servers)
-        for nic in range(nics)
-    ]
-    down = [
-        Link(Port(f"h{server}", nic), Port(f"edge{place // edge_nics}", place % edge_nics), rate_bps)
-        for server, nic, place in places
-    ]
+
+    def end(server: int, nic: int) -> Port:
+        place = _rail_place(server, nic, nics, edge_nics) if rail_optimised else server * nics + nic
+        return Port(f"edge{place // edge_nics}", place % edge_nics)
+
     return Fabric(
         name="fat_tree",
         servers=equal_servers(servers, nics, gpus, nvlink_bps),
@@ -84,7 +81,10 @@ def fat_tree_fabric(
             *(Switch(f"agg{index}", k, tier=1) for index in range(k * k // 2)),
             *(Switch(f"core{index}", k, tier=2) for index in range(k * k // 4)),
         ),
-        links=(*down, *_uplinks(k, edge_nics, rate_bps / oversubscription)),
+        links=(
+            *nic_links(servers, nics, end, rate_bps),
+            *_uplinks(k, edge_nics, rate_bps / oversubscription),
+        ),
     )
 
 

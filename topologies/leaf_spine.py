@@ -9,6 +9,7 @@ from topologies.fabric import (
     Switch,
     check_links,
     equal_servers,
+    nic_links,
 )
 
 
@@ -69,6 +70,10 @@ def leaf_spine_fabric(
     if spines < 0 or (leaves > 1 and not spines):
         raise FabricError(f"{spines} spines over {leaves} leaves", "ask for at least one spine")
     check_links(servers * nics + leaves * spines)
+    home = [(f"leaf{leaf}", place * nics) for leaf, block in enumerate(blocks) for place in range(block)]
+    down = nic_links(
+        servers, nics, lambda server, nic: Port(home[server][0], home[server][1] + nic), rate_bps
+    )
     up = [
         Link(Port(f"leaf{leaf}", down_ports + spine), Port(f"spine{spine}", leaf), uplink_bps)
         for leaf in range(leaves)
@@ -81,15 +86,5 @@ def leaf_spine_fabric(
             *(Switch(f"leaf{leaf}", down_ports + spines) for leaf in range(leaves)),
             *(Switch(f"spine{spine}", leaves, tier=1) for spine in range(spines)),
         ),
-        links=(*_down(blocks, nics, rate_bps), *up),
+        links=(*down, *up),
     )
-
-
-def _down(blocks: list[int], nics: int, rate_bps: float) -> list[Link]:
-    """Return the links of the NICs, a block of servers on each leaf."""
-    home = [(leaf, place) for leaf, block in enumerate(blocks) for place in range(block)]
-    return [
-        Link(Port(f"h{server}", nic), Port(f"leaf{leaf}", place * nics + nic), rate_bps)
-        for server, (leaf, place) in enumerate(home)
-        for nic in range(nics)
-    ]

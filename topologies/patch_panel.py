@@ -12,6 +12,7 @@ from topologies.fabric import (
     Switch,
     check_links,
     equal_servers,
+    nic_links,
 )
 
 PATCH_PANEL, SHARDED_PANEL = "patch_panel", "sharded_panel"
@@ -60,9 +61,7 @@ def patch_panel_fabric(
         servers=equal_servers(servers, nics, gpus, nvlink_bps),
         switches=(Switch("panel0", servers * nics, "ocs"),),
         links=tuple(
-            Link(Port(f"h{server}", nic), Port("panel0", server * nics + nic), rate_bps)
-            for server in range(servers)
-            for nic in range(nics)
+            nic_links(servers, nics, lambda server, nic: Port("panel0", server * nics + nic), rate_bps)
         ),
         servers_forward=True,
     )

@@ -9,6 +9,7 @@ from topologies.fabric import (
     Switch,
     check_links,
     equal_servers,
+    nic_links,
 )
 
 
@@ -56,11 +57,7 @@ def rail_fabric(
         )
     check_links(rails * (servers + spines))
     uplink_bps = rate_bps if uplink_bps is None else uplink_bps
-    down = [
-        Link(Port(f"h{server}", rail), Port(f"leaf{rail}", server), rate_bps)
-        for server in range(servers)
-        for rail in range(rails)
-    ]
+    down = nic_links(servers, rails, lambda server, rail: Port(f"leaf{rail}", server), rate_bps)
     up = [
         Link(Port(f"leaf{rail}", servers + spine), Port(f"spine{spine}", rail), uplink_bps)
         for rail in range(rails)
