@@ -92,9 +92,9 @@ def interface(fabric: Fabric, port: Port) -> str:
     return f"{port.node}-{'nic' if port.node in fabric.server_index else 'p'}{port.number}"
 
 
-def openflow_port(port: Port) -> int:
-    """Return a switch port's OpenFlow number; these count from 1."""
-    return port.number + 1
+def openflow_port(number: int) -> int:
+    """Return the OpenFlow number of a switch's port; these count from 1."""
+    return number + 1
 
 
 def datapath_id(fabric: Fabric, switch: str) -> int:

@@ -83,7 +83,7 @@ def _mininet_topo(fabric: _Fabric, mbps: float) -> _Topo:
         topo.addSwitch(switch.name, dpid=f"{_datapath_id(fabric, switch.name):016x}")
     for link in fabric.links:
         first, second = (
-            port.number if port.node in fabric.server_index else _openflow_port(port)
+            port.number if port.node in fabric.server_index else _openflow_port(port.number)
             for port in (link.a, link.b)
         )
         topo.addLink(link.a.node, link.b.node, first, second, bw=link.rate_bps * scale)

@@ -28,7 +28,6 @@ from controller.circuits.status import FlowStatus, PortCounters
 from controller.packet.changes import Changes
 from controller.packet.rules import Action, Group, Match, Output, Rule, SetEthDst, ToGroup
 from topologies.addresses import openflow_port
-from topologies.fabric import Port
 
 __all__ = [
     "DEAD_DISPATCHER",
@@ -279,17 +278,13 @@ def error_text(error: Message) -> str:
     return f"{kind}, {ofp.ofp_error_code_to_str(error.type, error.code)}"
 
 
-def _number(port: int) -> int:
-    return openflow_port(Port("", port))
-
-
 def _group_mod(datapath: Datapath, group: Group) -> Message:
     buckets = [
         messages.OFPBucket(
             bucket.weight,
-            _number(bucket.port),
+            openflow_port(bucket.port),
             ofp.OFPG_ANY,
-            [messages.OFPActionOutput(_number(bucket.port))],
+            [messages.OFPActionOutput(openflow_port(bucket.port))],
         )
         for bucket in group.buckets
     ]
@@ -311,7 +306,7 @@ def _flow_mod(datapath: Datapath, command: int, rule: Rule) -> Message:
 
 def _match(match: Match) -> dict[str, object]:
     fields = {
-        "in_port": None if match.in_port is None else _number(match.in_port),
+        "in_port": None if match.in_port is None else openflow_port(match.in_port),
         "eth_type": match.eth_type,
         "ipv4_dst": match.ipv4_dst and tuple(match.ipv4_dst.with_netmask.split("/")),
         "ipv4_src": match.ipv4_src and tuple(match.ipv4_src.with_netmask.split("/")),
@@ -324,7 +319,7 @@ def _action(action: Action) -> Message:
         case SetEthDst(mac):
             return messages.OFPActionSetField(eth_dst=mac)
         case Output(port):
-            return messages.OFPActionOutput(_number(port))
+            return messages.OFPActionOutput(openflow_port(port))
         case ToGroup(group):
             return messages.OFPActionGroup(group)
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 
 from controller.circuits.circuits import Pair
 from topologies.addresses import openflow_port
-from topologies.fabric import Port
 
 VERSION, EXPERIMENTER, FLOW_MOD = 4, 4, 14
 ONF, BUNDLE_CONTROL, BUNDLE_ADD = 0x4F4E4600, 2300, 2301
@@ -83,7 +82,7 @@ def _flow_mod(command: int, pair: Pair | None, transaction: int) -> bytes:
     body = _FLOW_MOD.pack(COOKIE, mask, 0, command, 0, 0, CIRCUIT_PRIORITY, NO_BUFFER, ANY, ANY, 0)
     if pair is None:
         return _message(FLOW_MOD, transaction, body + _ANY_MATCH)
-    in_port, out_port = (openflow_port(Port("", port)) for port in pair)
+    in_port, out_port = map(openflow_port, pair)
     body += _MATCH.pack(1, 12, IN_PORT, in_port)
     if command == ADD:  # apply-actions, of 24 bytes, with one output, of 16
         body += _OUTPUT.pack(4, 24, 0, 16, out_port, 0)

@@ -100,7 +100,7 @@ def make_bridges(
         for port in fabric.used_ports(switch.name):
             name = interface(fabric, port)
             words += ["--", "add-port", switch.name, name, "--", "set", "port", name, f"qos={queues}"]
-            words += ["--", "set", "interface", name, f"ofport_request={openflow_port(port)}"]
+            words += ["--", "set", "interface", name, f"ofport_request={openflow_port(port.number)}"]
     vsctl(*words, check=check)
 
 

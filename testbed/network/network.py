@@ -435,7 +435,7 @@ def _mininet(wiring: Wiring) -> LiveMininet:
 def _mininet_end(fabric: Fabric, port: Port) -> tuple[int, dict[str, str]]:
     """Return a port's number in Mininet, and the parameters of its interface."""
     if port.node in fabric.switch_index:
-        return openflow_port(port), {}
+        return openflow_port(port.number), {}
     return port.number, {"ip": str(nic_ip(fabric, Nic(fabric.server_index[port.node], port.number)))}
 
 

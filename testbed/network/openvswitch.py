@@ -184,7 +184,7 @@ class PrivateOpenVSwitch:
         """
         if self._datapath == "kernel":
             return 0
-        probe = f"in_port=controller packet={PROBE} actions=output:{openflow_port(port)}"
+        probe = f"in_port=controller packet={PROBE} actions=output:{openflow_port(port.number)}"
         _run("ovs-ofctl", "-OOpenFlow13", "packet-out", port.node, probe, check=self.check_alive)
         self._packet_sockets = sockets_of(self.pid, socket.AF_PACKET)
         for each in self._packet_sockets:

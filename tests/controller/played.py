@@ -48,7 +48,7 @@ class Controller:
         refuses_bundles: bool = False,
     ) -> FakeSwitch:
         """Connect a switch of the fabric."""
-        ports = [openflow_port(port) for port in self.fabric.used_ports(name)]
+        ports = [openflow_port(port.number) for port in self.fabric.used_ports(name)]
         faults = answers_barriers, refuses_groups, refuses_bundles
         return self.connect(FakeSwitch(self.openflow, datapath_id(self.fabric, name), ports, *faults))
 

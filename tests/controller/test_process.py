@@ -66,8 +66,9 @@ def test_links_that_go_down_are_avoided_and_taken_again(controller: Controller) 
     switches = controller.switches()
     controller.client.wait_ready(SECONDS)
     uplink = next(link for link in FABRIC.links if {link.a.node, link.b.node} == {"leaf0", "spine1"})
+    far = uplink.b if uplink.b.node == "spine1" else uplink.a
     before = {name: len(switch.told) for name, switch in switches.items()}
-    switches["spine1"].set_link(openflow_port(uplink.b if uplink.b.node == "spine1" else uplink.a), up=False)
+    switches["spine1"].set_link(openflow_port(far.number), up=False)
     controller.client.wait_ready(SECONDS, frozenset({uplink}))
     news = {name: switch.told[before[name] :] for name, switch in switches.items()}
     assert news == {
@@ -78,7 +79,7 @@ def test_links_that_go_down_are_avoided_and_taken_again(controller: Controller) 
     }
     with pytest.raises(NetworkError, match="links not as they should be: leaf0:3 - spine1:0"):
         controller.client.wait_ready(0.05)
-    switches["spine1"].set_link(openflow_port(uplink.b if uplink.b.node == "spine1" else uplink.a), up=True)
+    switches["spine1"].set_link(openflow_port(far.number), up=True)
     controller.client.wait_ready(SECONDS)
     assert [len(switch.flows) for switch in switches.values()] == [4, 4, 3, 3]
 

@@ -73,7 +73,7 @@ def test_addresses_read_as_the_docstring_says() -> None:
     assert nic_mac(Nic(299, 1)) == "02:01:01:2b:00:01"
     assert interface(fabric, Port("h3", 1)) == "h3-nic1"
     assert interface(fabric, Port("leaf0", 3)) == "leaf0-p3"
-    assert (openflow_port(Port("leaf0", 3)), datapath_id(fabric, "leaf1")) == (4, 2)
+    assert (openflow_port(3), datapath_id(fabric, "leaf1")) == (4, 2)
     mixed = parallel_ocs_fabric(300, 1, packet_switch=True)
     assert str(nic_network(mixed, Nic(299, 0))) == "10.0.1.44/32"
     assert str(nic_network(mixed, Nic(299, 1))) == "10.1.75.0/26"
