@@ -17,23 +17,12 @@ Technical Report, section 4.2, whose sizes DeepSeek-R1 shares.
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 from topologies.errors import DemandError
 from traffic.training import Layout
 
 NUMBER_BYTES = 2
 """Size of a number (bf16) [bytes]."""
-
-
-class Attention(Protocol):
-    """A kind of attention."""
-
-    def weights(self, hidden: int) -> int:
-        """Return how many weights its matrices have in a layer."""
-
-    def flop(self, hidden: int, tokens: int, sequence: int) -> int:
-        """Return its forward work on tokens of sequences, with the causal half of the scores [FLOP]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +38,7 @@ class GroupedAttention:
         return 2 * hidden * (self.heads + self.kv_heads) * self.head_size
 
     def flop(self, hidden: int, tokens: int, sequence: int) -> int:
-        """Return the work of the matrices, and of half the scores and of weighing values by them."""
+        """Return the forward work of the matrices, half the scores and weighing values by them [FLOP]."""
         return 2 * tokens * self.weights(hidden) + 2 * tokens * sequence * self.heads * self.head_size
 
 
@@ -74,7 +63,7 @@ class LatentAttention:
         return queries + keys_and_values + self.heads * self.head_size * hidden
 
     def flop(self, hidden: int, tokens: int, sequence: int) -> int:
-        """Return the work of the matrices, and of half the scores and of weighing values by them."""
+        """Return the forward work of the matrices, half the scores and weighing values by them [FLOP]."""
         scores = tokens * sequence * self.heads * (2 * self.head_size + self.rope_size)
         return 2 * tokens * self.weights(hidden) + scores
 
@@ -94,7 +83,7 @@ class MoeModel:
     """L, all layers."""
     hidden: int
     """h."""
-    attention: Attention
+    attention: GroupedAttention | LatentAttention
     ffn: int
     """f, of one expert."""
     experts: int
