@@ -16,10 +16,8 @@ The list i + j p that Algorithm 2 prints lacks the factor n / g, which its artif
 """
 
 from collections.abc import Sequence
-from math import gcd
+from math import gcd, isqrt
 from typing import Literal, get_args
-
-import numpy as np
 
 from topologies.errors import DemandError
 
@@ -169,9 +167,4 @@ def _powers_within(ratio: float, over: int) -> int:
 
 def _primes_to(last: int) -> list[int]:
     """Return 1 and the primes up to a number."""
-    prime = np.ones(last + 1, dtype=bool)
-    prime[0] = False
-    for number in range(2, int(last**0.5) + 1):
-        if prime[number]:
-            prime[number * number :: number] = False
-    return [int(number) for number in np.flatnonzero(prime)]
+    return [n for n in range(1, last + 1) if all(n % divisor for divisor in range(2, isqrt(n) + 1))]
