@@ -294,12 +294,10 @@ class Controller(App):  # type: ignore[misc]
         switch.rules, switch.barrier = rules, send_as_one(datapath, [*first, *then, barrier(datapath)])
 
     def _switch_status(self, switch: KnownSwitch) -> SwitchStatus:
-        if not switch.datapath:
-            return SwitchStatus(switch.name, connected=False, ready=False, flows=None, groups=None)
         try:
             flows = sum(stats.flow_count for stats in self._answer(switch, flow_count_request))
             groups = len(self._answer(switch, group_request))
-        except NetworkError:  # it has gone meanwhile, or is silent
+        except NetworkError:  # it is not connected, has gone meanwhile, or is silent
             return SwitchStatus(switch.name, connected=False, ready=False, flows=None, groups=None)
         return SwitchStatus(switch.name, connected=True, ready=switch.ready, flows=flows, groups=groups)
 
