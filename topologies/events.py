@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Nic, Port
-from topologies.light import Circuit
+from topologies.light import Circuit, Configuration
 from topologies.routes import Routes
 from topologies.routing import Routing
 
@@ -104,7 +104,7 @@ class Reconfigure:
     Lanes whose route changes stand until all of these OCSes are lit.
     """
 
-    circuits: Mapping[str, tuple[Circuit, ...]]
+    circuits: Configuration
     """All that each OCS has afterwards; a circuit that it has already stays lit."""
     deadline_s: float | None = None
     """How long draining may take [s]; None for as long as it takes."""
@@ -199,7 +199,7 @@ class View:
 
     now_s: float
     fabric: Fabric
-    lit: Mapping[str, tuple[Circuit, ...]]
+    lit: Configuration
     """The circuits of each OCS that carry."""
     failed: frozenset[Port]
     """The ports that are known to have failed."""
@@ -209,7 +209,7 @@ class View:
     """What its queue pairs from a NIC have yet to deliver [bytes]."""
     light_is_coming: bool = False
     """Whether OCSes do not yet show what was ordered."""
-    ordered: Mapping[str, tuple[Circuit, ...]] = field(default_factory=dict)
+    ordered: Configuration = field(default_factory=dict)
     """The circuits of each OCS once all is carried out that was ordered."""
     held: tuple[str, ...] = ()
     """The collectives that are held until OCSes show what was ordered."""

@@ -7,6 +7,8 @@ from topologies.fabric import Fabric, Nic, Port
 
 Circuit = tuple[int, int]
 """The input port and the output port that an OCS joins."""
+Configuration = Mapping[str, tuple[Circuit, ...]]
+"""The circuits of each OCS."""
 
 
 def duplex(pairs: Iterable[tuple[int, int]]) -> tuple[Circuit, ...]:
@@ -26,7 +28,7 @@ class LightPath:
     """The NIC that the light reaches; None if it ends at a port without a circuit."""
 
 
-def light_path(fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], nic: Nic) -> LightPath:
+def light_path(fabric: Fabric, lit: Configuration, nic: Nic) -> LightPath:
     """Return where a NIC's light goes; it may cross several OCSes."""
     ports = [fabric.nic_port(nic)]
     circuits: list[tuple[str, Circuit]] = []
@@ -58,7 +60,7 @@ def light_peers(fabric: Fabric, nic: Nic) -> list[Nic]:
     ]
 
 
-def light_rings(fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]]) -> list[tuple[int, ...]]:
+def light_rings(fabric: Fabric, lit: Configuration) -> list[tuple[int, ...]]:
     """Return the rings that light forms of servers with two NICs, into each by one and out by the other.
 
     Each begins at its first server, goes on from NIC 0 of that, and is lit all the way round; of one through
@@ -79,7 +81,7 @@ def light_rings(fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]]) -> list[
     return rings
 
 
-def _far_nic(fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], nic: Nic) -> Nic | None:
+def _far_nic(fabric: Fabric, lit: Configuration, nic: Nic) -> Nic | None:
     """Return the NIC that a NIC's light reaches; None if it ends at a port without a circuit."""
     end = light_path(fabric, lit, nic).end
     return fabric.nic_at(end) if end else None

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic, Path, Port
-from topologies.light import Circuit, LightPath, light_path
+from topologies.light import Circuit, Configuration, LightPath, light_path
 from topologies.routing import Flow, Routing
 
 
@@ -66,7 +66,7 @@ class Routes:
     def __init__(
         self,
         fabric: Fabric,
-        lit: Mapping[str, tuple[Circuit, ...]],
+        lit: Configuration,
         failed: Collection[Port] = frozenset(),
         routing: Routing | None = None,
     ) -> None:

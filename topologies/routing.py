@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from topologies.fabric import Fabric, Nic, Port
-from topologies.light import Circuit
+from topologies.light import Configuration
 
 Flow = tuple[Nic, Nic]
 """What queue pairs send from one NIC to another; acknowledgements are of the flow back."""
@@ -16,9 +16,7 @@ counts first: a NIC of the server, a port of the switch."""
 class Routing(Protocol):
     """Finds the next hops; pure, so that emulation and prediction have the same."""
 
-    def table(
-        self, *, fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], failed: Collection[Port]
-    ) -> Table:
+    def table(self, *, fabric: Fabric, lit: Configuration, failed: Collection[Port]) -> Table:
         """Return the next hops.
 
         Parameters

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from controller.circuits.devices import ReconfigurationDelay
 from topologies.events import Event, Order, View
-from topologies.light import Circuit
+from topologies.light import Configuration
 
 Carries = Literal["once lit", "while lit", "by scheme"]
 """All messages, each over the circuits of its servers once there are some, as TCP over duplex circuits; or as
@@ -66,7 +66,7 @@ class Rule:
     """Hears what happens, and orders."""
     delays: Mapping[str, ReconfigurationDelay]
     """How long each OCS that it uses is dark when it is reconfigured [real s]; messages cross no other."""
-    first: Mapping[str, tuple[Circuit, ...]] = field(default_factory=dict)
+    first: Configuration = field(default_factory=dict)
     """What these OCSes show before the job starts; those that are not named are dark."""
     stays: bool = False
     """Whether nothing is ever reconfigured, so that no delay has to be honoured."""

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic, Port
-from topologies.light import Circuit
+from topologies.light import Circuit, Configuration
 from topologies.routes import Routes
 from topologies.routing import Flow, Table
 
@@ -144,9 +144,7 @@ class Joins:
     Where light does not come back acknowledgements cannot, so one-way circuits join no servers.
     """
 
-    def __init__(
-        self, fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], failed: Collection[Port]
-    ) -> None:
+    def __init__(self, fabric: Fabric, lit: Configuration, failed: Collection[Port]) -> None:
         self._routes = Routes(fabric, lit, failed)
         self.between: dict[tuple[int, int], list[Nic]] = defaultdict(list)
         """The NICs of one server whose light reaches another one, in order: of parallel circuits."""
@@ -182,9 +180,7 @@ class CoinChange:
     coins: tuple[int, ...]
     """The jumps that every server has."""
 
-    def table(
-        self, *, fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], failed: Collection[Port]
-    ) -> Table:
+    def table(self, *, fabric: Fabric, lit: Configuration, failed: Collection[Port]) -> Table:
         """Return the next hops; as of `topologies.routing.Routing`."""
         joins, servers = Joins(fabric, lit, failed), len(fabric.servers)
         changes = coin_change(servers, self.coins)
@@ -233,9 +229,7 @@ class KShortest:
         if self.seed < 0:
             raise ScenarioError(f"a seed of {self.seed}", "take one from 0 on")
 
-    def table(
-        self, *, fabric: Fabric, lit: Mapping[str, tuple[Circuit, ...]], failed: Collection[Port]
-    ) -> Table:
+    def table(self, *, fabric: Fabric, lit: Configuration, failed: Collection[Port]) -> Table:
         """Return the next hops; as of `topologies.routing.Routing`."""
         return _k_shortest(self, fabric, tuple(sorted(lit.items())), frozenset(failed))
 

@@ -1,6 +1,6 @@
 """A TP group's ring, drawn before and after each fault: nodes in a line, as in the paper's figure 2."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +11,7 @@ from scenarios._infinitehbd.dying_ring import Stage, foreseen_of, stages_of
 from testbed.report.palette import BOUND, INK, canvas, styled
 from testbed.run.experiment import Experiment
 from topologies.fabric import Fabric
-from topologies.light import Circuit, light_rings
+from topologies.light import Configuration, light_rings
 
 RING, NEW, SPARE = "#0072b2", "#e69f00", "#bbbbbb"
 RADIUS = 0.26
@@ -23,7 +23,6 @@ MARGIN, TITLE = 0.15, 0.3
 LEAST_WIDTH = 5.0
 """Of a figure, for its title [inches]."""
 Points = NDArray[np.float64]
-Lit = Mapping[str, tuple[Circuit, ...]]
 
 
 @styled
@@ -88,7 +87,9 @@ def _draw_nodes(axes: Axes, places: Points, per_node: int, dead: set[int]) -> No
             axes.plot(x, y, marker="x", markersize=30, markeredgewidth=2, color=BOUND)
 
 
-def _draw_lanes(axes: Axes, fabric: Fabric, lit: Lit, stage: Stage, before: Stage, places: Points) -> None:
+def _draw_lanes(
+    axes: Axes, fabric: Fabric, lit: Configuration, stage: Stage, before: Stage, places: Points
+) -> None:
     """Draw the rings of light: the TP group's, and the loopbacks of spare nodes."""
     for gpus in light_rings(fabric, lit):
         ring = Stage((), gpus)

@@ -9,7 +9,7 @@ comes at one time has an order: what fails does so before what arrives, and what
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from functools import partial
 from itertools import count
@@ -34,7 +34,7 @@ from testbed.run.run import Run
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import Lit, NodeDone, NodeStarted, ProgramsEnded, Refused, View
 from topologies.fabric import Fabric
-from topologies.light import Circuit
+from topologies.light import Configuration
 from topologies.routing import Routing
 from traffic.clock import NEVER, checked, in_seconds
 from traffic.communicators import Communicators
@@ -101,7 +101,7 @@ class Kernel:
         circuits: Decides | None = None,
         faults: Sequence[Fault] = (),
         revise: Revise = AS_IT_WAS,
-        lit: Mapping[str, tuple[Circuit, ...]] | None = None,
+        lit: Configuration | None = None,
         routing: Routing | None = None,
         communicators: Communicators | None = None,
         couples: bool = False,

@@ -29,14 +29,11 @@ from topologies.events import (
     Show,
 )
 from topologies.fabric import Fabric, Nic, Port
-from topologies.light import Circuit
+from topologies.light import Circuit, Configuration
 from topologies.routes import Route, Routes, light_leads
 from topologies.routing import Routing
 from traffic.clock import NEVER, ps
 from traffic.spraying.policy import QueuePair
-
-Configuration = Mapping[str, tuple[Circuit, ...]]
-"""All circuits of each of some OCSes."""
 
 
 @dataclass(frozen=True)

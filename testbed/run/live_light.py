@@ -1,7 +1,6 @@
 """The OCSes of a booted network: what its controller is ordered, and what it says of them."""
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from controller.circuits.circuits import Circuits
@@ -11,7 +10,7 @@ from testbed.run.light_news import Notice
 from testbed.run.movers import Light
 from topologies.errors import StuckError
 from topologies.events import Provision
-from topologies.light import Circuit
+from topologies.light import Circuit, Configuration
 
 LIGHT_S, MOST_DELAYS = 20.0, 20
 """An OCS lights what is ordered within so long [s] and so many times its delay, which may vary."""
@@ -81,7 +80,7 @@ class LiveLight:
                     "repeat the run",
                 )
 
-    def _order(self, circuits: Mapping[str, tuple[Circuit, ...]]) -> None:
+    def _order(self, circuits: Configuration) -> None:
         now = time.monotonic()
         for ocs, pairs in circuits.items():
             if ocs not in self._lights_s:

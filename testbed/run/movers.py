@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from testbed.run.packet_paths import PacketPaths
 from topologies.events import Provision, Show
 from topologies.fabric import Nic, Port
-from topologies.light import Circuit
+from topologies.light import Circuit, Configuration
 from topologies.routes import Routes
 from traffic.clock import NEVER
 from traffic.effects import Daemon, DaemonState, LinkState
@@ -87,7 +87,7 @@ class Left(NamedTuple):
 class Light:
     """OCSes are to carry circuits, and to report `LightChanged` when each does."""
 
-    circuits: Mapping[str, tuple[Circuit, ...]]
+    circuits: Configuration
     first: bool = False
     """Whether before anything else is done: the clock stands until they do, and nothing is reported."""
     flips: bool = False
