@@ -77,6 +77,10 @@ class RegionState:
     """Those that are known and had GPUs take others' places, in that order."""
 
 
+Decision = tuple[RegionState, list[Order]]
+"""What one controller remembers after an event, and what it orders."""
+
+
 class Regional:
     """Decides the circuits of all regions; pure, each region's state apart.
 
@@ -165,19 +169,14 @@ class Regional:
                     "give a row and a column per server",
                 )
 
-    def _state_before(self, ocs: str, known: Matrix | None) -> RegionState:
+    def _state_before(self, ocs: str, demand: Matrix | None) -> RegionState:
         """Return what a region's controller remembers before its first turn."""
-        demand = self._demand_before(ocs, known)
-        return RegionState(self._mapping(self._regions[ocs], demand, (), frozenset()), demand)
-
-    def _demand_before(self, ocs: str, known: Matrix | None) -> Matrix:
-        """Return what a region's circuits are lit for before its first turn."""
         turns, servers = self._turns[ocs], self._regions[ocs].servers
         if turns and turns[0].known == "before":
-            return turns[0].demand
-        if known is not None:
-            return known
-        return np.random.default_rng([self._seed, servers[0]]).random((len(servers), len(servers)))
+            demand = turns[0].demand
+        if demand is None:
+            demand = np.random.default_rng([self._seed, servers[0]]).random((len(servers), len(servers)))
+        return RegionState(self._mapping(self._regions[ocs], demand, (), frozenset()), demand)
 
     def _first(self, view: View) -> tuple[dict[str, RegionState], list[Order]]:
         """Return what is lit, and orders where NICs have failed before anything is sent."""
@@ -188,18 +187,14 @@ class Regional:
                 orders += more
         return state, orders
 
-    def _starts(
-        self, state: RegionState, view: View, ocs: str, number: int
-    ) -> tuple[RegionState, Sequence[Order]]:
+    def _starts(self, state: RegionState, view: View, ocs: str, number: int) -> Decision:
         turn, orders = self._turns[ocs][number], list[Order]()
         if turn.known == "start" and not state.under_way:
             state, orders = self._shown(state, view, ocs, self._demand(state, turn))
         after = replace(state, next_turn=number + 1, under_way=state.under_way + 1)
         return after, [*orders, Hold(turn.node, (ocs,))]
 
-    def _ends(
-        self, state: RegionState, view: View, ocs: str, number: int
-    ) -> tuple[RegionState, Sequence[Order]]:
+    def _ends(self, state: RegionState, view: View, ocs: str, number: int) -> Decision:
         state, following = replace(state, under_way=state.under_way - 1), self._following(state, ocs)
         if state.under_way or following is None:
             return state, []
@@ -213,9 +208,7 @@ class Regional:
     def _demand(self, state: RegionState, turn: Turn) -> Matrix:
         return self._moved(turn, state.faults) if state.faults else turn.demand
 
-    def _detects(
-        self, state: RegionState, view: View, ocs: str, fault: str
-    ) -> tuple[RegionState, Sequence[Order]]:
+    def _detects(self, state: RegionState, view: View, ocs: str, fault: str) -> Decision:
         """Return what a fault changes at once.
 
         Between turns, circuits that are lit for one whose GPUs have moved; and at any time those of a server
@@ -230,9 +223,7 @@ class Regional:
             return state, []
         return self._shown(state, view, ocs, state.demand)
 
-    def _shown(
-        self, state: RegionState, view: View, ocs: str, demand: Matrix
-    ) -> tuple[RegionState, list[Order]]:
+    def _shown(self, state: RegionState, view: View, ocs: str, demand: Matrix) -> Decision:
         """Return the orders that have circuits shown for a demand: none if they are there."""
         region = self._regions[ocs]
         mapping = self._mapping(region, demand, state.mapping, view.failed)
