@@ -19,9 +19,11 @@ Algorithm 4 is n p / d, not n d / p, and its faults start anew in every call; th
 last placement that fitted, not the last that it tried.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import chain, count
 
 import networkx as nx
@@ -129,17 +131,10 @@ def orchestrate(
         raise DemandError(f"a job of {job_gpus} GPUs", "ask for at least one")
     group_nodes = tp_gpus // gpus_per_node
     _check(tree, faulty, hops, group_nodes)
-    kept = None
-    low, high = 0, tree.all_constraints
-    while low <= high:
-        c = (low + high) // 2
-        groups = fat_tree_groups(tree, faulty, hops, group_nodes, c)
-        if len(groups) * tp_gpus >= job_gpus:
-            kept = tuple(groups)
-            low = c + 1
-        else:
-            high = c - 1
-    return kept
+    groups = cache(partial(fat_tree_groups, tree, faulty, hops, group_nodes))
+    constraints = range(tree.all_constraints + 1)
+    most = bisect_left(constraints, True, key=lambda c: len(groups(c)) * tp_gpus < job_gpus) - 1
+    return tuple(groups(most)) if most >= 0 else None
 
 
 def unconstrained(tree: FatTree, faulty: AbstractSet[int], hops: int, group_nodes: int) -> tuple[Group, ...]:
