@@ -48,10 +48,6 @@ class Layout:
         """How many GPUs."""
         return self.tp * self.dp * self.pp
 
-    def expert_groups(self) -> list[range]:
-        """Return the ranks of each expert-parallel group."""
-        return self._strided(self.tp, self.ep)
-
     def groups(self, kind: GroupKind) -> list[range]:
         """Return the ranks of each group of a kind, a partition of all ranks."""
         if kind == "all":
@@ -63,10 +59,6 @@ class Layout:
             "dp_ep": (self.tp * self.ep, self.dp // self.ep),
             "pp": (self.tp * self.dp, self.pp),
         }[kind]
-        return self._strided(stride, size)
-
-    def _strided(self, stride: int, size: int) -> list[range]:
-        """Return the groups of so many ranks, each a stride after the one before."""
         block = stride * size
         return [
             range(first + lane, first + lane + block, stride)

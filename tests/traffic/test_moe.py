@@ -76,7 +76,7 @@ def test_mixtral_works_as_in_its_replay() -> None:
 def test_ep_groups_of_a_stage_follow_each_other() -> None:
     layout = LARGE.layout(2)
     assert layout.gpus == 1024
-    groups = layout.expert_groups()
+    groups = layout.groups("ep")
     assert len(groups) == 16 * LARGE.tp
     assert groups[0] == range(0, 64, 8)
     regions = {tuple(sorted({gpu // 64 for gpu in group})) for group in groups}

@@ -104,7 +104,7 @@ def test_aicb_without_group_sizes_asks_for_the_gpus(tmp_path: Path) -> None:
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4))
 def test_expert_groups_partition_the_ranks(tp: int, ep: int, groups: int) -> None:
     layout = Layout(tp, ep * groups, ep)
-    ranks = layout.expert_groups()
+    ranks = layout.groups("ep")
     assert sorted(rank for group in ranks for rank in group) == list(range(layout.gpus))
     assert {len(group) for group in ranks} == {ep}
     assert all(len({rank % tp for rank in group}) == 1 for group in ranks)

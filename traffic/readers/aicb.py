@@ -293,7 +293,7 @@ def _group_size(path: Path, rows: list[_Row], group: str) -> int | None:
 def _demand(path: Path, layout: Layout, size_bytes: int, note: str) -> Demand:
     matrix = np.zeros((layout.gpus, layout.gpus), dtype=np.int64)
     cells = apportioned(size_bytes, np.full(layout.ep, 1 / layout.ep))
-    for ranks in layout.expert_groups():
+    for ranks in layout.groups("ep"):
         for index, rank in enumerate(ranks):
             matrix[rank, list(ranks)] = np.roll(cells, index)
     return Demand(trace_name(path), matrix, note)
