@@ -13,8 +13,8 @@ K. He et al., "Deep residual learning for image recognition", CVPR 2016. FlexFlo
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from traffic.models.layered import Layer, Listing
-from traffic.models.topoopt_times import Duration, Times, in_proportion_s
+from traffic.models.layered import Layer
+from traffic.models.topoopt_times import Duration, Listing, Times, in_proportion_s
 
 RESNET50_STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 """Channels inside a block, how many blocks, and the stride of the first."""
@@ -102,17 +102,14 @@ class Vgg:
 
     def layers(self, times: Times, conv_s: Callable[[Convolution], Duration]) -> list[Layer]:
         """Return its layers: ``conv_s`` says what a convolution takes, ``times`` the others [s]."""
-        listing = Listing()
+        listing = Listing(times)
         for number, block in enumerate(self.blocks(), start=1):
             for place, conv in enumerate(block, start=1):
                 conv.list_in(listing, f"conv {number}.{place}", conv_s(conv))
             pooled = block[-1].out.through(self.pool, 2, 0)
             listing.add(f"pool {number}", "pool", times.conv("pool"), features=pooled.numbers)
         for number, outputs in enumerate((4096, 4096, 1000), start=1):
-            inputs = listing.layers[-1].features
-            parameters = (inputs + 1) * outputs
-            takes_s = times.dense(inputs, outputs)
-            listing.add(f"dense {number}", "dense", takes_s, features=outputs, parameters=parameters)
+            listing.dense(f"dense {number}", listing.layers[-1].features, outputs)
         return listing.layers
 
 
@@ -135,7 +132,7 @@ def vgg19(times: Times) -> list[Layer]:
 
 def resnet50(times: Times) -> list[Layer]:
     """Return ResNet50, whose time is shared by FLOP among convolutions and the dense layer."""
-    listing, products = Listing(), dict[str, int]()
+    listing, products = Listing(times), dict[str, int]()
     first = Convolution(Image(3, 229), 64, 7, stride=2, padding=3)
     products[first.list_in(listing, "conv", inputs=())] = first.products
     image = first.out.through(3, 2, 1)

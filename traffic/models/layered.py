@@ -6,7 +6,7 @@ N    samples of an iteration, n b times the GPUs of a server
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -134,39 +134,3 @@ class LayeredModel:
     def _kinds(self) -> str:
         counts = Counter(layer.kind for layer in self.layers)
         return "it has " + ", ".join(f"{count} x {kind}" for kind, count in counts.items())
-
-
-class Listing:
-    """Layers as they are listed, in topological order."""
-
-    def __init__(self) -> None:
-        self.layers: list[Layer] = []
-
-    def add(
-        self,
-        name: str,
-        kind: str,
-        takes_s: tuple[float, float],
-        *,
-        features: int,
-        parameters: int = 0,
-        inputs: Sequence[str] | None = None,
-        element_bytes: int = 4,
-        rows: int = 0,
-    ) -> str:
-        """List a layer and return its name.
-
-        Parameters
-        ----------
-        name, kind, features, parameters, element_bytes, rows
-            As of `Layer`.
-        takes_s
-            Its forward and its backward [s].
-        inputs
-            As of `Layer`; by default the layer that was listed last.
-        """
-        before = [layer.name for layer in self.layers[-1:]] if inputs is None else inputs
-        self.layers.append(
-            Layer(name, kind, parameters, features, *takes_s, tuple(before), element_bytes, rows)
-        )
-        return name

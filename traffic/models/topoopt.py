@@ -13,12 +13,11 @@ TopoOpt, List 1, sections 5.1, 5.4, 5.6 and 6; its artifact for what ran.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from topologies.errors import DemandError
 from traffic.models.convolutional import resnet50, vgg16, vgg19
-from traffic.models.layered import Layer, LayeredModel, Listing
-from traffic.models.topoopt_times import Times, in_proportion_s, measured_s
+from traffic.models.layered import Layer, LayeredModel
+from traffic.models.topoopt_times import Listing, Times, in_proportion_s, measured_s
 
 TESTBED = "6"
 """The section of the testbed."""
@@ -108,64 +107,6 @@ def _known(name: str, section: str, batch: int, of_all: float) -> tuple[dict[str
     return {}, f"{cut}durations by formula: 16 TFLOP/s, lookups and copies at 0.8 TB/s"
 
 
-# What they are made of
-
-
-class _Layers(Listing):
-    """Layers as they are listed, each with what it takes."""
-
-    def __init__(self, times: Times) -> None:
-        super().__init__()
-        self.times = times
-
-    def tables(
-        self, name: str, count: int, rows: int, columns: int, size: int = SIMULATED_BYTES
-    ) -> list[str]:
-        """List tables of so many columns and numbers of ``size`` bytes; return their names."""
-        takes_s = self.times.table(columns)
-        return [
-            self.add(
-                f"{name} {number}",
-                "table",
-                takes_s,
-                features=columns,
-                inputs=(),
-                element_bytes=size,
-                rows=rows,
-            )
-            for number in range(count)
-        ]
-
-    def stack(self, name: str, widths: Sequence[int], inputs: Sequence[str] | None = None) -> str:
-        """List dense layers one after the other, from one width to the next; return the last one's name."""
-        for number, (before, after) in enumerate(pairwise(widths), start=1):
-            self.dense(f"{name} {number}", before, after, inputs if number == 1 else None)
-        return self.layers[-1].name
-
-    def dense(
-        self,
-        name: str,
-        before: int,
-        after: int,
-        inputs: Sequence[str] | None = None,
-        *,
-        rows: int = 1,
-        bias: bool = True,
-    ) -> str:
-        """List a dense layer on so many vectors of a sample."""
-        takes_s, parameters = self.times.dense(before, after, rows), (before + bias) * after
-        return self.add(name, "dense", takes_s, features=after * rows, parameters=parameters, inputs=inputs)
-
-    def concat(self, name: str, inputs: Sequence[str], *, more: int = 0) -> str:
-        """List what joins the outputs of layers, and ``more`` numbers of the samples themselves."""
-        features = more + sum(layer.features for layer in self.layers if layer.name in inputs)
-        return self.moved(name, "concat", features, inputs)
-
-    def moved(self, name: str, kind: str, features: int, inputs: Sequence[str]) -> str:
-        """List a layer that reads and writes numbers."""
-        return self.add(name, kind, self.times.moved(kind, features), features=features, inputs=inputs)
-
-
 # DLRM
 
 
@@ -189,8 +130,8 @@ _DLRM = {
 def _dlrm(times: Times, section: str) -> list[Layer]:
     if section == TESTBED:
         return _testbed_dlrm(times)
-    of, to = _DLRM[section], _Layers(times)
-    tables = to.tables("table", of.tables, 10_000_000, of.columns)
+    of, to = _DLRM[section], Listing(times)
+    tables = to.tables("table", of.tables, 10_000_000, of.columns, SIMULATED_BYTES)
     bottom = to.stack("bottom", [of.width] * 8, ())
     to.concat("concat", [*tables, bottom])
     to.stack("top", [of.width + of.tables * of.columns, *[of.top] * 15, 1])
@@ -199,7 +140,7 @@ def _dlrm(times: Times, section: str) -> list[Layer]:
 
 def _testbed_dlrm(times: Times) -> list[Layer]:
     """Return the PyTorch model, whose 12 embeddings and bottom output are multiplied pair by pair."""
-    to, columns = _Layers(times), 32768
+    to, columns = Listing(times), 32768
     tables = to.tables("table", 12, 100_000, columns, TESTBED_BYTES)
     bottom = to.stack("bottom", [*[2048] * 7, columns], ())
     pairs = 13 * 12 // 2
@@ -228,7 +169,7 @@ _TOWERS = {"cell": 942, "descriptors 1": 5270, "descriptors 2": 5270, "prints 1"
 
 
 def _candle(times: Times, section: str) -> list[Layer]:
-    of, to = _CANDLE[section], _Layers(times)
+    of, to = _CANDLE[section], Listing(times)
     towers = [to.stack(name, [inputs, *[of.width] * of.tower], ()) for name, inputs in _TOWERS.items()]
     to.concat("concat", towers, more=2)
     to.stack("top", [2 + 5 * of.width, *[of.width] * of.top, 1, 1])
@@ -250,7 +191,7 @@ _BERT = {"5.3": _Bert(12, 1024, 64), "5.6": _Bert(6, 768, 256), TESTBED: _Bert(6
 
 def _bert(times: Times, section: str) -> list[Layer]:
     """Return blocks of an encoder and a decoder that attends to it, as FlexFlow's Transformer has them."""
-    of, to = _BERT[section], _Layers(times)
+    of, to = _BERT[section], Listing(times)
     encoded, decoded = list[str](), list[str]()
     for block in range(1, of.blocks + 1):
         of_block = _BertBlock(to, of, f"block {block}")
@@ -265,7 +206,7 @@ def _bert(times: Times, section: str) -> list[Layer]:
 
 @dataclass(frozen=True, slots=True)
 class _BertBlock:
-    to: _Layers
+    to: Listing
     of: _Bert
     name: str
 
@@ -296,7 +237,7 @@ class _BertBlock:
 def _ncf(times: Times, section: str) -> list[Layer]:
     """Return matrix factorisation (GMF) beside a perceptron (MLP); of each of four kinds as many tables."""
     each, size = (3, TESTBED_BYTES) if section == TESTBED else (32, SIMULATED_BYTES)
-    to, rows = _Layers(times), 1_000_000
+    to, rows = Listing(times), 1_000_000
     gmf = [to.tables(f"{of} GMF", each, rows, 64, size) for of in ("user", "item")]
     mlp = [to.tables(f"{of} MLP", each, rows, 128, size) for of in ("user", "item")]
     both = [to.concat(f"{of} concat", some) for of, some in zip(("user", "item"), gmf, strict=True)]

@@ -1,4 +1,6 @@
-"""How long the layers of TopoOpt's models take: as its authors measured it, else by formulas of ours.
+"""How long the layers of TopoOpt's models take, and a list of layers each with that.
+
+Times are as its authors measured them, else by formulas of ours.
 
     b    batch of a GPU
     N    samples of an iteration
@@ -22,8 +24,11 @@ TopoOpt, section 5.1 and List 1; its artifact: FlexNet's ``measures``, for secti
 ``simulation/scripts/fig12_13_14_15/dlrm_128_128table_batchsweep``. The formulas are ours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+
+from traffic.models.layered import Layer
 
 Duration = tuple[float, float]
 """Of a layer's forward and backward."""
@@ -159,6 +164,88 @@ class Times:
 
     def _measured(self, shape: str) -> Duration | None:
         return self.measured_s.get(shape)
+
+
+class Listing:
+    """Layers as they are listed, in topological order, each with what it takes."""
+
+    def __init__(self, times: Times) -> None:
+        self.times = times
+        self.layers: list[Layer] = []
+
+    def add(
+        self,
+        name: str,
+        kind: str,
+        takes_s: Duration,
+        *,
+        features: int,
+        parameters: int = 0,
+        inputs: Sequence[str] | None = None,
+        element_bytes: int = 4,
+        rows: int = 0,
+    ) -> str:
+        """List a layer and return its name.
+
+        Parameters
+        ----------
+        name, kind, features, parameters, element_bytes, rows
+            As of `Layer`.
+        takes_s
+            Its forward and its backward [s].
+        inputs
+            As of `Layer`; by default the layer that was listed last.
+        """
+        before = [layer.name for layer in self.layers[-1:]] if inputs is None else inputs
+        self.layers.append(
+            Layer(name, kind, parameters, features, *takes_s, tuple(before), element_bytes, rows)
+        )
+        return name
+
+    def tables(self, name: str, count: int, rows: int, columns: int, size: int) -> list[str]:
+        """List tables of so many columns and numbers of ``size`` bytes; return their names."""
+        takes_s = self.times.table(columns)
+        return [
+            self.add(
+                f"{name} {number}",
+                "table",
+                takes_s,
+                features=columns,
+                inputs=(),
+                element_bytes=size,
+                rows=rows,
+            )
+            for number in range(count)
+        ]
+
+    def stack(self, name: str, widths: Sequence[int], inputs: Sequence[str] | None = None) -> str:
+        """List dense layers one after the other, from one width to the next; return the last one's name."""
+        for number, (before, after) in enumerate(pairwise(widths), start=1):
+            self.dense(f"{name} {number}", before, after, inputs if number == 1 else None)
+        return self.layers[-1].name
+
+    def dense(
+        self,
+        name: str,
+        before: int,
+        after: int,
+        inputs: Sequence[str] | None = None,
+        *,
+        rows: int = 1,
+        bias: bool = True,
+    ) -> str:
+        """List a dense layer on so many vectors of a sample."""
+        takes_s, parameters = self.times.dense(before, after, rows), (before + bias) * after
+        return self.add(name, "dense", takes_s, features=after * rows, parameters=parameters, inputs=inputs)
+
+    def concat(self, name: str, inputs: Sequence[str], *, more: int = 0) -> str:
+        """List what joins the outputs of layers, and ``more`` numbers of the samples themselves."""
+        features = more + sum(layer.features for layer in self.layers if layer.name in inputs)
+        return self.moved(name, "concat", features, inputs)
+
+    def moved(self, name: str, kind: str, features: int, inputs: Sequence[str]) -> str:
+        """List a layer that reads and writes numbers."""
+        return self.add(name, kind, self.times.moved(kind, features), features=features, inputs=inputs)
 
 
 def measured_s(name: str, section: str, batch: int, *, of_all: float = 1.0) -> dict[str, Duration]:
