@@ -10,7 +10,7 @@ none; every link is a fibre.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from topologies.cost import Bill, Part
 from topologies.errors import FabricError
@@ -25,21 +25,13 @@ DAC_USD = 300.0
 SOURCE = "mFabric, Table 4"
 
 
-class Prices(NamedTuple):
-    """What parts of one rate cost [USD]."""
-
-    transceiver: float
-    nic: float
-    packet_port: float
-
-
-PRICES = {
-    100e9: Prices(99, 659, 187),
-    200e9: Prices(239, 1079, 374),
-    400e9: Prices(659, 1499, 1090),
-    800e9: Prices(1399, 2248, 1400),
+PRICES: dict[float, dict[str, float]] = {
+    100e9: {"NIC": 659, "transceiver": 99, "packet-switch port": 187},
+    200e9: {"NIC": 1079, "transceiver": 239, "packet-switch port": 374},
+    400e9: {"NIC": 1499, "transceiver": 659, "packet-switch port": 1090},
+    800e9: {"NIC": 2248, "transceiver": 1399, "packet-switch port": 1400},
 }
-"""By the rate of a link [bit/s]; the NIC of 800 Gbit/s is 1.5 times that of 400."""
+"""By the rate of a link [bit/s] what parts cost [USD]; the NIC of 800 Gbit/s is 1.5 times that of 400."""
 
 
 def fabric_bill(
@@ -75,32 +67,32 @@ def fabric_bill(
     ----------
     mFabric, section 7.2, appendix D.2 and Table 4; TopoOpt, appendix G, for ports and fibres.
     """
-    nics = Counter[float]()
-    transceivers = Counter[float]()
-    packet_ports = Counter[float]()
+    counts: dict[float, Counter[str]] = {rate_bps: Counter() for rate_bps in PRICES}
     circuit_ports, fibres, cables = 0, 0, 0
     kinds = {switch.name: switch.kind for switch in fabric.switches}
     for link in _used_links(fabric):
-        rate_bps = _priced(link)
+        count = counts[_priced(link)]
         ends = [kinds.get(port.node, "server") for port in (link.a, link.b)]
-        nics[rate_bps] += ends.count("server")
-        packet_ports[rate_bps] += ends.count("packet")
+        count["NIC"] += ends.count("server")
+        count["packet-switch port"] += ends.count("packet")
         circuit_ports += ends.count("ocs")
         if server_cable_usd is not None and set(ends) == {"server", "packet"}:
             cables += 1
         else:
-            transceivers[rate_bps] += ends.count("server") + ends.count("packet")
+            count["transceiver"] += ends.count("server") + ends.count("packet")
             fibres += 1
     port_usd = OCS_PORT_USD if circuit_port == "OCS port" else PANEL_PORT_USD
     parts = [
-        *_by_rate("NIC", nics, 1),
-        *_by_rate("transceiver", transceivers, 0),
-        *_by_rate("packet-switch port", packet_ports, 2),
+        *(
+            (counts[rate_bps][name], Part(name, prices[name], SOURCE, rate_bps=rate_bps))
+            for name in ("NIC", "transceiver", "packet-switch port")
+            for rate_bps, prices in PRICES.items()
+        ),
         (circuit_ports, Part(circuit_port, port_usd, SOURCE)),
         (fibres, Part("fibre", FIBRE_USD, "TopoOpt, appendix G")),
         (cables, Part("cable to a server", server_cable_usd or 0.0, "assumed")),
     ]
-    nic_bps = math.fsum(rate_bps * count for rate_bps, count in nics.items())
+    nic_bps = math.fsum(rate_bps * count["NIC"] for rate_bps, count in counts.items())
     used = tuple((quantity, part) for quantity, part in parts if quantity)
     return Bill(fabric.name, fabric.gpus, nic_bps / fabric.gpus, used)
 
@@ -131,8 +123,3 @@ def _priced(link: Link) -> float:
             f"build it with links of {known} Gbit/s",
         )
     return link.rate_bps
-
-
-def _by_rate(name: str, counts: Counter[float], price: int) -> Iterator[tuple[int, Part]]:
-    for rate_bps, count in sorted(counts.items()):
-        yield count, Part(name, PRICES[rate_bps][price], SOURCE, rate_bps=rate_bps)
