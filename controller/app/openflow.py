@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from functools import wraps
 from ipaddress import IPv4Network
 from socket import SHUT_RDWR, socket
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from os_ken.base.app_manager import AppManager
 from os_ken.base.app_manager import OSKenApp as App
@@ -96,13 +96,6 @@ class _Connection(Connection):  # type: ignore[misc]
             super().send(b"")
 
 
-class Failing(Protocol):
-    """What has handlers that may fail: an app."""
-
-    def failed(self, sentence: str) -> None:
-        """Record that a handler raised an exception."""
-
-
 _Handler = TypeVar("_Handler", bound=Callable[..., None])
 
 
@@ -115,7 +108,7 @@ def on(event: type, *phases: str) -> Callable[[_Handler], _Handler]:
 
     def decorator(handler: _Handler) -> _Handler:
         @wraps(handler)
-        def guarded(app: Failing, *event: object) -> None:
+        def guarded(app: App, *event: object) -> None:
             try:
                 handler(app, *event)
             except Exception as error:
