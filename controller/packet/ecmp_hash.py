@@ -140,7 +140,8 @@ def datapath_chooses(buckets: Sequence[Bucket]) -> bool:
 
 def symmetric_hash(headers: Headers) -> int:
     """Return Open vSwitch's ``flow_hash_symmetric_l4`` of an untagged IPv4 packet."""
-    return _jhash(struct.unpack("<8I", _hashed(headers)), _START)
+    words: tuple[int, ...] = struct.unpack("<8I", _hashed(headers))
+    return _jhash(words, _START)
 
 
 def _symmetric_hashes(headers: Headers, ip_dsts: NDArray[np.uint32]) -> NDArray[np.integer]:
