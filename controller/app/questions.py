@@ -1,6 +1,7 @@
 """Questions to switches that other threads ask through the app's thread."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from weakref import WeakValueDictionary
 
@@ -11,34 +12,18 @@ ANSWER_S = 5.0
 """How long a switch may take to answer."""
 
 
+@dataclass(eq=False)
 class Question:
-    """A request to a switch, and a place for the answer.
+    """A request to a switch, and a place for the answer."""
 
-    Parameters
-    ----------
-    switch
-        The switch's name.
-    datapath
-        Its connection.
-    request
-        What makes the message.
-    """
-
-    def __init__(self, switch: str, datapath: Datapath, request: Callable[[Datapath], Message]) -> None:
-        self.switch, self.datapath = switch, datapath
-        self._request = request
-        self._answers: SimpleQueue[Message | NetworkError] = SimpleQueue()
-
-    def send(self) -> int:
-        """Send the request and return its transaction; on the app's thread."""
-        request = self._request(self.datapath)
-        transaction: int = self.datapath.set_xid(request)
-        self.datapath.send_msg(request)
-        return transaction
-
-    def put(self, answer: Message | NetworkError) -> None:
-        """Give an answer, or one of its parts; on the app's thread."""
-        self._answers.put(answer)
+    switch: str
+    """The switch's name."""
+    datapath: Datapath
+    """Its connection."""
+    request: Callable[[Datapath], Message]
+    """What makes the message."""
+    answers: SimpleQueue[Message | NetworkError] = field(default_factory=SimpleQueue)
+    """The parts of the answer, or why there is none."""
 
     def answer(self) -> list[Message]:
         """Wait for the answer and return the parts of its body; on the thread that asks.
@@ -51,7 +36,7 @@ class Question:
         body: list[Message] = []
         while True:
             try:
-                answer = self._answers.get(timeout=ANSWER_S)
+                answer = self.answers.get(timeout=ANSWER_S)
             except Empty:
                 raise NetworkError(f"switch {self.switch} did not answer in {ANSWER_S:g} s") from None
             if isinstance(answer, NetworkError):
@@ -70,14 +55,17 @@ class Questions:
 
     def send(self, question: Question) -> None:
         """Send a question, and keep it open until it is answered or its thread gives up."""
-        self._open[question.datapath.id, question.send()] = question
+        request = question.request(question.datapath)
+        transaction = question.datapath.set_xid(request)
+        question.datapath.send_msg(request)
+        self._open[question.datapath.id, transaction] = question
 
     def take(self, answer: Message) -> None:
         """Hand an answer, or one of its parts, to the question that it is for."""
         key = answer.datapath.id, answer.xid
         question = self._open.get(key)
         if question:
-            question.put(answer)
+            question.answers.put(answer)
             if not more_follows(answer):
                 del self._open[key]
 
@@ -85,7 +73,7 @@ class Questions:
         """Answer a question with the switch's refusal; return whether it was a question."""
         question = self._open.pop((error.datapath.id, error.xid), None)
         if question:
-            question.put(NetworkError(sentence))
+            question.answers.put(NetworkError(sentence))
         return question is not None
 
     def drop(self, datapath: Datapath) -> None:
@@ -93,4 +81,4 @@ class Questions:
         for key, question in list(self._open.items()):
             if question.datapath is datapath:
                 del self._open[key]
-                question.put(NetworkError(f"switch {question.switch} has gone"))
+                question.answers.put(NetworkError(f"switch {question.switch} has gone"))
