@@ -6,7 +6,6 @@ get a number that the switch does not use (`renumbered`); groups are added, rule
 rule points to any more is deleted. So at each moment a destination has its old next hops or its new.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -36,7 +35,8 @@ def renumbered(new: RuleSet, held: RuleSet) -> RuleSet:
         count of groups in two sets.
     """
     numbers = {group.buckets: group.number for group in held.groups}
-    free = _free_numbers(held)
+    used = {group.number for group in held.groups}
+    free = (number for number in count(1) if number not in used)
     number_of = {
         group.number: numbers[group.buckets] if group.buckets in numbers else next(free)
         for group in new.groups
@@ -59,11 +59,6 @@ def changes(old: RuleSet, new: RuleSet) -> Changes:
         gone_rules=tuple(rule for rule in old.rules if (rule.priority, rule.match) not in matches),
         gone_groups=tuple(group for group in old.groups if group.number not in numbers),
     )
-
-
-def _free_numbers(held: RuleSet) -> Iterator[int]:
-    used = {group.number for group in held.groups}
-    return (number for number in count(1) if number not in used)
 
 
 def _with_groups(rule: Rule, number_of: dict[int, int]) -> Rule:

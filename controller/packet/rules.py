@@ -3,7 +3,7 @@
 Ports are the fabric's and count from 0; `controller.app.openflow` gives them OpenFlow's numbers.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
 
 IPV4 = 0x0800
@@ -24,12 +24,7 @@ class Match:
 
     def __str__(self) -> str:
         eth_type = None if self.eth_type is None else f"{self.eth_type:#06x}"
-        fields = {
-            "in_port": self.in_port,
-            "eth_type": eth_type,
-            "ipv4_dst": self.ipv4_dst,
-            "ipv4_src": self.ipv4_src,
-        }
+        fields = asdict(self) | {"eth_type": eth_type}
         return ",".join(f"{name}={value}" for name, value in fields.items() if value is not None)
 
     def overlaps(self, other: "Match") -> bool:
