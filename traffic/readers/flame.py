@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import MachineError, TraceError
-from traffic.readers.text import require_file
 
 EXPERTS = 64
 """Routed experts of all three models."""
@@ -45,7 +44,6 @@ def flame_rows(path: Path) -> Iterator[NDArray[np.integer]]:
     MachineError
         If pyarrow is not installed.
     """
-    require_file(path)
     pyarrow = _pyarrow()
     try:
         # Without pre_buffer=False the column's bytes of the whole file stay in memory.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from topologies.errors import TraceError
 from traffic.job import Job
 from traffic.readers.routing import Hosting
-from traffic.readers.text import bad_line, files_of, require_file, trace_name
+from traffic.readers.text import bad_line, files_of, trace_name
 
 MAX_LINE_BYTES = 64 << 20
 """Longest line; a rank's 4,096 tokens of top 8 have about 150 kB [bytes]."""
@@ -75,7 +75,6 @@ def _check_ranks(path: Path, ranks: dict[tuple[object, ...], set[int]], gpus: in
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
-    require_file(path)
     try:
         with path.open("rb") as file:
             number = 0

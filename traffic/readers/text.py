@@ -84,8 +84,7 @@ def trace_name(path: Path) -> str:
 
 
 def first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a file, by which binary formats are known; TraceError as `text_of`."""
-    require_file(path)
+    """Return the first bytes of a file, by which binary formats are known; TraceError if it is unreadable."""
     try:
         with path.open("rb") as file:
             return file.read(16)

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import TraceError
-from traffic.readers.text import require_file
 
 MAGIC = b"\x93NUMPY"
 """The first bytes of a ``.npy`` file."""
@@ -32,7 +31,6 @@ def vllm_rows(path: Path) -> Iterator[NDArray[np.integer]]:
     TraceError
         If the file cannot be read, or is no array of whole numbers in three dimensions.
     """
-    require_file(path)
     expected = "an int16 array of shape (tokens, layers, top k)"
     try:
         with warnings.catch_warnings():
