@@ -142,33 +142,6 @@ def aggregate_usd_per_gpu(
     return gpu_usd * (waste_ratio + fault_ratio) + bill.usd_per_gbyte_s * gpu_bps / GBYTE_BPS
 
 
-def performance_per_dollar(usd: float, iteration_s: float, *, base_usd: float, base_s: float) -> float:
-    """Return 1 / (cost x iteration time) over the same of a base, which has 1.
-
-    Parameters
-    ----------
-    usd, iteration_s
-        What the interconnect costs, and how long a training iteration takes over it [s].
-    base_usd, base_s
-        The same of the base; mFabric takes the fat-tree.
-
-    Raises
-    ------
-    FabricError
-        If a number is not positive.
-
-    References
-    ----------
-    mFabric, section 7.4 and Figure 13.
-    """
-    if not all(0 < number < math.inf for number in (usd, iteration_s, base_usd, base_s)):
-        raise FabricError(
-            f"performance per dollar of {iteration_s:g} s at ${usd:g}, over {base_s:g} s at ${base_usd:g}",
-            "give costs and times above 0",
-        )
-    return base_usd * base_s / (usd * iteration_s)
-
-
 def pareto_front(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
     """Return the Pareto-optimal points, in order of their first number: no other point dominates them.
 

@@ -21,7 +21,7 @@ from testbed.report.claims import MORE, Claim, Range, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 from testbed.study.computed import Found
-from topologies.cost import pareto_front, performance_per_dollar
+from topologies.cost import pareto_front
 
 SOURCE = "mFabric, 7.4 (Figure 13), public times"
 OVER_FAT_TREE = {100.0: (1.2, 1.5), 200.0: (1.4, 1.8), 400.0: (1.9, 2.3), 800.0: (2.0, 2.4)}
@@ -85,14 +85,12 @@ def efficiency_rows(
         What each costs.
     """
     front = pareto_front({name: (usd[name], time) for name, time in times.items()})
-
-    def over(base: str, name: str) -> float:
-        return performance_per_dollar(usd[name], times[name], base_usd=usd[base], base_s=times[base])
-
+    spent = {name: usd[name] * time for name, time in times.items()}
     return [
         {
             "model": model, "rate_gbps": rate_bps / 1e9, "fabric": name, "usd": usd[name], "time": time,
-            "over_fat_tree": over(FAT_TREE, name), "over_rail": over(RAIL, name), "on_front": name in front,
+            "over_fat_tree": spent[FAT_TREE] / spent[name], "over_rail": spent[RAIL] / spent[name],
+            "on_front": name in front,
         }
         for name, time in times.items()
     ]  # fmt: skip

@@ -28,7 +28,6 @@ from testbed.report.claims import Claim
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
 from testbed.report.table import lines_of
-from topologies.cost import performance_per_dollar
 from topologies.errors import ScenarioError
 from topologies.fabric import MOST_GPUS
 
@@ -81,18 +80,17 @@ def size_table(setting: Setting, found: Iterations) -> pd.DataFrame:
         times_s = {name: as_simulated_s(_point(name, servers), found) for name in (FAT_TREE, MFABRIC)}
         times_s |= {RAIL: times_s[FAT_TREE]}
         usd = {name: bill_of(name, servers, RATE_BPS).usd for name in times_s}
+        spent = {name: usd[name] * times_s[name] for name in times_s}
         tokens = model.tokens * model.pp * (servers * GPUS // (model.pp * model.tp))
-        for name in (FAT_TREE, RAIL, MFABRIC):
-            over = performance_per_dollar(
-                usd[name], times_s[name], base_usd=usd[FAT_TREE], base_s=times_s[FAT_TREE]
-            )
-            rows.append(
-                {
-                    "servers": servers, "gpus": servers * GPUS, "fabric": name, "iteration_s": times_s[name],
-                    "tokens_per_s": tokens / times_s[name], "usd": usd[name],
-                    "speed_over_fat_tree": times_s[FAT_TREE] / times_s[name], "over_fat_tree": over,
-                }
-            )  # fmt: skip
+        rows += [
+            {
+                "servers": servers, "gpus": servers * GPUS, "fabric": name, "iteration_s": times_s[name],
+                "tokens_per_s": tokens / times_s[name], "usd": usd[name],
+                "speed_over_fat_tree": times_s[FAT_TREE] / times_s[name],
+                "over_fat_tree": spent[FAT_TREE] / spent[name],
+            }
+            for name in (FAT_TREE, RAIL, MFABRIC)
+        ]  # fmt: skip
     return pd.DataFrame(rows)
 
 

@@ -17,7 +17,6 @@ from testbed.report.table import number
 from testbed.run.outcome import LEFT_OUT, Outcome
 from testbed.run.region_plan import RegionalSetup
 from testbed.run.run import Run
-from topologies.cost import performance_per_dollar
 from topologies.errors import FabricError
 from topologies.fabric import Fabric
 from topologies.fabric_bill import CircuitPort, fabric_bill
@@ -246,9 +245,6 @@ def _price_sheet(table: pd.DataFrame, outcomes: Sequence[Outcome], baseline: str
             ports, usd = _nic_ports(fabric), _usd(fabric)
             base_usd = math.nan if base is None else _usd(base)
             over = float(row["over_baseline"])
-            worth = math.nan
-            if not math.isnan(over * usd * base_usd):
-                worth = performance_per_dollar(usd, over, base_usd=base_usd, base_s=1.0)
             lines.append(
                 Line(
                     [
@@ -258,7 +254,7 @@ def _price_sheet(table: pd.DataFrame, outcomes: Sequence[Outcome], baseline: str
                         number(usd, "{:,.0f}"),
                         number(usd / base_usd, "{:.2f}"),
                         number(over, "{:.3f}"),
-                        number(worth, "{:.2f}"),
+                        number(base_usd / (usd * over), "{:.2f}"),
                     ]
                 )
             )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.cost import as_printed, pareto_front, performance_per_dollar
+from topologies.cost import as_printed, pareto_front
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Port
 from topologies.fabric_bill import DAC_USD, PRICES, fabric_bill
@@ -131,23 +131,6 @@ def test_spine_that_leaves_do_not_need_costs_nothing() -> None:
 def test_rate_without_a_price_is_refused(build: Callable[[], Fabric]) -> None:
     with pytest.raises(FabricError, match=r"no price for the link .* build it with links of 100, 200, 400"):
         fabric_bill(build())
-
-
-def test_performance_per_dollar_is_relative_to_the_base() -> None:
-    assert performance_per_dollar(5, 2, base_usd=20, base_s=1) == 2
-    assert performance_per_dollar(7, 3, base_usd=7, base_s=3) == 1
-    with pytest.raises(FabricError, match="0 s at"):
-        performance_per_dollar(5, 0, base_usd=20, base_s=1)
-
-
-def test_public_iteration_times_give_the_papers_performance_per_dollar() -> None:
-    """Figure 13 at 400 Gbit/s: 8x22B 2.2, 8x7B 2.3, from the project's normalised iteration times."""
-    tree, mixed = 11_625_472, 5_078_272
-    found = [
-        performance_per_dollar(mixed, own, base_usd=tree, base_s=base)
-        for base, own in [(1.082, 1.114), (1.030, 1.031)]
-    ]
-    assert [as_printed(ratio, 1) for ratio in found] == ["2.2", "2.3"]
 
 
 points = st.dictionaries(
