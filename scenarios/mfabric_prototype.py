@@ -11,10 +11,10 @@ import pandas as pd
 from controller.circuits.devices import device_named, real_delay
 from scenarios._mfabric.training_points import (
     ALL_LANES,
+    OWN_NIC,
     Training,
     checked_delay,
     over_circuits,
-    over_packets,
     training,
 )
 from scenarios._mfabric.training_report import training_findings
@@ -126,8 +126,8 @@ def prototype_points(
         points += [
             over_circuits(circuits, trained, "block", delay, CIRCUITS, seed=seed),
             *(spilled if spill else []),
-            over_packets(packets, with_own_nics, PACKETS, seed),
-            over_packets(packets, trained, PACKETS_DELEGATED, seed, scheme=ALL_LANES),
+            Experiment(packets, with_own_nics.job, OWN_NIC, seed=seed, label=PACKETS),
+            Experiment(packets, trained.job, ALL_LANES, seed=seed, label=PACKETS_DELEGATED),
         ]
     return points
 

@@ -25,10 +25,10 @@ from scenarios._mfabric.training_points import (
     ALL_LANES,
     GATEWAYS,
     OWN_GATEWAYS,
+    OWN_NIC,
     Training,
     checked_delay,
     over_circuits,
-    over_packets,
     training,
 )
 from scenarios._mfabric.training_report import training_findings
@@ -142,10 +142,9 @@ def _over_packets(
     name: str, rate_bps: float, trained: Training, with_own_nics: Training, seed: int
 ) -> Experiment:
     """Return the step over a fabric of `PACKETS`; gradients go over as many NICs as it has on packets."""
-    fabric, label = _packet_fabric(name, rate_bps), PACKETS[name]
-    if label == DELEGATED:
-        return over_packets(fabric, trained, label, seed, scheme=ALL_LANES)
-    return over_packets(fabric, with_own_nics, label, seed)
+    label = PACKETS[name]
+    step, scheme = (trained, ALL_LANES) if label == DELEGATED else (with_own_nics, OWN_NIC)
+    return Experiment(_packet_fabric(name, rate_bps), step.job, scheme, seed=seed, label=label)
 
 
 def _packet_fabric(name: str, rate_bps: float) -> Fabric:

@@ -29,9 +29,9 @@ from scenarios._mfabric.training_points import (
     ALL_LANES,
     GATEWAYS,
     OWN_GATEWAYS,
+    OWN_NIC,
     Training,
     over_circuits,
-    over_packets,
     training,
 )
 from testbed.report.page import Findings
@@ -208,9 +208,9 @@ def step_experiment(setting: Setting, point: StepPoint) -> Experiment:
         return panel_experiment(trained, point.rate_bps, point.fabric, seed=seed)
     fabric = step_fabric(point)
     if point.fabric == DELEGATED:
-        return over_packets(fabric, trained, point.fabric, seed, scheme=ALL_LANES)
+        return Experiment(fabric, trained.job, ALL_LANES, seed=seed, label=point.fabric)
     if point.fabric in OWN_NICS:
-        return by_own_nics(over_packets(fabric, trained, point.fabric, seed))
+        return by_own_nics(Experiment(fabric, trained.job, OWN_NIC, seed=seed, label=point.fabric))
     delay = ReconfigurationDelay(f"{point.delay_s:g} s", point.delay_s)
     return over_circuits(fabric, trained, point.first, delay, point.fabric, seed=seed)
 

@@ -17,7 +17,6 @@ from traffic.delegated import DelegatedSetup
 from traffic.job import Job
 from traffic.models.moe import MoeModel
 from traffic.models.moe_step import Experts, Gate, Machines, MoeStep, moe_step
-from traffic.scheme_setup import SchemeSetup
 from traffic.workloads.gate import Loads, Tokens, gate_loads, gate_statistics, gate_tokens
 from traffic.workloads.mixtral import GPU_FLOPS
 
@@ -145,13 +144,6 @@ def checked_delay(delay_ms: float, rate_bps: float) -> ReconfigurationDelay:
             f"give a rate above 0 up to {MOST_GBPS:g}, and a delay from 0 to {MOST_DELAY_MS:g} ms",
         )
     return ReconfigurationDelay(f"{delay_ms:g} ms", delay_ms / 1e3)
-
-
-def over_packets(
-    fabric: Fabric, trained: Training, label: str, seed: int = 0, *, scheme: str | SchemeSetup = OWN_NIC
-) -> Experiment:
-    """Return a step over packet switches alone, by `OWN_NIC` or `ALL_LANES`."""
-    return Experiment(fabric, trained.job, scheme, seed=seed, label=label)
 
 
 def over_circuits(

@@ -129,11 +129,6 @@ def over_ocs(
     return Experiment(fabric, job, scheme, seed=seed, label=label, circuits=rule, routing=routing)
 
 
-def over_switches(trained: Trained, fabric: Fabric, label: str, *, seed: int = 0) -> Experiment:
-    """Return an iteration over packet switches, each flow on one path that a hash draws."""
-    return Experiment(fabric, trained.job(), "ecmp", seed=seed, label=label)
-
-
 def over_fixed_circuits(
     fabric: Fabric, job: Job, circuits: Plan | Pairs, routing: Routing, *, label: str, seed: int = 0
 ) -> Experiment:

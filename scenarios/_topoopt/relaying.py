@@ -16,6 +16,7 @@ from controller.schedulers.coin_change import bandwidth_tax
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from topologies.fabric import Fabric, Port
+from traffic.bounds import server_matrix
 from traffic.collectives.pattern import Pattern
 from traffic.metrics import link_bytes
 from traffic.packets import ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES
@@ -78,11 +79,7 @@ def sent_between(experiment: Experiment) -> Bytes:
 
 def between_servers(pattern: Pattern, fabric: Fabric) -> Bytes:
     """Return what a collective sends from server to server, shape (servers, servers) [bytes]."""
-    moves, of = pattern.lower(coupled=True).moves, fabric.server_of_gpu
-    sent = np.zeros((len(fabric.servers),) * 2, dtype=np.int64)
-    np.add.at(sent, (of[moves.source], of[moves.destination]), moves.bytes)
-    np.fill_diagonal(sent, 0)
-    return sent
+    return server_matrix(pattern.lower(coupled=True).moves, fabric)
 
 
 def circuit_hops(experiment: Experiment) -> NDArray[np.int64]:

@@ -30,7 +30,7 @@ from scenarios._topoopt.fabrics import (
     fat_tree_bps,
 )
 from scenarios._topoopt.networks import Network, circuit_network, plan_network, switch_network
-from scenarios._topoopt.points import INSIDE, Trained, over_expander, over_ocs, over_panel, over_switches
+from scenarios._topoopt.points import INSIDE, Trained, over_expander, over_ocs, over_panel
 from scenarios._topoopt.relaying import circuit_hops, circuit_loads, circuits_between, sent_between
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
@@ -176,7 +176,7 @@ def scale_experiment(
             rule = OcsReconfig(point.delay_s, period_s, forwards=point.forwards)
         return over_ocs(replace(trained, coupled=False), degree, rate_bps, rule, point.fabric, seed=seed)
     fabric = big_switch_fabric(point.servers, gpus=INSIDE, rate_bps=_nic_bps(setting, point))
-    return over_switches(trained, fabric, point.fabric, seed=seed)
+    return Experiment(fabric, trained.job(), "ecmp", seed=seed, label=point.fabric)
 
 
 def _nic_bps(setting: Setting, point: ScalePoint) -> float:

@@ -34,7 +34,7 @@ from scenarios._topoopt.fabrics import (
     TOPOOPT,
     oversubscribed_fat_tree,
 )
-from scenarios._topoopt.points import INSIDE, Trained, data_parallel, over_panel, over_switches, plan_for
+from scenarios._topoopt.points import INSIDE, Trained, data_parallel, over_panel, plan_for
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
@@ -145,8 +145,8 @@ def alone_s(cluster: Cluster, model: str) -> dict[str, float]:
     )
     experiments = {
         TOPOOPT: over_panel(trained, plan, cluster.rate_bps, routing=CoinChange(plan.coins)),
-        IDEAL: over_switches(trained, ideal, IDEAL),
-        FAT_TREE: over_switches(trained, slower, FAT_TREE),
+        IDEAL: Experiment(ideal, trained.job(), "ecmp", label=IDEAL),
+        FAT_TREE: Experiment(slower, trained.job(), "ecmp", label=FAT_TREE),
     }
     found = {fabric: _predicted(each).iteration_s for fabric, each in experiments.items()}
     return {**found, OVERSUBSCRIBED: found[IDEAL]}

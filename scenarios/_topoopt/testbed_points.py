@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from controller.schedulers.topoopt import Plan
 from controller.schedulers.totient import ring_over
-from scenarios._topoopt.points import Trained, data_parallel, over_panel, over_switches, plan_for
+from scenarios._topoopt.points import Trained, data_parallel, over_panel, plan_for
 from testbed.run.experiment import Experiment
 from topologies.big_switch import big_switch_fabric
 from traffic.collectives.ring import Ring
@@ -58,14 +58,14 @@ def trained_on(cluster: Cluster, model: str, batch: int | None = None) -> Traine
 def iteration_experiments(cluster: Cluster, trained: Trained) -> Sequence[Experiment]:
     """Return an iteration over both switches and the panel."""
     switches = {
-        cluster.full_name: cluster.degree * cluster.rate_bps,
-        cluster.single_name: cluster.rate_bps,
+        name: big_switch_fabric(SERVERS, gpus=1, rate_bps=nics * cluster.rate_bps)
+        for name, nics in ((cluster.full_name, cluster.degree), (cluster.single_name, 1))
     }
     plan = plan_for(trained, cluster.degree)
     return [
         *(
-            over_switches(trained, big_switch_fabric(SERVERS, gpus=1, rate_bps=bps), name, seed=cluster.seed)
-            for name, bps in switches.items()
+            Experiment(switch, trained.job(), "ecmp", seed=cluster.seed, label=name)
+            for name, switch in switches.items()
         ),
         over_panel(trained, plan, cluster.rate_bps, seed=cluster.seed),
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.training_circuits import changed_between, changes_claims, shown
-from scenarios._mfabric.training_points import over_circuits, over_packets, training
+from scenarios._mfabric.training_points import OWN_NIC, over_circuits, training
 from scenarios._mfabric.training_report import held_times, iteration_table, training_findings
 from scenarios.mfabric_prototype import Name, figure_10, prototype_points
 from testbed.report.run_json import experiments_of
@@ -34,7 +34,7 @@ def asked(delay_s: float = 0.025) -> tuple[Experiment, Experiment]:
     packets = big_switch_fabric(8, nics=4, gpus=8)
     return (
         over_circuits(circuits, trained, "block", delay, "circuits"),
-        over_packets(packets, with_own_nics, "packets"),
+        Experiment(packets, with_own_nics.job, OWN_NIC, label="packets"),
     )
 
 
