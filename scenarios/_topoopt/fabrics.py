@@ -18,7 +18,6 @@ import networkx as nx
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric, least_k
-from topologies.patch_panel import patch_panel_fabric
 
 TOPOOPT, IDEAL, FAT_TREE = "TopoOpt", "ideal switch", "fat-tree"
 OVERSUBSCRIBED, EXPANDER = "oversubscribed", "expander"
@@ -27,12 +26,6 @@ GPUS = 4
 """Of a server, in simulations."""
 COST_SHARE = 4
 """By what a fat-tree's server has less bandwidth than TopoOpt's at a similar cost."""
-
-
-def topoopt_panel(servers: int, degree: int, rate_bps: float, *, gpus: int = GPUS) -> Fabric:
-    """Return servers with d NICs of rate B on one flat patch panel; it has no circuits yet."""
-    check_size(servers, degree)
-    return patch_panel_fabric(servers, nics=degree, gpus=gpus, rate_bps=rate_bps)
 
 
 def oversubscribed_fat_tree(servers: int, degree: int, rate_bps: float, *, gpus: int = GPUS) -> Fabric:

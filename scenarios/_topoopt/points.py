@@ -10,9 +10,10 @@ from controller.circuits.foreseen import Foreseen
 from controller.circuits.ocs_reconfig import OcsReconfig
 from controller.schedulers.coin_change import KShortest
 from controller.schedulers.topoopt import Group, Plan, panel_circuits, topology_finder
-from scenarios._topoopt.fabrics import EXPANDER, TOPOOPT, expander_pairs, topoopt_panel
+from scenarios._topoopt.fabrics import EXPANDER, TOPOOPT, expander_pairs
 from testbed.run.experiment import Experiment
 from topologies.fabric import Fabric
+from topologies.patch_panel import patch_panel_fabric
 from topologies.routing import Routing
 from traffic.collectives.fan import Fan
 from traffic.collectives.point_to_point import PointToPoint
@@ -99,7 +100,7 @@ def over_panel(
     What has no circuit is relayed by a routing, by default over up to four shortest paths of each pair.
     """
     by = KShortest(seed=seed) if routing is None else routing
-    fabric = topoopt_panel(plan.servers, plan.degree, rate_bps, gpus=trained.gpus)
+    fabric = patch_panel_fabric(plan.servers, nics=plan.degree, gpus=trained.gpus, rate_bps=rate_bps)
     return over_fixed_circuits(fabric, trained.job(plan.rings_of), plan, by, label=TOPOOPT, seed=seed)
 
 
@@ -107,7 +108,7 @@ def over_expander(trained: Trained, degree: int, rate_bps: float, *, seed: int =
     """Return an iteration over a random regular graph: one ring in order, one shortest path a pair."""
     pairs = expander_pairs(trained.model.servers, degree, seed)
     routing = KShortest(1, seed)
-    fabric = topoopt_panel(trained.model.servers, degree, rate_bps, gpus=trained.gpus)
+    fabric = patch_panel_fabric(trained.model.servers, nics=degree, gpus=trained.gpus, rate_bps=rate_bps)
     return over_fixed_circuits(fabric, trained.job(), pairs, routing, label=EXPANDER, seed=seed)
 
 
@@ -121,7 +122,7 @@ def over_ocs(
     its lanes, and step by step 128 servers are a million messages. So no step waits for another, which is to
     the advantage of circuits that change.
     """
-    fabric = topoopt_panel(trained.model.servers, degree, rate_bps, gpus=trained.gpus)
+    fabric = patch_panel_fabric(trained.model.servers, nics=degree, gpus=trained.gpus, rate_bps=rate_bps)
     scheme = SpreadSetup(anew=True) if rule.forwards else ONCE_LIT
     routing = KShortest(1, seed) if rule.forwards else None
     job = trained.job(lambda members: (members, members[::-1]))

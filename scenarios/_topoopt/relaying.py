@@ -5,12 +5,11 @@ between them. Counted is what the interfaces of all servers sent besides headers
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import shortest_path
 
 from controller.schedulers.coin_change import bandwidth_tax
 from testbed.run.experiment import Experiment
@@ -83,15 +82,11 @@ def between_servers(pattern: Pattern, fabric: Fabric) -> Bytes:
 
 
 def circuit_hops(experiment: Experiment) -> NDArray[np.int64]:
-    """Return the hops of the shortest paths over the first circuits, shape (servers, servers)."""
-    fabric = experiment.fabric
-    graph = nx.DiGraph(circuits_between(experiment))
-    graph.add_nodes_from(range(len(fabric.servers)))
-    hops = np.zeros((len(fabric.servers),) * 2, dtype=np.int64)
-    for source, lengths in nx.all_pairs_shortest_path_length(graph):
-        for destination, length in lengths.items():
-            hops[source, destination] = length
-    return hops
+    """Return the hops of the shortest paths over first circuits, 0 without one, shape (servers, servers)."""
+    joined = np.zeros((len(experiment.fabric.servers),) * 2, dtype=bool)
+    for ends in circuits_between(experiment):
+        joined[ends] = True
+    return np.nan_to_num(shortest_path(joined, unweighted=True), posinf=0).astype(np.int64)
 
 
 def circuits_between(experiment: Experiment) -> list[tuple[int, int]]:
@@ -106,11 +101,11 @@ def circuits_between(experiment: Experiment) -> list[tuple[int, int]]:
     ]
 
 
-def circuit_loads(outcome: Outcome) -> Mapping[str, float]:
-    """Return what each circuit carried, by the NIC at its input [bytes]."""
+def circuit_loads(outcome: Outcome) -> NDArray[np.float64]:
+    """Return what each circuit carried, in the order of the NICs at their inputs [bytes]."""
     fabric = outcome.experiment.fabric
     sent = link_bytes(outcome.run.tables)
-    return {str(nic): float(sent.get(fabric.nic_port(nic), 0)) for nic in fabric.nics}
+    return np.array([sent.get(fabric.nic_port(nic), 0) for nic in fabric.nics], dtype=float)
 
 
 def _server(fabric: Fabric, ocs: str, port: int) -> int:

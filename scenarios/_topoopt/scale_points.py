@@ -136,7 +136,7 @@ def _over_circuits(point: ScalePoint, best: Outcome, transfers: np.ndarray) -> d
     """Return what is so of circuits that stay."""
     if point.fabric not in (TOPOOPT, EXPANDER):
         return {}
-    hops, loads = circuit_hops(best.experiment), np.array(list(circuit_loads(best).values()))
+    hops, loads = circuit_hops(best.experiment), circuit_loads(best)
     apart = ~np.eye(len(hops), dtype=bool)
     return {
         "tax": bandwidth_tax(0.0, sent_between(best.experiment), hops),

@@ -235,7 +235,7 @@ def _plots(panels: Sequence[Outcome]) -> list[Plot]:
     drawn = list(dict.fromkeys([names[0], *relays[-SHOWN:]]))
     demands = {name: sent_between(shown[name].experiment) for name in drawn}
     hops = {name: _path_lengths(shown[name]) for name in drawn}
-    loads = {name: np.array(list(circuit_loads(shown[name]).values())) for name in drawn}
+    loads = {name: circuit_loads(shown[name]) for name in drawn}
     even = {name: load / load.mean() for name, load in loads.items()}
     return [
         Plot("demand", partial(demand_maps, demands), "Who sends to whom, all of a job together."),
