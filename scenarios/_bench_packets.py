@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from scenarios._bench_transports import FABRIC, Ratios, listed_ratios, ratios_of
+from scenarios._bench_transports import FABRIC, listed_ratios, outcomes_of, over_bound
 from scenarios._figure import figure
 from scenarios.spray_permutation import PatternName, made_up
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import bound_s
+from testbed.run.outcome import Outcome, bound_s
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric
 from traffic.job import Job
@@ -41,24 +41,24 @@ def _at(fabric: Fabric, job: Job, scheme: str, nic_bps: float, packets: int) -> 
 
 
 def _in_tree(
-    scheme: str, pattern: PatternName, packets: int, value: Callable[[Ratios], float]
+    scheme: str, pattern: PatternName, packets: int, value: Callable[[Outcome], float]
 ) -> tuple[float, str]:
     """Return the median of what came of five seeds over the fat-tree."""
     drawn = [made_up(pattern, TREE.gpus, n) for n in range(RUNS)]
-    found = list(map(value, ratios_of([_at(TREE, job, scheme, TREE_BPS, packets) for job in drawn])))
+    found = list(map(value, outcomes_of([_at(TREE, job, scheme, TREE_BPS, packets) for job in drawn])))
     return statistics.median(found), f"seeds 0 to {RUNS - 1}: {listed_ratios(found)}"
 
 
 @figure("ratio", "<= 1.30")
 def spray_permutation() -> tuple[float, str]:
     """Permutations of 16 servers over a fat-tree, sprayed: CCT over bound, median of 5."""
-    return _in_tree("spray", "permutation", FLOW_PACKETS, lambda each: each.over_bound)
+    return _in_tree("spray", "permutation", FLOW_PACKETS, over_bound)
 
 
 @figure("ratio", "<= 1.30")
 def reps_permutation() -> tuple[float, str]:
     """The same under REPS: CCT over bound, median of 5."""
-    return _in_tree("reps", "permutation", FLOW_PACKETS, lambda each: each.over_bound)
+    return _in_tree("reps", "permutation", FLOW_PACKETS, over_bound)
 
 
 @figure("ratio", "0.95 .. 1.08")
@@ -70,7 +70,7 @@ def ecmp_permutation() -> tuple[float, str]:
 @figure("ratio", "<= 1.02")
 def credit_incast() -> tuple[float, str]:
     """Fifteen servers send to one: CCT over bound, median of 5."""
-    return _in_tree("spray", "incast", INCAST_PACKETS, lambda each: each.over_bound)
+    return _in_tree("spray", "incast", INCAST_PACKETS, over_bound)
 
 
 @figure("ratio", "0.97 .. 1.03")
@@ -79,7 +79,7 @@ def credit_scales() -> tuple[float, str]:
     job = single(uniform(FABRIC.gpus))
     fast, slow = (
         statistics.median(
-            each.over_bound for each in ratios_of([_at(FABRIC, job, "rails", bps, UNIFORM_PACKETS)] * RUNS)
+            map(over_bound, outcomes_of([_at(FABRIC, job, "rails", bps, UNIFORM_PACKETS)] * RUNS))
         )
         for bps in (FAST_BPS, SLOW_BPS)
     )

@@ -1,9 +1,8 @@
 """How near transports come to what they could: RailS over 8 servers x 4 rails, at the rate that is chosen."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,19 +12,16 @@ from testbed.network.network import Network
 from testbed.run.calibrate import calibration, rate_factor, volume_factor
 from testbed.run.control import control
 from testbed.run.dilation import Dilation
-from testbed.run.emulate import Emulation, emulate
 from testbed.run.experiment import Experiment
-from testbed.run.outcome import bound_s
+from testbed.run.outcome import Outcome, bound_s
 from testbed.run.predict import predict
 from testbed.run.scale import load_bps
-from testbed.run.trial import lent_real_bytes
-from topologies.fabric import Fabric, Port
+from testbed.run.trial import tried
+from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
-from traffic.metrics import communication_s
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
-from traffic.transports.transport import PACKET_BYTES
 from traffic.workloads.synthetic import sparse, uniform
 
 FABRIC = rail_fabric(8, 4)
@@ -34,17 +30,6 @@ RUNS = 5
 RANDOM_DEMANDS, RANDOM_S = 50, 1.0
 """How many, and how long the bound of each takes at emulated scale [s]."""
 CONTROLS = 10
-
-
-class Ratios(NamedTuple):
-    """What came of an experiment."""
-
-    over_bound: float
-    over_predicted: float
-    resent: float
-    """Share of the packets that TCP sent again."""
-    aggregate_bps: float
-    """Payload that arrived at all servers together [bit/s]."""
 
 
 @figure("ratio", "<= 1.05 at 1 Gbit/s aggregate or more")
@@ -77,7 +62,7 @@ def tcp_sparse() -> tuple[float, str]:
 def credit_random() -> tuple[float, str]:
     """Random demands under receiver credits: CCT over prediction, median of 50, with the worst."""
     experiments = [scaled(_random_demand(seed), "credit", RANDOM_S) for seed in range(RANDOM_DEMANDS)]
-    ratios = [each.over_predicted for each in ratios_of(experiments)]
+    ratios = [each.over_predicted for each in outcomes_of(experiments)]
     return statistics.median(ratios), f"{min(ratios):.3f} to {max(ratios):.3f} (bar of the worst: 1.15)"
 
 
@@ -93,43 +78,34 @@ def known_answer() -> tuple[float, str]:
 
 
 def _uniform(transport: str) -> tuple[float, str]:
-    runs = ratios_of([scaled(uniform(FABRIC.gpus), transport)] * RUNS)
-    ratios = [run.over_bound for run in runs]
-    aggregate_bps = statistics.median(run.aggregate_bps for run in runs)
+    outcomes = outcomes_of([scaled(uniform(FABRIC.gpus), transport)] * RUNS)
+    ratios, measures = [*map(over_bound, outcomes)], [outcome.measures for outcome in outcomes]
+    aggregate_bps = statistics.median(each.aggregate_bps for each in measures)
     return (
         statistics.median(ratios),
         f"{aggregate_bps / 1e9:.2f} Gbit/s aggregate, {listed_ratios(ratios)}, "
-        f"{max(run.resent for run in runs):.2%} sent again at most",
+        f"{max(each.retransmits / each.packets for each in measures):.2%} sent again at most",
     )
 
 
 def _sparse(transport: str) -> list[float]:
     """Return the median of each point."""
     experiments = [scaled(sparse(FABRIC.gpus, sparsity, gating="gpu"), transport) for sparsity in SPARSITIES]
-    runs = ratios_of([each for each in experiments for _ in range(RUNS)])
-    ratios = np.array([run.over_bound for run in runs]).reshape(len(SPARSITIES), RUNS)
+    outcomes = outcomes_of([each for each in experiments for _ in range(RUNS)])
+    ratios = np.array([*map(over_bound, outcomes)]).reshape(len(SPARSITIES), RUNS)
     return [float(value) for value in np.median(ratios, axis=1)]
 
 
-def ratios_of(experiments: Sequence[Experiment]) -> list[Ratios]:
+def outcomes_of(experiments: Sequence[Experiment]) -> list[Outcome]:
     """Return what came of experiments at one rate under one transport."""
     first = experiments[0]
     with Network(first.fabric, first.dilation.rate, host=first.host) as network:
-        return [_ratios(each, emulate(each, network), lent_real_bytes(each, network)) for each in experiments]
+        return [tried(each, network) for each in experiments]
 
 
-def _ratios(experiment: Experiment, emulation: Emulation, lent_bytes: Mapping[Port, float]) -> Ratios:
-    measured_s, predicted_s = (
-        communication_s(run.tables)
-        for run in (emulation.run, predict(experiment, emulation.paths, lent_bytes=lent_bytes))
-    )
-    health = emulation.health
-    return Ratios(
-        measured_s / bound_s(experiment, lent_bytes),
-        measured_s / predicted_s,
-        health.retransmits * PACKET_BYTES / health.payload_bytes,
-        8 * health.payload_bytes / emulation.emulated_s,
-    )
+def over_bound(outcome: Outcome) -> float:
+    """Return the CCT over its bound."""
+    return outcome.cct_s / outcome.bound_s
 
 
 def scaled(demand: Demand, transport: str, lasts_s: float | None = None) -> Experiment:
