@@ -25,11 +25,19 @@ from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import sparse, uniform
 
 FABRIC = rail_fabric(8, 4)
+UNIFORM = uniform(FABRIC.gpus)
+"""At whose rate all demands are run."""
 SPARSITIES = (0.6, 0.4, 0.2, 0.0)
 RUNS = 5
 RANDOM_DEMANDS, RANDOM_S = 50, 1.0
 """How many, and how long the bound of each takes at emulated scale [s]."""
 CONTROLS = 10
+
+
+@figure("ratio", "<= 1.06 at 1 Gbit/s aggregate or more")
+def uniform_cct_over_bound() -> tuple[float, str]:
+    """Uniform all-to-all over the ideal transport: CCT over bound, median of 5."""
+    return _uniform("ideal")
 
 
 @figure("ratio", "<= 1.05 at 1 Gbit/s aggregate or more")
@@ -61,7 +69,10 @@ def tcp_sparse() -> tuple[float, str]:
 @figure("ratio", "<= 1.05, the worst <= 1.15")
 def credit_random() -> tuple[float, str]:
     """Random demands under receiver credits: CCT over prediction, median of 50, with the worst."""
-    experiments = [scaled(_random_demand(seed), "credit", RANDOM_S) for seed in range(RANDOM_DEMANDS)]
+    experiments = [
+        scaled(_random_demand(seed), "credit", beside=UNIFORM, lasts_s=RANDOM_S)
+        for seed in range(RANDOM_DEMANDS)
+    ]
     ratios = [each.over_predicted for each in outcomes_of(experiments)]
     return statistics.median(ratios), f"{min(ratios):.3f} to {max(ratios):.3f} (bar of the worst: 1.15)"
 
@@ -69,7 +80,7 @@ def credit_random() -> tuple[float, str]:
 @figure("share", "<= 0.03")
 def known_answer() -> tuple[float, str]:
     """Known-answer controls at the packet rate of a uniform all-to-all: the worst of 10, off by."""
-    experiment = scaled(uniform(FABRIC.gpus), "credit")
+    experiment = scaled(UNIFORM, "credit")
     hop_bps = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
     with Network(FABRIC, experiment.dilation.rate, host=experiment.host) as network:
         done = [control(network, hop_bps) for _ in range(CONTROLS)]
@@ -78,7 +89,7 @@ def known_answer() -> tuple[float, str]:
 
 
 def _uniform(transport: str) -> tuple[float, str]:
-    outcomes = outcomes_of([scaled(uniform(FABRIC.gpus), transport)] * RUNS)
+    outcomes = outcomes_of([scaled(UNIFORM, transport)] * RUNS)
     ratios, measures = [*map(over_bound, outcomes)], [outcome.measures for outcome in outcomes]
     aggregate_bps = statistics.median(each.aggregate_bps for each in measures)
     return (
@@ -90,7 +101,8 @@ def _uniform(transport: str) -> tuple[float, str]:
 
 def _sparse(transport: str) -> list[float]:
     """Return the median of each point."""
-    experiments = [scaled(sparse(FABRIC.gpus, sparsity, gating="gpu"), transport) for sparsity in SPARSITIES]
+    demands = [sparse(FABRIC.gpus, sparsity, gating="gpu") for sparsity in SPARSITIES]
+    experiments = [scaled(demand, transport, beside=UNIFORM) for demand in demands]
     outcomes = outcomes_of([each for each in experiments for _ in range(RUNS)])
     ratios = np.array([*map(over_bound, outcomes)]).reshape(len(SPARSITIES), RUNS)
     return [float(value) for value in np.median(ratios, axis=1)]
@@ -108,18 +120,22 @@ def over_bound(outcome: Outcome) -> float:
     return outcome.cct_s / outcome.bound_s
 
 
-def scaled(demand: Demand, transport: str, lasts_s: float | None = None) -> Experiment:
-    """Return an experiment at the rate of a uniform all-to-all, and as long as usual or as wanted [s]."""
-    rate, job = _rate(FABRIC), single(demand)
-    full = Experiment(FABRIC, job, "rails", Dilation(rate, 1.0), transport=TransportSetup(transport))
+def scaled(
+    demand: Demand,
+    transport: str,
+    fabric: Fabric = FABRIC,
+    *,
+    beside: Demand | None = None,
+    lasts_s: float | None = None,
+) -> Experiment:
+    """Return an experiment at the rate chosen for it, or one beside it, as long as usual or as wanted [s]."""
+    setup = TransportSetup(transport)
+    full = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0), transport=setup)
+    loading = replace(full, job=single(beside)) if beside else full
+    rate = rate_factor(fabric, load_bps(loading, predict(loading)), calibration(default_datapath()), None)
     least_s = bound_s(full)
     volume = volume_factor(rate, [least_s]) if lasts_s is None else min(lasts_s * rate / least_s, 1.0)
     return replace(full, dilation=Dilation(rate, volume))
-
-
-def _rate(fabric: Fabric) -> float:
-    full = Experiment(fabric, single(uniform(fabric.gpus)), "rails", Dilation(1.0, 1.0))
-    return rate_factor(fabric, load_bps(full, predict(full)), calibration(default_datapath()), None)
 
 
 def _random_demand(seed: int) -> Demand:

@@ -12,7 +12,6 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +20,7 @@ import pandas as pd
 import typer
 
 from scenarios._bench_mininet import SHAPED_BPS
+from scenarios._bench_transports import scaled
 from scenarios._figure import FIGURES, Figure, figure, measured
 from testbed.machine.commands import output_of
 from testbed.machine.datapath import default_datapath
@@ -28,16 +28,12 @@ from testbed.machine.residue import MARKER, left_behind, things
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
 from testbed.run.agreement import agreement_text
-from testbed.run.calibrate import calibration, rate_factor, volume_factor
-from testbed.run.dilation import Dilation
 from testbed.run.emulate import emulate
 from testbed.run.evidence import Watch
-from testbed.run.experiment import Experiment
 from testbed.run.fidelity import verdict
 from testbed.run.kept import machine_name
 from testbed.run.outcome import Word, bound_s
 from testbed.run.predict import predict
-from testbed.run.scale import load_bps
 from testbed.run.trial import lent_real_bytes
 from testbed.study.command import main
 from testbed.study.output import standard_output
@@ -45,11 +41,8 @@ from testbed.study.worker import EmulationWorker
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
-from traffic.job import Job
 from traffic.metrics import communication_s
-from traffic.steps import single
-from traffic.transports.host_settings import TransportSetup
-from traffic.workloads.synthetic import sparse, uniform
+from traffic.workloads.synthetic import sparse
 
 MIB = 1 << 20
 SCENARIOS = Path(__file__).parent
@@ -96,20 +89,6 @@ def _print(name: str, figure: Figure, value: float, detail: str) -> None:
         print(json.dumps({**line, "detail": f"{detail}; {user}"}), flush=True)
 
 
-@figure("ratio", "<= 1.06 at 1 Gbit/s aggregate or more")
-def uniform_cct_over_bound() -> tuple[float, str]:
-    """Uniform all-to-all, 8 x 4, RailS, at the rate chosen automatically: CCT over bound, median of 5."""
-    experiment = _scaled(rail_fabric(8, 4), single(uniform(32)), "rails")
-    bound = bound_s(experiment)
-    with Network(experiment.fabric, experiment.dilation.rate) as network:
-        runs = [emulate(experiment, network) for _ in range(5)]
-    ratios = [communication_s(run.run.tables) / bound for run in runs]
-    aggregate = statistics.median(8 * run.health.payload_bytes / run.emulated_s for run in runs)
-    return statistics.median(
-        ratios
-    ), f"{aggregate / 1e9:.2f} Gbit/s aggregate, {min(ratios):.3f} to {max(ratios):.3f}"
-
-
 @figure("ratio", "0.90 .. 1.15", sandbox=False)
 def emulated_over_predicted_worst() -> tuple[float, str]:
     """All default points of rails_sparse: the emulated CCT over the predicted that is farthest from 1."""
@@ -141,7 +120,7 @@ def _boot_s(fabric: Fabric) -> float:
 @figure("bytes", f"< {3 * MIB << 9}")
 def peak_memory_bytes() -> tuple[float, str]:
     """The most that all processes of a 32 x 8 run hold together, pages shared between them counted once."""
-    experiment = _scaled(rail_fabric(32, 8), single(sparse(256, 0.4, gating="gpu")), "rails")
+    experiment = scaled(sparse(256, 0.4, gating="gpu"), "ideal", rail_fabric(32, 8))
     peak, done = 0, threading.Event()
 
     def look() -> None:
@@ -197,9 +176,8 @@ def kill_residue() -> tuple[float, str]:
 def servers128_verdict(transport: str = "ideal") -> tuple[float, str]:
     """128 servers x 8 rails boot, answer ready and move one sparse all-to-all: its verdict."""
     started = time.monotonic()
-    job = single(sparse(1024, 0.4, top_k=1, gating="gpu"))
-    scaled = _scaled(rail_fabric(128, 8, 8), job, "rails", LARGE_CCT_S)
-    experiment = replace(scaled, transport=TransportSetup(transport))
+    demand = sparse(1024, 0.4, top_k=1, gating="gpu")
+    experiment = scaled(demand, transport, rail_fabric(128, 8, 8), lasts_s=LARGE_CCT_S)
     booting = time.monotonic()
     with Network(experiment.fabric, experiment.dilation.rate) as network:
         booted_s = time.monotonic() - booting
@@ -229,18 +207,6 @@ def servers128_credit_verdict() -> tuple[float, str]:
 
 def _own_memory_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-
-
-def _scaled(fabric: Fabric, job: Job, scheme: str, emulated_cct_s: float | None = None) -> Experiment:
-    """Return an experiment over the ideal transport at the scale chosen automatically, or with a longer CCT.
-
-    Its figures are of the machine and of the engine; those of transports are in `_bench_transports`.
-    """
-    full = Experiment(fabric, job, scheme, Dilation(1.0, 1.0), transport=TransportSetup("ideal"))
-    rate = rate_factor(fabric, load_bps(full, predict(full)), calibration(default_datapath()), None)
-    bound = bound_s(full)
-    volume = volume_factor(rate, [bound]) if emulated_cct_s is None else emulated_cct_s * rate / bound
-    return replace(full, dilation=Dilation(rate, volume))
 
 
 for file in (*sorted(SCENARIOS.glob("_bench_*.py")), *sorted(SCENARIOS.glob("_*/bench.py"))):

@@ -57,7 +57,7 @@ def test_figure_of_the_128_servers_follows_the_verdict(
     monkeypatch: pytest.MonkeyPatch, stall_s: float, value: float, words: str
 ) -> None:
     """Everything but the boot and the emulation is real, on two servers."""
-    monkeypatch.setattr(bench, "_scaled", lambda *_: SMALL)
+    monkeypatch.setattr(bench, "scaled", lambda *_, **__: SMALL)
     monkeypatch.setattr(bench, "Network", lambda *_: nullcontext(LENDS_NOTHING))
     monkeypatch.setattr(
         bench, "Watch", lambda _network: nullcontext(SeenWatch(replace(HEALTHY, stall_s=stall_s)))
