@@ -103,6 +103,11 @@ def interconnect_bill(kind: str, servers: int, degree: int, rate_bps: float) -> 
     ScenarioError
         If there is no such interconnect, no server or interface, a rate has no price, or it is SiP-ML, whose
         prices are not stated.
+
+    Examples
+    --------
+    >>> interconnect_bill(TOPOOPT, 128, 4, 100e9).usd
+    416256.0
     """
     check_size(servers, degree)
     if kind == SIP_ML:
@@ -120,17 +125,6 @@ def interconnect_bill(kind: str, servers: int, degree: int, rate_bps: float) -> 
         each = (*((1, part) for part in _interface(rate_bps)), *CIRCUITS[kind])
         parts = tuple((int(servers * degree * count), part) for count, part in each)
     return Bill(kind, servers, degree * rate_bps, parts)
-
-
-def interconnect_cost(kind: str, servers: int, degree: int, rate_bps: float) -> float:
-    """Return what an interconnect costs, as `interconnect_bill` has it [USD].
-
-    Examples
-    --------
-    >>> interconnect_cost(TOPOOPT, 128, 4, 100e9)
-    416256.0
-    """
-    return interconnect_bill(kind, servers, degree, rate_bps).usd
 
 
 def fat_tree_cost(servers: int, nic_bps: float) -> float:
@@ -163,9 +157,9 @@ def cost_table() -> pd.DataFrame:
     """
     rows = []
     for rate_bps, size in product(PRICES, FIGURE_SERVERS):
-        topoopt_usd = interconnect_cost(TOPOOPT, size, FIGURE_DEGREE, rate_bps)
+        topoopt_usd = interconnect_bill(TOPOOPT, size, FIGURE_DEGREE, rate_bps).usd
         for kind in (*KINDS, SIP_ML):
-            usd = math.nan if kind == SIP_ML else interconnect_cost(kind, size, FIGURE_DEGREE, rate_bps)
+            usd = math.nan if kind == SIP_ML else interconnect_bill(kind, size, FIGURE_DEGREE, rate_bps).usd
             rows.append(
                 {"interconnect": kind, "servers": size, "degree": FIGURE_DEGREE, "rate_gbps": rate_bps / 1e9,
                  "usd": usd, "over_topoopt": usd / topoopt_usd}
@@ -177,7 +171,8 @@ def mean_over_topoopt(kind: str, servers: int, degree: int) -> float:
     """Return an interconnect's cost over TopoOpt's, mean of `AVERAGE_BPS`."""
     of = servers, degree
     return fmean(
-        interconnect_cost(kind, *of, bps) / interconnect_cost(TOPOOPT, *of, bps) for bps in AVERAGE_BPS
+        interconnect_bill(kind, *of, bps).usd / interconnect_bill(TOPOOPT, *of, bps).usd
+        for bps in AVERAGE_BPS
     )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from scenarios._topoopt.costs import PRICES, fat_tree_cost, interconnect_cost
+from scenarios._topoopt.costs import PRICES, interconnect_bill
 from scenarios._topoopt.fabrics import EXPANDER, FAT_TREE, IDEAL, OCS_RECONFIG, SIP_ML, TOPOOPT, fat_tree_bps
 from scenarios._topoopt.scale_figures import DEGREES, FULL_BPS, MODELS
 from scenarios._topoopt.scale_rows import ALIKE, COLOURS, MS, judged, mean_ratio, times
@@ -66,7 +66,7 @@ def _tree_costs(rates: Sequence[float], degree: int) -> str:
     """Return what a fat-tree of a quarter of TopoOpt's bandwidth costs, as a share of TopoOpt, by rate."""
     priced = [rate for rate in rates if rate in PRICES and fat_tree_bps(degree, rate) in PRICES]
     shares = [
-        fat_tree_cost(128, fat_tree_bps(degree, rate)) / interconnect_cost(TOPOOPT, 128, degree, rate)
+        interconnect_bill(FAT_TREE, 128, degree, rate).usd / interconnect_bill(TOPOOPT, 128, degree, rate).usd
         for rate in priced
     ]
     return ", ".join(f"{share:.2f}" for share in shares) or "an unknown share"

@@ -8,7 +8,7 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from scenarios._topoopt.costs import fat_tree_cost, interconnect_cost
+from scenarios._topoopt.costs import fat_tree_cost, interconnect_bill
 from scenarios._topoopt.fabrics import FAT_TREE, IDEAL, OVERSUBSCRIBED, TOPOOPT
 from scenarios._topoopt.shared_points import (
     MIXES,
@@ -212,7 +212,7 @@ def _claim(
 
 def cost_sentence(cluster: Cluster) -> str:
     """Return what TopoOpt and the fat-tree cost; ScenarioError if the fat-tree's NICs have no price."""
-    topoopt_usd = interconnect_cost(TOPOOPT, cluster.servers, cluster.degree, cluster.rate_bps)
+    topoopt_usd = interconnect_bill(TOPOOPT, cluster.servers, cluster.degree, cluster.rate_bps).usd
     tree_usd = fat_tree_cost(cluster.servers, cluster.fat_tree_bps)
     return (
         f"TopoOpt costs {topoopt_usd / 1e6:.2f} million dollars, the fat-tree, with NICs of "

@@ -10,7 +10,6 @@ from scenarios._topoopt.costs import (
     cost_table,
     fat_tree_cost,
     interconnect_bill,
-    interconnect_cost,
     mean_over_topoopt,
 )
 from scenarios._topoopt.fabrics import EXPANDER, FAT_TREE, IDEAL, OCS_RECONFIG, SIP_ML, TOPOOPT
@@ -33,7 +32,7 @@ G = 1e9
     ],
 )
 def test_128_servers_cost_what_is_specified(kind: str, degree: int, rate_bps: float, usd: int) -> None:
-    assert interconnect_cost(kind, 128, degree, rate_bps) == usd
+    assert interconnect_bill(kind, 128, degree, rate_bps).usd == usd
 
 
 @pytest.mark.parametrize("servers", FIGURE_SERVERS)
@@ -46,7 +45,7 @@ def test_mean_ratios_are_the_paper_s_at_every_size(servers: int, degree: int) ->
 def test_4394_servers_are_a_full_tree_whose_ratio_is_the_mean() -> None:
     """The paper prints 3.0 there, of a rate that it does not state."""
     usd = {
-        kind: [interconnect_cost(kind, 4394, 4, bps) for bps in (100 * G, 200 * G)]
+        kind: [interconnect_bill(kind, 4394, 4, bps).usd for bps in (100 * G, 200 * G)]
         for kind in (IDEAL, TOPOOPT)
     }
     ratios = [ideal / topoopt for ideal, topoopt in zip(usd[IDEAL], usd[TOPOOPT], strict=True)]
@@ -58,8 +57,8 @@ def test_4394_servers_are_a_full_tree_whose_ratio_is_the_mean() -> None:
 
 @pytest.mark.parametrize("degree", [4, 8])
 def test_the_fat_tree_is_the_fastest_that_costs_no_more_than_topoopt(degree: int) -> None:
-    own_usd = interconnect_cost(FAT_TREE, 128, degree, 100 * G)
-    most_usd = interconnect_cost(TOPOOPT, 128, degree, 100 * G)
+    own_usd = interconnect_bill(FAT_TREE, 128, degree, 100 * G).usd
+    most_usd = interconnect_bill(TOPOOPT, 128, degree, 100 * G).usd
     assert own_usd <= most_usd
     faster = [rate_bps for rate_bps in PRICES if rate_bps > degree * 100 * G / 4]
     assert all(fat_tree_cost(128, rate_bps) > most_usd for rate_bps in faster)
@@ -68,7 +67,7 @@ def test_the_fat_tree_is_the_fastest_that_costs_no_more_than_topoopt(degree: int
 def test_a_rate_without_a_price_is_that_of_several_planes() -> None:
     assert fat_tree_cost(128, 80 * G) == 2 * fat_tree_cost(128, 40 * G)
     assert fat_tree_cost(128, 400 * G) == 2 * fat_tree_cost(128, 200 * G)
-    assert interconnect_cost(FAT_TREE, 128, 8, 10 * G) == 2 * fat_tree_cost(128, 10 * G)
+    assert interconnect_bill(FAT_TREE, 128, 8, 10 * G).usd == 2 * fat_tree_cost(128, 10 * G)
 
 
 def test_figure_10_has_a_row_for_each_point_and_none_for_what_has_no_price() -> None:
@@ -110,4 +109,4 @@ def test_a_bill_is_per_server_and_sums_to_its_parts() -> None:
 )
 def test_what_has_no_cost_is_refused(kind: str, servers: int, rate_bps: float, why: str) -> None:
     with pytest.raises(ScenarioError, match=why):
-        interconnect_cost(kind, servers, 4, rate_bps)
+        interconnect_bill(kind, servers, 4, rate_bps)
