@@ -6,7 +6,6 @@ its gates, and hides what a failure adds to another.
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import product
 
@@ -43,7 +42,7 @@ from topologies.mfabric import mfabric_fabric, region_gpus
 from traffic.compose import placed
 from traffic.delegated import DelegatedSetup
 from traffic.models.moe import MoeModel, model_named
-from traffic.models.moe_step import Experts, Machines, moe_step, repeated_gate
+from traffic.models.moe_step import Machines, moe_step, repeated_gate
 from traffic.workloads.gate import gate_loads, gate_tokens
 
 SOURCE = "mFabric, 7.5 (Figure 14)"
@@ -68,12 +67,11 @@ FailureSeconds = Mapping[tuple[str, str], float]
 
 def failure_part(setting: Setting) -> Part:
     """Return the iteration of each model without and with each failure; rates of a setting do not count."""
-    alike = replace(setting, rates_bps=(), sizes=())
     # Points of one model follow each other, so that a process makes its step once.
     points = list(product(MODELS, POINTS))
     return Part(
         lambda found: failures(setting, dict(zip(points, found, strict=True))),
-        [Call(failure_iteration_s, (alike, *point)) for point in points],
+        [Call(failure_iteration_s, (setting.alike, *point)) for point in points],
     )
 
 
@@ -106,7 +104,7 @@ def failures(setting: Setting, found: FailureSeconds) -> Section:
 
 def failure_experiment(setting: Setting, model: str, name: str) -> Experiment:
     """Return a step of a model on 1,024 GPUs with something gone all along; a name is of `POINTS`."""
-    healthy = _healthy(model, setting.gpu_flops, setting.experts, setting.seed)
+    healthy = _healthy(setting.alike, model)
     if name == HEALTHY:
         return healthy
     gone = failure_of(name, healthy.fabric, _server(model_named(model)), gpus=GPUS, gpu=LOST_GPU)
@@ -130,17 +128,17 @@ def failure_iteration_s(setting: Setting, model: str, name: str) -> float:
 
 
 @lru_cache(maxsize=1)
-def _healthy(model: str, gpu_flops: float, experts: Experts, seed: int) -> Experiment:
-    sized = model_named(model)
+def _healthy(setting: Setting, model: str) -> Experiment:
+    sized, seed = model_named(model), setting.seed
     loads = gate_loads([PHASE], 1, sized.experts, seed=seed)
     tokens = gate_tokens(loads, sized.ep, sized.tokens * sized.top_k, seed=seed)[0, 0]
     step = moe_step(
         sized,
         repeated_gate(tokens),
         replicas=SERVERS * GPUS // sized.replica_gpus,
-        machines=Machines(gpu_flops=gpu_flops, gateways=GATEWAYS),
+        machines=Machines(gpu_flops=setting.gpu_flops, gateways=GATEWAYS),
         sums_apart=[_server(sized) * GPUS + LOST_GPU],
-        experts=experts,
+        experts=setting.experts,
     )
     fabric = mfabric_fabric(
         SERVERS,

@@ -103,6 +103,11 @@ class Setting:
     experts: Experts = "even"
     """Whose tokens decide how long experts compute; the paper's simulations take one time for all."""
 
+    @property
+    def alike(self) -> "Setting":
+        """What of it a point depends on."""
+        return replace(self, rates_bps=(), sizes=())
+
 
 @dataclass(frozen=True)
 class Iteration:
@@ -132,10 +137,9 @@ class StepStudy:
         """Return what is predicted, and the section."""
         # Points of one model follow each other, so that a process makes its step once.
         points = sorted(self.points(setting), key=_of_step)
-        alike = replace(setting, rates_bps=(), sizes=())
         return Part(
             lambda found: self.section(setting, dict(zip(points, found, strict=True))),
-            [Call(iteration, (alike, point)) for point in points],
+            [Call(iteration, (setting.alike, point)) for point in points],
         )
 
 
@@ -203,7 +207,7 @@ def as_simulated_s(point: StepPoint, found: Iterations) -> float:
 def step_experiment(setting: Setting, point: StepPoint) -> Experiment:
     """Return the experiment of a point."""
     seed = setting.seed
-    trained = _trained(setting.gpu_flops, setting.experts, seed, *_of_step(point))
+    trained = _trained(setting.alike, *_of_step(point))
     if point.fabric in MP_DEGREES:
         return panel_experiment(trained, point.rate_bps, point.fabric, seed=seed)
     fabric = step_fabric(point)
@@ -276,13 +280,7 @@ def _of_step(point: StepPoint) -> tuple[str, int, int, tuple[int, ...]]:
 
 @lru_cache(maxsize=1)
 def _trained(
-    gpu_flops: float,
-    experts: Experts,
-    seed: int,
-    model: str,
-    micro_batch: int,
-    servers: int,
-    gateways: tuple[int, ...],
+    setting: Setting, model: str, micro_batch: int, servers: int, gateways: tuple[int, ...]
 ) -> Training:
     sized = replace(STUDIED[model], micro_batch=micro_batch)
     replicas = servers * GPUS // sized.replica_gpus
@@ -292,7 +290,7 @@ def _trained(
         replicas=replicas,
         micro_batches=sized.pp,
         gateways=gateways,
-        gpu_flops=gpu_flops,
-        experts=experts,
-        seed=seed,
+        gpu_flops=setting.gpu_flops,
+        experts=setting.experts,
+        seed=setting.seed,
     )
