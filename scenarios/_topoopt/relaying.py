@@ -35,17 +35,10 @@ class Relaying:
     """The same by the interfaces; NaN if nothing was emulated."""
     relayed_packets: float
     """Packets that kernels forwarded, acknowledgements among them, in proportion to payload; else NaN."""
-    cpus: float
-    """CPUs that the switches' daemon and the engine used; kernels forward in the daemon's time. Else NaN."""
+    cpu_s: float
+    """CPU time of the switches' daemon, in which kernels forward, and of the engine [s]; else NaN."""
     sent_bytes: float
     """What servers had to send, in the emulation [bytes]; else NaN."""
-    emulated_s: float
-    """How long it took at the emulation's scale [s]; NaN without one."""
-
-    @property
-    def cpu_s(self) -> float:
-        """CPU time [s]."""
-        return self.cpus * self.emulated_s
 
 
 def relaying(outcome: Outcome) -> Relaying:
@@ -55,17 +48,16 @@ def relaying(outcome: Outcome) -> Relaying:
     computed = bandwidth_tax(0.0, sent, circuit_hops(experiment))
     run = outcome.emulated
     if run is None or not outcome.is_sound:
-        return Relaying(computed, *(math.nan,) * 5)
+        return Relaying(computed, *(math.nan,) * 4)
     wire = run.tables.wire
     nics = [run.tables.ports[port].node in experiment.fabric.server_index for port in wire["port"]]
     packets = float(wire["packets"][nics].sum())
     payload, own = float(wire["bytes"][nics].sum()) - HEADER_BYTES * packets, float(sent.sum())
     own *= experiment.dilation.volume
     counted = payload / own
-    measures = outcome.measures
-    cpus = measures.switch_cpu + measures.engine_cpu
-    emulated_s = run.iteration_s * experiment.dilation.time
-    return Relaying(computed, counted, packets * (1 - 1 / max(counted, 1.0)), cpus, own, emulated_s)
+    cpus = outcome.measures.switch_cpu + outcome.measures.engine_cpu
+    cpu_s = run.iteration_s * experiment.dilation.time * cpus
+    return Relaying(computed, counted, packets * (1 - 1 / max(counted, 1.0)), cpu_s, own)
 
 
 def sent_between(experiment: Experiment) -> Bytes:
