@@ -5,7 +5,7 @@ import _checkout  # first: runs this file under the checkout's Python
 from dataclasses import replace
 
 from scenarios._mfabric.fabrics import GPUS, NICS, PACKET_NICS
-from scenarios._mfabric.failure_points import FAILURES, STEP, Failing, failure_of, failure_points
+from scenarios._mfabric.failure_points import FAILURES, STEP, Failing, failing, failure_of, steady
 from scenarios._mfabric.training_points import GATEWAYS, checked_delay, over_circuits, training
 from testbed.run.experiment import Experiment
 from testbed.study.options import known_after_s, share_at
@@ -75,8 +75,11 @@ def training_failures(
     job = placed(trained.job, region_gpus(fabric, GPUS), of=fabric.gpus)
     on_all = replace(trained, step=replace(trained.step, job=job))
     healthy = over_circuits(fabric, on_all, "block", delay, STEP, seed=seed)
-    gone = [failure_of(FAILURES[name], fabric, SERVER, gpus=GPUS, gpu=GPU) for name in failures]
-    return failure_points(healthy, gone, f"F0 0.0 l{layers - 1} combine", hit_at, known_s)
+    points, node = [healthy], f"F0 0.0 l{layers - 1} combine"
+    for name in failures:
+        gone = failure_of(FAILURES[name], fabric, SERVER, gpus=GPUS, gpu=GPU)
+        points += [failing(healthy, gone, node, hit_at, known_s), steady(healthy, gone)]
+    return points
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ A GPU's place is taken by the backup GPU of the next server of its region, so th
 tensor-parallel rank cross servers; a server's by a spare one of the global pool, which has packet NICs only.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -116,17 +115,3 @@ def steady(experiment: Experiment, failure: Failure) -> Experiment:
         return replace(experiment, job=moved(experiment.job, failure.moves), label=label)
     fault = cut(failure.name, tuple(map(experiment.fabric.nic_port, failure.nics)))
     return replace(experiment, faults=(fault,), label=STEADY)
-
-
-def failure_points(
-    experiment: Experiment,
-    failures: Sequence[Failure],
-    node: str,
-    share: float,
-    detect_s: float,
-) -> list[Experiment]:
-    """Return a step, then for each failure the step in which it comes and one after it."""
-    points = [experiment]
-    for failure in failures:
-        points += [failing(experiment, failure, node, share, detect_s), steady(experiment, failure)]
-    return points
