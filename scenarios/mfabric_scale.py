@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from scenarios._mfabric.alphas import alpha_points, alphas
-from scenarios._mfabric.batches import batch_points, batches
+from scenarios._mfabric import alphas, batches, delays, size
 from scenarios._mfabric.circuits import circuits
 from scenarios._mfabric.copilot import copilot
 from scenarios._mfabric.costs import costs
-from scenarios._mfabric.delays import delay_points, delays
 from scenarios._mfabric.efficiency import efficiency
 from scenarios._mfabric.fabrics import checked_rate, servers_of
 from scenarios._mfabric.failures import failure_part
@@ -21,7 +19,6 @@ from scenarios._mfabric.iteration_times import iteration_points, iteration_times
 from scenarios._mfabric.lookahead import lookahead
 from scenarios._mfabric.section import scale_report
 from scenarios._mfabric.shares import training_shares
-from scenarios._mfabric.size import checked_servers, size, size_points
 from scenarios._mfabric.steps import Setting, StepStudy
 from testbed.study.command import run_computed
 from testbed.study.computed import Computed
@@ -35,10 +32,10 @@ STUDIES = {
     figure: StepStudy(partial(iteration_points, model), partial(iteration_times, model))
     for figure, model in MODELS.items()
 } | {
-    "25": StepStudy(batch_points, batches),
-    "26": StepStudy(size_points, size),
-    "27": StepStudy(alpha_points, alphas),
-    "28": StepStudy(delay_points, delays),
+    "25": batches.STUDY,
+    "26": size.STUDY,
+    "27": alphas.STUDY,
+    "28": delays.STUDY,
 }
 """By figure, what training steps are predicted for."""
 MOST_TFLOPS = 1e6
@@ -108,7 +105,7 @@ def mfabric_scale(
     for cluster in clusters:
         servers_of(cluster)
     drawn = seed_range(seeds)
-    sizes = checked_servers(whole_numbers(servers, "--servers"))
+    sizes = size.checked_servers(whole_numbers(servers, "--servers"))
     steps = chosen(figures, (*STEPS, NONE), "--figures")
     setting = Setting(rates_bps, _flops(gpu_tflops), sizes=sizes, experts=experts)
     parts = [

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, MFABRIC, NICS, PACKET_NICS
 from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
-from scenarios._mfabric.steps import Iterations, Setting, StepPoint, step_section
+from scenarios._mfabric.steps import Iterations, Setting, StepPoint, StepStudy, step_section
 from testbed.report.claims import LESS, SAME, Claim
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
@@ -21,7 +21,7 @@ FEW, MANY = 2, 6
 """Between these the paper's sentence is ruled, beside every step on the way."""
 
 
-def alpha_points(_setting: Setting) -> list[StepPoint]:
+def _points(_setting: Setting) -> list[StepPoint]:
     """Return the training steps of Figure 27: packet NICs of one rate in all, however many they are."""
     return [
         StepPoint(
@@ -32,14 +32,8 @@ def alpha_points(_setting: Setting) -> list[StepPoint]:
     ]  # fmt: skip
 
 
-def alphas(setting: Setting, found: Iterations) -> Section:
-    """Return the iteration time by the number of circuit NICs.
-
-    Parameters
-    ----------
-    setting, found
-        The iterations of all `alpha_points` in this setting.
-    """
+def _section(setting: Setting, found: Iterations) -> Section:
+    """Return the iteration time by the number of circuit NICs."""
     table = pd.DataFrame(
         [
             {
@@ -47,7 +41,7 @@ def alphas(setting: Setting, found: Iterations) -> Section:
                 "packet_gbps": (point.packet_bps or RATE_BPS) / 1e9, "iteration_s": found[point].seconds,
                 "reconfigurations": found[point].reconfigurations,
             }
-            for point in alpha_points(setting)
+            for point in _points(setting)
         ]
     )  # fmt: skip
     plot = Plot("alpha", partial(_plot, table), f"Paper, figure 27 ({FIGURE_ONLY}). {CAPTION}")
@@ -98,3 +92,4 @@ def _plot(table: pd.DataFrame) -> Figure:
 
 
 CAPTION = "Packet NICs have 200 Gbit/s in all, and circuit NICs 100 Gbit/s each."
+STUDY = StepStudy(_points, _section)

@@ -8,7 +8,15 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC, TOPOOPT
 from scenarios._mfabric.iteration_times import of_all_rates, over
 from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
-from scenarios._mfabric.steps import Iterations, Setting, StepPoint, as_simulated_s, step_section, with_waits
+from scenarios._mfabric.steps import (
+    Iterations,
+    Setting,
+    StepPoint,
+    StepStudy,
+    as_simulated_s,
+    step_section,
+    with_waits,
+)
 from testbed.report.claims import MORE, Claim, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
@@ -20,12 +28,8 @@ OVER_TOPOOPT = {32: 1.8, 64: 2.0}
 """What the paper prints of mFabric's gain with 8x7B, the mean over the rates."""
 
 
-def batch_points(setting: Setting) -> list[StepPoint]:
-    """Return the training steps of Figure 25."""
-    return with_waits(_points(setting))
-
-
 def _points(setting: Setting) -> list[StepPoint]:
+    """Return the training steps of Figure 25."""
     return [
         StepPoint(model, fabric, rate_bps, micro_batch=batch)
         for model in MODELS
@@ -35,14 +39,8 @@ def _points(setting: Setting) -> list[StepPoint]:
     ]
 
 
-def batches(setting: Setting, found: Iterations) -> Section:
-    """Return iteration times with micro-batches of 32 and 64 sequences.
-
-    Parameters
-    ----------
-    setting, found
-        The iterations of all `batch_points` in this setting.
-    """
+def _section(setting: Setting, found: Iterations) -> Section:
+    """Return iteration times with micro-batches of 32 and 64 sequences."""
     table = pd.DataFrame(
         [
             {
@@ -121,3 +119,4 @@ def _plot(table: pd.DataFrame) -> Figure:
 
 
 CAPTION = "Our predictions; fat-tree stands for rail-optimised too."
+STUDY = StepStudy(lambda setting: with_waits(_points(setting)), _section)

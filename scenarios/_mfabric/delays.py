@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import MFABRIC
 from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
-from scenarios._mfabric.steps import DELAY_S, Iterations, Setting, StepPoint, step_section
+from scenarios._mfabric.steps import DELAY_S, Iterations, Setting, StepPoint, StepStudy, step_section
 from testbed.report.claims import MORE, TOLERANCE, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
@@ -21,7 +21,7 @@ FIRSTS: tuple[First, ...] = ("block", "reuse")
 COLOURS: dict[First, str] = {"block": "#0072b2", "reuse": "#e69f00"}
 
 
-def delay_points(_setting: Setting) -> list[StepPoint]:
+def _points(_setting: Setting) -> list[StepPoint]:
     """Return the training steps of Figure 28."""
     return [
         StepPoint(MODEL, MFABRIC, RATE_BPS, delay_s=delay_s, first=first)
@@ -30,21 +30,15 @@ def delay_points(_setting: Setting) -> list[StepPoint]:
     ]
 
 
-def delays(setting: Setting, found: Iterations) -> Section:
-    """Return the iteration time by reconfiguration delay, with dispatches that wait and that do not.
-
-    Parameters
-    ----------
-    setting, found
-        The iterations of all `delay_points` in this setting.
-    """
+def _section(setting: Setting, found: Iterations) -> Section:
+    """Return the iteration time by reconfiguration delay, with dispatches that wait and that do not."""
     table = pd.DataFrame(
         [
             {
                 "first": point.first, "delay_s": point.delay_s, "iteration_s": found[point].seconds,
                 "reconfigurations": found[point].reconfigurations,
             }
-            for point in delay_points(setting)
+            for point in _points(setting)
         ]
     )  # fmt: skip
     plot = Plot("delay", partial(_plot, table), f"Paper, figure 28 ({FIGURE_ONLY}). {CAPTION}")
@@ -117,3 +111,4 @@ DEFINITIONS = (
     ("block", "An all-to-all whose demand only the gate decides is held until its circuits are lit."),
     ("reuse", "It takes what is lit: the circuits of the all-to-all before it."),
 )
+STUDY = StepStudy(_points, _section)

@@ -20,6 +20,7 @@ from scenarios._mfabric.steps import (
     Iterations,
     Setting,
     StepPoint,
+    StepStudy,
     as_simulated_s,
     step_section,
     with_waits,
@@ -38,7 +39,7 @@ SAME, ABOUT_TWICE = (0.95, 1.05), (1.5, 2.5)
 MEGA = 1e6
 
 
-def size_points(setting: Setting) -> list[StepPoint]:
+def _points(setting: Setting) -> list[StepPoint]:
     """Return the training steps of Figure 26."""
     return with_waits(_point(fabric, servers) for servers in setting.sizes for fabric in (FAT_TREE, MFABRIC))
 
@@ -55,14 +56,8 @@ def checked_servers(servers: Sequence[int]) -> list[int]:
     return sorted(set(servers))
 
 
-def size(setting: Setting, found: Iterations) -> Section:
-    """Return tokens per second, and what they cost, by the size of the cluster.
-
-    Parameters
-    ----------
-    setting, found
-        The iterations of all `size_points` in this setting.
-    """
+def _section(setting: Setting, found: Iterations) -> Section:
+    """Return tokens per second, and what they cost, by the size of the cluster."""
     table = size_table(setting, found)
     plot = Plot("size", partial(_plot, table), f"Paper, figure 26 ({FIGURE_ONLY}). {CAPTION}")
     return step_section(
@@ -159,3 +154,4 @@ DEFINITIONS = [
         "each has its own gates and is predicted on its own; they meet in the rings of data parallelism",
     ),
 ]
+STUDY = StepStudy(_points, _section)

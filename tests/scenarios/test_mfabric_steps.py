@@ -2,6 +2,7 @@
 
 import doctest
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from types import ModuleType
 
@@ -14,11 +15,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from rich.console import Console
 
+from scenarios._mfabric import alphas, batches, delays, own_nics, steps
 from scenarios._mfabric import iteration_times as time_section
-from scenarios._mfabric import own_nics, steps
-from scenarios._mfabric.alphas import ALPHAS, alpha_points, alphas
-from scenarios._mfabric.batches import batch_points, batches
-from scenarios._mfabric.delays import delay_points, delays
 from scenarios._mfabric.fabrics import DELEGATED, FAT_TREE, MFABRIC, OVERSUBSCRIBED, RAIL, RINGS, TOPOOPT
 from scenarios._mfabric.iteration_parts import BACKWARD, COMPUTE, FORWARD, PARTS, TRANSFER, iteration_parts
 from scenarios._mfabric.iteration_times import (
@@ -75,7 +73,7 @@ def made_up(point: StepPoint) -> Iteration:
     return Iteration(seconds, 7 * (point.fabric == MFABRIC), parts_s | {TRANSFER: 3 * network_s})
 
 
-def made_up_iterations(points: list[StepPoint]) -> Iterations:
+def made_up_iterations(points: Sequence[StepPoint]) -> Iterations:
     return {point: made_up(point) for point in points}
 
 
@@ -87,9 +85,10 @@ def sections() -> dict[str, Section]:
         for model in (MODEL, "deepseek-r1")
     ]
     found += [
-        batches(SETTING, made_up_iterations(batch_points(SETTING))),
-        alphas(SETTING, made_up_iterations(alpha_points(SETTING))),
-        delays(SETTING, made_up_iterations(delay_points(SETTING))),
+        *(
+            study.section(SETTING, made_up_iterations(study.points(SETTING)))
+            for study in (batches.STUDY, alphas.STUDY, delays.STUDY)
+        ),
     ]
     return {section.name: section for section in found}
 
@@ -120,15 +119,15 @@ def test_fabrics_have_the_nics_and_uplinks_of_their_names() -> None:
 
 
 def test_packet_nics_of_any_number_have_one_rate_in_all() -> None:
-    points = alpha_points(SETTING)
-    assert [8 - point.packet_nics for point in points] == list(ALPHAS)
+    points = alphas.STUDY.points(SETTING)
+    assert [8 - point.packet_nics for point in points] == list(alphas.ALPHAS)
     assert {point.packet_nics * (point.packet_bps or point.rate_bps) for point in points} == {200e9}
     # The usual one is that of Figure 12, so that it is predicted once.
     assert StepPoint(MODEL, MFABRIC, 100e9) in points
 
 
 def test_delays_include_the_usual_one() -> None:
-    assert StepPoint(MODEL, MFABRIC, 400e9) in delay_points(SETTING)
+    assert StepPoint(MODEL, MFABRIC, 400e9) in delays.STUDY.points(SETTING)
 
 
 def test_times_stand_beside_the_public_ones() -> None:
