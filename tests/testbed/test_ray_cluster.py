@@ -223,7 +223,7 @@ def test_errors_arrive_as_they_are_and_a_process_that_is_killed_as_a_sentence(cl
     with pytest.raises(DemandError, match=r"^a sentence; a hint") as raised:
         cluster.submit(refused).result()
     assert "in refused" in raised.value.__notes__[0]
-    with pytest.raises(TypeError, match="missing (1 )?required"):
+    with pytest.raises(TypeError, match=r"missing (1 )?required"):
         cluster.submit(np.zeros).result()
     with pytest.raises(MachineError, match=r"a task was lost on the cluster: .*; see docs/cluster\.md"):
         cluster.submit(killed).result()
