@@ -478,23 +478,14 @@ class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
         if piece.number != NOT_NUMBERED:
             self._orders.skip(piece.parcel.message, piece.number)
 
-    def hold(self, numbers: Iterable[int]) -> None:
-        """Let queue pairs send nothing more for now."""
-        self._set_held(numbers, is_held=True)
-
-    def resume(self, numbers: Iterable[int]) -> None:
-        """Let queue pairs send again."""
-        self._set_held(numbers, is_held=False)
-
-    def _set_held(self, numbers: Iterable[int], *, is_held: bool) -> None:
-        for lane in map(self._pairs.__getitem__, numbers):
-            if lane.held != is_held:
-                self._mark_held(lane, is_held=is_held)
-                lane.moved_at = time.monotonic()
-                if lane.account:
-                    lane.account.held = is_held
-                    self._announcing[lane.account] = None
+    def _set_held(self, pair: Lane, *, is_held: bool) -> None:
         self._turn_at = 0.0
+        if pair.held != is_held:
+            super()._set_held(pair, is_held=is_held)
+            pair.moved_at = time.monotonic()
+            if pair.account:
+                pair.account.held = is_held
+                self._announcing[pair.account] = None
 
     def rates_changed(self) -> None:
         """Have receivers, and what chooses as it goes, ask anew how fast NICs are."""

@@ -16,7 +16,7 @@ import socket
 import struct
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -297,18 +297,11 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         stream = self._pairs[number]
         return {message: int(size) for message, size in stream.backlog.left(stream.counted).items()}
 
-    def hold(self, numbers: Iterable[int]) -> None:
-        """Let queue pairs send nothing more for now."""
-        for number in numbers:
-            self._mark_held(self._pairs[number], is_held=True)
-            self._counts.held[number] = True
-
-    def resume(self, numbers: Iterable[int]) -> None:
-        """Let queue pairs send again."""
-        for number in numbers:
-            self._mark_held(self._pairs[number], is_held=False)
-            self._counts.held[number] = False
-        self._share_at, self._anew = 0.0, True
+    def _set_held(self, pair: _Stream, *, is_held: bool) -> None:
+        super()._set_held(pair, is_held=is_held)
+        self._counts.held[pair.number] = is_held
+        if not is_held:
+            self._share_at, self._anew = 0.0, True
 
     def rates_changed(self) -> None:
         """Have the transport, and what chooses as it goes, ask anew how fast NICs are."""

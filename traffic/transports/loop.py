@@ -3,7 +3,7 @@
 import contextlib
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -220,7 +220,17 @@ class QueuePairs(Generic[Pair, Feeds]):
         for pair in self._pairs:
             pair.moved_at = now
 
-    def _mark_held(self, pair: Pair, *, is_held: bool) -> None:
+    def hold(self, numbers: Iterable[int]) -> None:
+        """Let queue pairs send nothing more for now."""
+        for number in numbers:
+            self._set_held(self._pairs[number], is_held=True)
+
+    def resume(self, numbers: Iterable[int]) -> None:
+        """Let queue pairs send again."""
+        for number in numbers:
+            self._set_held(self._pairs[number], is_held=False)
+
+    def _set_held(self, pair: Pair, *, is_held: bool) -> None:
         pair.held = is_held
         (self._held.add if is_held else self._held.discard)(pair.number)
 
