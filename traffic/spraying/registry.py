@@ -8,7 +8,7 @@ nothing; MinRTT has one.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import cast
 
@@ -29,7 +29,6 @@ from traffic.spraying.policy import (
     Counts,
     HearsLosses,
     Lanes,
-    LaneState,
     Message,
     NamesInert,
     Policy,
@@ -179,6 +178,10 @@ class OwnReactive:
         self.oblivious = bool(getattr(own, "oblivious", False))
         self._named, self._own = named, own
         self._checked: set[Lanes] = set()
+        asked = own_code("scheme", named)
+        self.open, self.withdraw = asked(own.open), asked(own.withdraw)
+        # What it chooses may be of any type: `traffic.spraying.checks.choice` looks at it.
+        self.choose, self.acknowledged = asked(own.choose), asked(own.acknowledged)
 
     @property
     def counts(self) -> Mapping[str, tuple[int, int]]:
@@ -192,31 +195,11 @@ class OwnReactive:
         with own_code("scheme", self._named):
             return self._own.inert if isinstance(self._own, NamesInert) else {}
 
-    def open(self, *, fabric: Fabric, rng: np.random.Generator) -> None:
-        """Let it begin."""
-        with own_code("scheme", self._named):
-            self._own.open(fabric=fabric, rng=rng)
-
     def admit(self, *, message: Message) -> Lanes:
         """Return what it returns; ScenarioError if that does not say what the message may use."""
         with own_code("scheme", self._named):
             found = self._own.admit(message=message)
         return checked_lanes(self._named, found, message.number, self._checked)
-
-    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
-        """Return what it returns, of whatever type: `traffic.spraying.checks.choice` looks at it."""
-        with own_code("scheme", self._named):
-            return self._own.choose(message=message, states=states, now=now)
-
-    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
-        """Let it handle that a chunk was acknowledged."""
-        with own_code("scheme", self._named):
-            self._own.acknowledged(message=message, lane=lane, rtt_s=rtt_s, marked=marked, now=now)
-
-    def withdraw(self, *, message: int) -> None:
-        """Let it forget a message."""
-        with own_code("scheme", self._named):
-            self._own.withdraw(message=message)
 
 
 class OwnHearing(OwnReactive):

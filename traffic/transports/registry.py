@@ -3,7 +3,7 @@
 ``tcp`` is the kernel's TCP with cubic; ``tcp:bbr``, ``tcp:reno`` and so on name what controls its congestion.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from inspect import isclass, signature
 from typing import cast
@@ -12,7 +12,6 @@ import numpy as np
 
 from topologies.errors import ScenarioError
 from topologies.own import own_code, own_object
-from traffic.spraying.policy import QueuePair
 from traffic.transports.ideal import Ideal
 from traffic.transports.tcp import Tcp
 from traffic.transports.transport import Limits, NicRate, Offered, Transport
@@ -95,17 +94,13 @@ class OwnTransport:
     def __init__(self, name: str, own: Transport) -> None:
         self.by_bytes = by_bytes(name)
         self._name, self._own = name, own
+        self.know = own_code("transport", name)(own.know)
 
     @property
     def period_s(self) -> float:
         """How often it is to be asked now [s]."""
         with own_code("transport", self._name):
             return self._own.period_s
-
-    def know(self, queue_pairs: Sequence[QueuePair]) -> None:
-        """Show it all queue pairs."""
-        with own_code("transport", self._name):
-            self._own.know(queue_pairs)
 
     def limits(self, offered: Offered) -> Limits:
         """Return what it returns; ScenarioError if these are not limits of all queue pairs."""
