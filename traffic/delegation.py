@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import TypeVar
 
@@ -40,7 +40,7 @@ from topologies.routes import Routes, light_leads
 from traffic.messages import Messages
 from traffic.ops import INSIDE, LANES, OWN, Brought, Ops, Part
 from traffic.relays import Hops, relayed_paths
-from traffic.scheme import Placement, routed, servers_of
+from traffic.scheme import Placement, placement_of, routed, servers_of
 from traffic.spraying.policy import QueuePair
 from traffic.tables import CROSSES, GATHER, SCATTER
 
@@ -145,17 +145,13 @@ class Lanes:
         if not self._spill and len(lanes) == len(ends) and (placed := found.place(messages)):
             return placed
         shares = self._shares(view, messages, ends, lanes)
-        numbers: dict[QueuePair, int] = {}
-        parcels: list[tuple[int, int, int]] = []
-        for message, (pair, size) in enumerate(zip(ends, messages.bytes.tolist(), strict=True)):
-            begin = 0
-            for lane, share in zip(lanes[pair], accumulate(shares[pair]), strict=True):
-                end = round(share * size)
-                if end > begin:
-                    parcels.append((numbers.setdefault(lane, len(numbers)), message, end - begin))
-                    begin = end
-        qp, message_of, sizes = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
-        return Placement(tuple(numbers), qp, message_of, sizes)
+        return placement_of(
+            (lane, message, round(until * size) - round(before * size))
+            for message, (pair, size) in enumerate(zip(ends, messages.bytes.tolist(), strict=True))
+            for lane, (before, until) in zip(
+                lanes[pair], pairwise(accumulate(shares[pair], initial=0.0)), strict=True
+            )
+        )
 
     def _lanes(self, view: View, pairs: tuple[tuple[int, int], ...]) -> "_FoundLanes":
         """Return the lanes of pairs of servers: circuits first, then, where they are used, packet NICs."""

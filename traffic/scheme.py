@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import compress, product
+from itertools import compress, count, product
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -173,10 +173,8 @@ class WholeMessages:
 
     def place(self, view: View, messages: Messages) -> Placement:
         """Return one parcel per message."""
-        chosen = [self._queue_pair(view, *ends) for ends in servers_of(view.fabric, messages)]
-        numbers = {queue_pair: number for number, queue_pair in enumerate(dict.fromkeys(chosen))}
-        qp = np.array([numbers[queue_pair] for queue_pair in chosen], dtype=np.int64)
-        return Placement(tuple(numbers), qp, np.arange(len(messages)), messages.bytes)
+        chosen = (self._queue_pair(view, *ends) for ends in servers_of(view.fabric, messages))
+        return placement_of(zip(chosen, count(), messages.bytes.tolist(), strict=False))
 
 
 class OverLight(ABC):
@@ -277,14 +275,18 @@ class OnceLit(OverLight):
 
 def in_equal_parts(messages: Messages, lanes: Sequence[Sequence[QueuePair]]) -> Placement:
     """Return each message in equal parts over its lanes, of which it has one at least."""
+    return placement_of(
+        (lane, message, size * (part + 1) // len(mine) - size * part // len(mine))
+        for message, (size, mine) in enumerate(zip(messages.bytes.tolist(), lanes, strict=True))
+        for part, lane in enumerate(mine)
+    )
+
+
+def placement_of(parcels: Iterable[tuple[QueuePair, int, int]]) -> Placement:
+    """Return parcels in order: of each its queue pair, the index of its message, its bytes; none of 0."""
     numbers: dict[QueuePair, int] = {}
-    parcels = list[tuple[int, int, int]]()
-    for message, (size, mine) in enumerate(zip(messages.bytes.tolist(), lanes, strict=True)):
-        for part, lane in enumerate(mine):
-            sent = size * (part + 1) // len(mine) - size * part // len(mine)
-            if sent:
-                parcels.append((numbers.setdefault(lane, len(numbers)), message, sent))
-    qp, message_of, sizes = np.array(parcels, dtype=np.int64).reshape(-1, 3).T
+    some = [(numbers.setdefault(qp, len(numbers)), message, size) for qp, message, size in parcels if size]
+    qp, message_of, sizes = np.array(some, dtype=np.int64).reshape(-1, 3).T
     return Placement(tuple(numbers), qp, message_of, sizes)
 
 
