@@ -9,7 +9,7 @@ References
 RFC 4737, "Packet reordering metrics", sections 4 and 5.4 (n-reordering's extent and buffer).
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -25,7 +25,8 @@ class MessageOrder:
     """All below have arrived."""
     _held: dict[int, int] = field(default_factory=dict)
     """Bytes of those that arrived behind a gap, by number."""
-    _held_bytes: int = 0
+    held_bytes: int = 0
+    """What is held behind a gap [bytes]."""
 
     def number(self) -> int:
         """Return the number of a packet that is sent for the first time."""
@@ -51,19 +52,14 @@ class MessageOrder:
         """Wait for a packet no longer: what was left of its message is taken back."""
         self._fill(number, 0)
 
-    @property
-    def held_bytes(self) -> int:
-        """What is held behind a gap [bytes]."""
-        return self._held_bytes
-
     def _fill(self, number: int, size: int) -> None:
         if number != self._next:
             self._held[number] = size
-            self._held_bytes += size
+            self.held_bytes += size
             return
         self._next += 1
         while self._next in self._held:
-            self._held_bytes -= self._held.pop(self._next)
+            self.held_bytes -= self._held.pop(self._next)
             self._next += 1
 
 
@@ -107,15 +103,13 @@ class Orders:
     """The orders of a run's messages."""
 
     def __init__(self) -> None:
-        self._of: dict[int, MessageOrder] = {}
+        self._of = defaultdict[int, MessageOrder](MessageOrder)
         self._extents: Counter[int] = Counter()
         self._in_order = self._held_bytes = 0
 
     def number(self, message: int) -> int:
         """Return the number of a packet of a message that is sent for the first time."""
-        if (order := self._of.get(message)) is None:
-            order = self._of[message] = MessageOrder()
-        return order.number()
+        return self._of[message].number()
 
     def arrived(self, message: int, number: int, size: int) -> None:
         """Record a packet of a message."""
