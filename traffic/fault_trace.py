@@ -208,11 +208,8 @@ def weighted_quantile(values: NDArray[np.floating], weights: Days, share: float)
     >>> weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 98.0, 1.0]), 0.99)
     2.0
     """
-    order = np.argsort(values, kind="stable")
-    passed = np.cumsum(weights[order])
     # Slightly less, or rounding of the sum would select the next value.
-    at = np.searchsorted(passed, share * passed[-1] * (1 - 1e-12))
-    return float(values[order][min(at, len(order) - 1)])
+    return float(np.quantile(values, share * (1 - 1e-12), weights=weights, method="inverted_cdf"))
 
 
 def _halves(faults: int, rng: np.random.Generator, reading: Reading) -> NDArray[np.bool_]:
