@@ -38,18 +38,8 @@ _TEXT = re.compile(
 _TIME = re.compile(r"(?P<number>\d+(?:\.\d*)?(?:e-?\d+)?)(?P<unit>%|s|ms|us)")
 _IMPAIRED = re.compile(r"(?P<loss>loss:)?(?P<number>\d+(?:\.\d*)?(?:e-?\d+)?)")
 MakesEffect = Callable[[tuple[Port, ...]], LinkEffect]
-
-
-@dataclass(frozen=True)
-class _Time:
-    """A time, or a share of the prediction."""
-
-    value: float
-    is_share: bool
-
-    def seconds(self, predicted_s: float) -> float:
-        """Return it as time since the start [s]."""
-        return self.value * predicted_s if self.is_share else self.value
+Since = Callable[[float], float]
+"""Returns a time since the start of a job that is predicted to take so long [s]."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +48,8 @@ class _Words:
 
     kind: str
     where: str
-    begin: _Time
-    end: _Time | None
+    begin: Since
+    end: Since | None
     effect: MakesEffect
     """What befalls the links."""
 
@@ -117,8 +107,8 @@ class WrittenFault:
             If the fabric has no such part, or it would be back before it fails.
         """
         words = self._words
-        after_s = words.begin.seconds(predicted_s)
-        lasts_s = None if words.end is None else words.end.seconds(predicted_s) - after_s
+        after_s = words.begin(predicted_s)
+        lasts_s = None if words.end is None else words.end(predicted_s) - after_s
         if lasts_s is not None and lasts_s <= 0:
             raise ScenarioError(f"{self.text!r} is back before it fails", HINT)
         part = self.part_of(fabric)
@@ -148,12 +138,12 @@ def at_once(text: str) -> str:
     return f"{what}@0s{impairs}{impaired}"
 
 
-def _time(text: str, time: str) -> _Time:
+def _time(text: str, time: str) -> Since:
     found = _TIME.fullmatch(time.strip())
     if not found:
         raise _refused(text)
-    is_share = found["unit"] == "%"
-    return _Time(float(found["number"]) * (0.01 if is_share else UNITS_S[found["unit"]]), is_share)
+    number, unit = float(found["number"]), found["unit"]
+    return lambda predicted_s: number * 0.01 * predicted_s if unit == "%" else number * UNITS_S[unit]
 
 
 def _impairing(text: str, impaired: str) -> MakesEffect:
