@@ -50,14 +50,13 @@ class Layout:
 
     def groups(self, kind: GroupKind) -> list[range]:
         """Return the ranks of each group of a kind, a partition of all ranks."""
-        if kind == "all":
-            return [range(self.gpus)]
         stride, size = {
             "tp": (1, self.tp),
             "dp": (self.tp, self.dp),
             "ep": (self.tp, self.ep),
             "dp_ep": (self.tp * self.ep, self.dp // self.ep),
             "pp": (self.tp * self.dp, self.pp),
+            "all": (1, self.gpus),
         }[kind]
         block = stride * size
         return [
