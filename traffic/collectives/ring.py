@@ -80,27 +80,22 @@ class Ring:
         return frozenset(self.rings[0])
 
     def lower(self, view: View | None = None, *, coupled: bool = False) -> Ops:
-        """Return the messages of all rings step by step, or each ring as one operation."""
-        return self._at_once() if coupled else self._step_by_step()
+        """Return the messages of all rings step by step, or each ring as one operation.
 
-    def _step_by_step(self) -> Ops:
+        That has a move per edge, of the bytes of all steps, and is placed as in the first.
+        """
         rings, chunk = np.array(self.rings), self._chunks()
-        steps = _chunks_sent(rings.shape[1], self.operation)
-        source, to = (np.tile(end.ravel(), len(steps)) for end in (rings, np.roll(rings, -1, axis=1)))
-        messages = Messages(source, to, np.concatenate([chunk[:, step].ravel() for step in steps]))
-        edge = np.tile(np.arange(rings.size), len(steps))  # NCCL connects each once
-        return each_alone(messages, waits_around(len(steps), *rings.shape), edge)
-
-    def _at_once(self) -> Ops:
-        """Return an operation per ring: a move per edge of the bytes of all steps, placed as in the first."""
-        rings, chunk = np.array(self.rings), self._chunks()
-        steps = _chunks_sent(rings.shape[1], self.operation)
-        carried, onwards = np.sum([chunk[:, step] for step in steps], axis=0), np.roll(rings, -1, axis=1)
-        parts = [
-            Part(Messages(*edges), together=True, placed_as=first)
-            for *edges, first in zip(rings, onwards, carried, chunk[:, steps[0]], strict=True)
-        ]
-        return Ops(tuple(parts), coupled=True)
+        onwards = np.roll(rings, -1, axis=1)
+        sent = [chunk[:, step] for step in _chunks_sent(rings.shape[1], self.operation)]
+        if coupled:
+            edges = zip(rings, onwards, np.sum(sent, axis=0), sent[0], strict=True)
+            return Ops(
+                tuple(Part(Messages(*each), True, placed_as=first) for *each, first in edges), coupled=True
+            )
+        source, to = (np.tile(end.ravel(), len(sent)) for end in (rings, onwards))
+        messages = Messages(source, to, np.concatenate([sizes.ravel() for sizes in sent]))
+        edge = np.tile(np.arange(rings.size), len(sent))  # NCCL connects each once
+        return each_alone(messages, waits_around(len(sent), *rings.shape), edge)
 
     def _chunks(self) -> NDArray[np.int64]:
         """Return the size of each chunk, shape (rings, ranks) [bytes]; they differ by a byte at most."""
