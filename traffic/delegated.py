@@ -19,7 +19,7 @@ from traffic.delegation import (
     decides,
     delegation,
     in_stages,
-    make_room,
+    remembered,
 )
 from traffic.gathered import Gathered
 from traffic.messages import Messages
@@ -107,12 +107,8 @@ class Delegated:
             return ops.each_under_way(partial(self._relayed, view))
         found = self.delegate(view, ops.moves)
         key = found, ops.coupled and not cut_off(view.fabric, view.failed)
-        if key not in self._lowered:
-            make_room(self._lowered)
-            self._lowered[key] = in_stages(
-                found, pipelined=self._pipelined, coupled=ops.coupled, as_one=key[1]
-            )
-        return self._lowered[key]
+        stages = partial(in_stages, found, pipelined=self._pipelined, coupled=ops.coupled, as_one=key[1])
+        return remembered(self._lowered, key, stages)
 
     def _relayed(self, view: View, part: Part) -> Ops:
         lanes = self.lanes if part.medium == LANES else self._packets
@@ -128,7 +124,4 @@ class Delegated:
             If no lane joins two servers, and packet NICs of neither have failed.
         """
         key = decides(view, messages)
-        if key not in self._known:
-            make_room(self._known)
-            self._known[key] = delegation(view, messages, self.lanes, self._shapes)
-        return self._known[key]
+        return remembered(self._known, key, lambda: delegation(view, messages, self.lanes, self._shapes))

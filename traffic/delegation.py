@@ -20,7 +20,7 @@ number, is ours.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
@@ -106,10 +106,7 @@ class Lanes:
             If no lane joins the servers of a message, or servers should forward and do not.
         """
         key = decides(view, messages, light=self._light)
-        if key not in self._placed:
-            make_room(self._placed)
-            self._placed[key] = self._place(view, messages)
-        return self._placed[key]
+        return remembered(self._placed, key, lambda: self._place(view, messages))
 
     def paths(self, view: View, messages: Messages) -> list[Hops | None]:
         """Return how messages go through other servers where all packet NICs of one have failed.
@@ -157,10 +154,7 @@ class Lanes:
         """Return the lanes of pairs of servers: circuits first, then, where they are used, packet NICs."""
         servers = dict.fromkeys(server for pair in pairs for server in pair)
         key = pairs, view.failed, _light(view, servers) if self._light else ()
-        if key not in self._found:
-            make_room(self._found)
-            self._found[key] = _FoundLanes(self._find_lanes(view, pairs, servers))
-        return self._found[key]
+        return remembered(self._found, key, lambda: _FoundLanes(self._find_lanes(view, pairs, servers)))
 
     def _find_lanes(
         self, view: View, pairs: Sequence[tuple[int, int]], servers: Iterable[int]
@@ -290,21 +284,18 @@ class Shapes:
     def pairs(self, fabric: Fabric, messages: Messages) -> _Pairs:
         """Return between which servers messages go."""
         key = messages.source.tobytes(), messages.destination.tobytes()
-        if key not in self._pairs:
-            make_room(self._pairs)
-            self._pairs[key] = _pairs_of(fabric, messages)
-        return self._pairs[key]
+        return remembered(self._pairs, key, lambda: _pairs_of(fabric, messages))
 
     def shares(
         self, fabric: Fabric, messages: Messages, pairs: _Pairs, placed: Placement
     ) -> tuple[_Shares, _Shares]:
         """Return what is gathered and what is scattered, where each parcel is of a whole path."""
-        key = id(pairs), id(placed.qp)
-        if key not in self._shares:
-            make_room(self._shares)
+
+        def found() -> tuple[object, tuple[_Shares, _Shares]]:
             every = np.ones(len(placed.bytes), dtype=bool)
-            self._shares[key] = (pairs, placed.qp), _shares_of(fabric, messages, pairs, placed, every, every)
-        return self._shares[key][1]
+            return (pairs, placed.qp), _shares_of(fabric, messages, pairs, placed, every, every)
+
+        return remembered(self._shares, (id(pairs), id(placed.qp)), found)[1]
 
 
 def delegation(view: View, messages: Messages, lanes: Lanes, shapes: Shapes | None = None) -> Delegation:
@@ -506,10 +497,13 @@ def _light(view: View, servers: Iterable[int]) -> tuple[tuple[Circuit, ...], ...
     return tuple(view.lit[ocs] for ocs in sorted(ocses))
 
 
-def make_room(known: dict[Key, Known]) -> None:
-    """Forget all if it is too much."""
-    if len(known) >= MOST_KNOWN:
-        known.clear()
+def remembered(known: dict[Key, Known], key: Key, found: Callable[[], Known]) -> Known:
+    """Return what is known by a key, found if it is not; all is forgotten where it is too much."""
+    if key not in known:
+        if len(known) >= MOST_KNOWN:
+            known.clear()
+        known[key] = found()
+    return known[key]
 
 
 def _least_spilling_s(
