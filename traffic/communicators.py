@@ -10,15 +10,6 @@ from collections.abc import Hashable
 from traffic.job import Collective, Job
 
 
-def communicator_of(node: Collective) -> Hashable:
-    """Return what is equal for collectives of one communicator.
-
-    That is its name where the collective has one; else all collectives of one kind of pattern between the
-    same GPUs are of one, and those of other kinds or GPUs of others.
-    """
-    return node.communicator or (type(node.pattern), node.pattern.gpus)
-
-
 class Communicators:
     """The numbers of a job's communicators, from 0, in the order in which its nodes name them first.
 
@@ -47,7 +38,12 @@ class Communicators:
             self.number(node)
 
     def number(self, node: Collective) -> int:
-        """Return the number of a collective's communicator."""
+        """Return the number of a collective's communicator.
+
+        That has its name where the collective has one; else all collectives of one kind of pattern between
+        the same GPUs are of one, and those of other kinds or GPUs of others.
+        """
         if self._shared:
             return 0
-        return self._numbers.setdefault(communicator_of(node), len(self._numbers))
+        communicator = node.communicator or (type(node.pattern), node.pattern.gpus)
+        return self._numbers.setdefault(communicator, len(self._numbers))
