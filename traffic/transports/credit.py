@@ -25,8 +25,8 @@ NSDI 2022; Ultra Ethernet Specification 1.0, section 3.6.14, receiver-credit con
 import heapq
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
+from itertools import count, islice
 
 from topologies.fabric import Nic
 from traffic.transports.transport import (
@@ -58,6 +58,8 @@ class Has:
     """What of that it has sent."""
     round_trip_s: float
     """How long the links between it and its destination take there and back [s]."""
+    take_backs: int = 0
+    """How often it has taken back what it had announced, as `Credits` counts it."""
 
 
 class Credits:
@@ -74,8 +76,6 @@ class Credits:
     def __init__(self, nic_rate_bps: NicRate, packet_bytes: int = PACKET_BYTES) -> None:
         self._nic_rate_bps, self._packet_bytes = nic_rate_bps, packet_bytes
         self._receivers: dict[Nic, Receiver] = {}
-        self._of_nics: list[Receiver] = []
-        """Each once."""
         self._next = 0
         """Which of them has the next turn."""
         self._of: list[Receiver] = []
@@ -89,7 +89,7 @@ class Credits:
         self._fewer: list[deque[tuple[int, int]]] = []
         """Those of which no grant has shown yet that the receiver knows: which one it was, and what was left
         announced. Of grants from before only as much counts."""
-        self._news: list[tuple[float, int, _Announcement | _Grant]] = []
+        self._news: list[tuple[float, int, Has | _Grant]] = []
         """What is under way between sources and receivers, by when it comes."""
         self._tickets = count()
         self._last_s: dict[tuple[int, type], float] = {}
@@ -99,7 +99,6 @@ class Credits:
         """Return the number of a new source of what is for a NIC."""
         if destination not in self._receivers:
             self._receivers[destination] = Receiver(self._nic_rate_bps(destination) / 8, self._packet_bytes)
-            self._of_nics.append(self._receivers[destination])
         self._receivers[destination].expect(len(self._of))
         self._of.append(self._receivers[destination])
         for numbers in (self._announced, self._granted, self._take_backs):
@@ -124,7 +123,7 @@ class Credits:
         if has.total_bytes < before:
             self._take_back(source, has.total_bytes)
         self._announced[source] = has.total_bytes
-        news = _Announcement(has, self._take_backs[source])
+        news = replace(has, take_backs=self._take_backs[source])
         if has.round_trip_s or self._news:
             self._send(source, now_s + has.round_trip_s / 2, news)
         else:
@@ -161,18 +160,18 @@ class Credits:
             Whether all receivers have had their turn.
         """
         came = self._pass_on(now_s)
-        begin, self._next = self._next, self._next + (most or len(self._of_nics))
-        for receiver in self._of_nics[begin : self._next]:
+        begin, self._next = self._next, self._next + (most or len(self._receivers))
+        for receiver in islice(self._receivers.values(), begin, self._next):
             for grant, round_trip_s in receiver.grants(now_s):
                 if round_trip_s or self._news:
                     self._send(grant.source, now_s + round_trip_s / 2, grant)
                 else:
                     self._hear(grant, came)
-        is_over = self._next >= len(self._of_nics)
+        is_over = self._next >= len(self._receivers)
         self._next *= not is_over
         return came + self._pass_on(now_s), is_over
 
-    def _send(self, source: int, at_s: float, news: "_Announcement | _Grant") -> None:
+    def _send(self, source: int, at_s: float, news: "Has | _Grant") -> None:
         which = source, type(news)
         at_s = self._last_s[which] = max(at_s, self._last_s.get(which, at_s))
         heapq.heappush(self._news, (at_s, next(self._tickets), news))
@@ -184,10 +183,10 @@ class Credits:
             self._hear(heapq.heappop(self._news)[2], came)
         return came
 
-    def _hear(self, news: "_Announcement | _Grant", came: list[tuple[int, int]]) -> None:
+    def _hear(self, news: "Has | _Grant", came: list[tuple[int, int]]) -> None:
         """Let an announcement or a grant be heard; a grant is added to what has come."""
-        if isinstance(news, _Announcement):
-            self._of[news.has.source].announced(news.has, news.take_backs)
+        if isinstance(news, Has):
+            self._of[news.source].announced(news)
         elif (more := self._counting(news) - self._granted[news.source]) > 0:
             self._granted[news.source] += more
             came.append((news.source, more))
@@ -241,14 +240,15 @@ class Receiver:
         """Note that bytes of a source have arrived, or are missing."""
         self._sources[number].gone += size
 
-    def announced(self, has: Has, take_backs: int = 0) -> None:
+    def announced(self, has: Has) -> None:
         """Hear what a source has; what it takes back, it was not granted.
 
         What it has sent was granted all the same, though it has not arrived.
         """
         source = self._sources[has.source]
         source.given -= max(source.granted - max(has.total_bytes, has.sent_bytes), 0)
-        source.total, source.round_trip_s, source.take_backs = has.total_bytes, has.round_trip_s, take_backs
+        source.total, source.round_trip_s = has.total_bytes, has.round_trip_s
+        source.take_backs = has.take_backs
         source.granted = min(source.granted, has.total_bytes)
         waited, source.waits = source.waits, source.granted < has.total_bytes
         if source.waits and not waited:
@@ -310,12 +310,6 @@ class _Source:
     take_backs: int = 0
     waits: bool = False
     """Whether it has a turn to come."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Announcement:
-    has: Has
-    take_backs: int
 
 
 @dataclass(frozen=True, slots=True)
