@@ -223,12 +223,6 @@ class _Ring:
     turn: int = 0
     """The place that is next while frozen."""
 
-    def empty(self) -> None:
-        """Forget all."""
-        self.lanes.clear()
-        self.is_fresh.clear()
-        self.head = self.turn = 0
-
     def add(self, lane: int) -> None:
         """Put one at the head, over the oldest."""
         if len(self.lanes) < self.places:
@@ -349,7 +343,7 @@ class _Connection:
 
     def thaw(self, explore: int) -> None:
         """Leave the frozen mode: forget the ring, and explore."""
-        self.ring.empty()
+        self.ring = _Ring(self.ring.places)
         self.frozen_until_s, self.explore = None, explore
 
     def recycled(self, usable: Usable) -> int | None:
