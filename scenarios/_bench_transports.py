@@ -9,7 +9,7 @@ import numpy as np
 from scenarios._figure import figure
 from testbed.machine.datapath import default_datapath
 from testbed.network.network import Network
-from testbed.run.calibrate import calibration, rate_factor, volume_factor
+from testbed.run.calibrate import CALIBRATIONS, rate_factor, volume_factor
 from testbed.run.control import control
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment

@@ -6,8 +6,8 @@ from controller.schedulers.spectra import spectra
 from scenarios._figure import figure, median_s
 from scenarios.ocs_spectra import ocs_spectra
 from testbed.machine.datapath import default_datapath
-from testbed.run.calibrate import calibration
-from testbed.run.dark_excess import dark_excess
+from testbed.run.calibrate import CALIBRATIONS
+from testbed.run.dark_excess import DARK_EXCESSES
 from testbed.run.ocs_plan import plan_of
 from testbed.run.trial import tried
 from testbed.study.emulating import network_of
@@ -37,7 +37,7 @@ def planning_dense_s() -> tuple[float, str]:
 def executed_over_planned() -> tuple[float, str]:
     """Spectra's schedules for the small benchmark on 2 and 4 OCSes: measured CCT over makespan, the worse."""
     datapath = default_datapath()
-    machine = Machine(calibration(datapath), dark_excess(datapath))
+    machine = Machine(CALIBRATIONS.of(datapath), DARK_EXCESSES.of(datapath))
     study = ocs_spectra(schedulers="spectra", slot_ms=SLOT_MS)
     with progress_bar() as progress:
         points = prepared(study, Options(datapath=datapath), machine, progress)

@@ -96,29 +96,6 @@ class ContradictedError(MachineError):
     """A known-answer control contradicts the calibration by which a run was scaled."""
 
 
-def calibration(datapath: Datapath, *, anew: bool = False) -> Calibration:
-    """Return this machine's calibration: the kept one, or a new one, measured in the sandbox (5 s).
-
-    Parameters
-    ----------
-    datapath
-        Each is measured by itself; the figures of one never serve another.
-    anew
-        Whether to measure in any case.
-    """
-    return KEPT.taken(machine_name(datapath), lambda: measure(datapath), anew=anew)
-
-
-def forget(machine: Calibration) -> None:
-    """Keep a calibration no longer, unless another run has taken it anew meanwhile."""
-    KEPT.forget(machine)
-
-
-def is_calibrated(datapath: Datapath) -> bool:
-    """Return whether `calibration` has kept this machine's, and measures nothing."""
-    return KEPT.has(machine_name(datapath))
-
-
 def measure(datapath: Datapath) -> Calibration:
     """Overload this machine with an all-to-all between 8 servers and return what it forwards."""
     fabric = rail_fabric(8, 4, 0, rate_bps=OVERLOAD_BPS)
@@ -219,5 +196,5 @@ def _rounded(bps: float) -> float:
     return float(np.floor(bps / digit) * digit)
 
 
-KEPT = Kept("calibration", FORMAT_VERSION, Calibration)
-"""Those of the machines of a user's home."""
+CALIBRATIONS = Kept("calibration", FORMAT_VERSION, Calibration, measure)
+"""Those of the machines of a user's home; one is measured in 5 s."""

@@ -87,24 +87,6 @@ class DarkExcess(Measured):
         )
 
 
-def dark_excess(datapath: Datapath, *, anew: bool = False) -> DarkExcess:
-    """Return this machine's: the kept one, or a new one, measured in the sandbox (8 s).
-
-    Parameters
-    ----------
-    datapath
-        Each is measured by itself.
-    anew
-        Whether to measure in any case.
-    """
-    return KEPT.taken(machine_name(datapath), lambda: measure(datapath), anew=anew)
-
-
-def is_measured(datapath: Datapath) -> bool:
-    """Return whether `dark_excess` has kept this machine's, and measures nothing."""
-    return KEPT.has(machine_name(datapath))
-
-
 def measure(datapath: Datapath) -> DarkExcess:
     """Reconfigure OCSes at random, one and then several at once, and read their dark times off the wire."""
     began, waited_s = datetime.now(UTC), cpu_pressure_s()
@@ -135,5 +117,5 @@ def usual_p99(excess_s: NDArray[np.float64], number: NDArray[np.int64]) -> float
     return float(np.median([np.percentile(excess_s[np.isin(number, part)], 99) for part in parts]))
 
 
-KEPT = Kept("dark_excess", FORMAT_VERSION, DarkExcess)
-"""Those of the machines of a user's home."""
+DARK_EXCESSES = Kept("dark_excess", FORMAT_VERSION, DarkExcess, measure)
+"""Those of the machines of a user's home; one is measured in 8 s."""

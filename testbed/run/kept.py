@@ -66,31 +66,32 @@ class Kept(Generic[T]):
     """Of its format."""
     kind: type[T]
     """Its class, which says what is valid."""
+    measure: Callable[[Datapath], T]
+    """Takes one, in the sandbox."""
 
-    def taken(self, machine: str, measure: Callable[[], T], *, anew: bool = False) -> T:
-        """Return a machine's measurement: the kept one, or a new one, which is kept.
+    def of(self, datapath: Datapath, *, anew: bool = False) -> T:
+        """Return this machine's measurement: the kept one, or a new one, which is kept.
 
         Parameters
         ----------
-        machine
-            Which.
-        measure
-            Measures it.
+        datapath
+            Each is measured by itself; the figures of one never serve another.
         anew
             Whether to measure in any case.
         """
+        machine = machine_name(datapath)
         if not anew and (found := self._all().get(machine)):
             return found
         with self._locked():
             if not anew and (found := self._all().get(machine)):  # another run has measured meanwhile
                 return found
-            found = measure()
+            found = self.measure(datapath)
             self._keep(self._all() | {machine: found})
         return found
 
-    def has(self, machine: str) -> bool:
-        """Return whether there is one that serves."""
-        return machine in self._all()
+    def has(self, datapath: Datapath) -> bool:
+        """Return whether this machine's is kept, so that `of` measures nothing."""
+        return machine_name(datapath) in self._all()
 
     def forget(self, measured: T) -> None:
         """Keep a measurement no longer, unless another run has taken it anew meanwhile."""

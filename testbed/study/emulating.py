@@ -16,7 +16,7 @@ from testbed.network.netem import check_netem, link_netems
 from testbed.network.network import Network
 from testbed.network.readback import effective, port_settings, unmet
 from testbed.report.finished import Finished, finished
-from testbed.run.calibrate import Calibration, ContradictedError, forget
+from testbed.run.calibrate import CALIBRATIONS, Calibration, ContradictedError
 from testbed.run.constants import constant_numbers, constants
 from testbed.run.control import Control, control
 from testbed.run.emulate import check_losses
@@ -194,7 +194,7 @@ class ControlledPoints:
     def _check(self, mtu: int) -> None:
         last = self._done[-1] if self._done else None
         if self._doubtful and last and (said := self._doubtful.contradiction(last, mtu)):
-            forget(self._doubtful)
+            CALIBRATIONS.forget(self._doubtful)
             if not self._begun:
                 raise ContradictedError(said)
 

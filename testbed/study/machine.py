@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from testbed.machine.datapath import Datapath
-from testbed.run.calibrate import Calibration, calibration, is_calibrated
-from testbed.run.dark_excess import DarkExcess, dark_excess, is_measured
+from testbed.run.calibrate import CALIBRATIONS, Calibration
+from testbed.run.dark_excess import DARK_EXCESSES, DarkExcess
 from testbed.study.output import say
 from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
@@ -41,9 +41,10 @@ def weakest(machines: Sequence[Machine]) -> Machine:
 
 def machine_for(study: Study, options: Options) -> Machine:
     """Return what this machine carries; how long its OCSes are dark only where a study needs it."""
-    known = is_calibrated(options.datapath) and (is_measured(options.datapath) or not study.waits_for_light)
+    datapath = options.datapath
+    known = CALIBRATIONS.has(datapath) and (DARK_EXCESSES.has(datapath) or not study.waits_for_light)
     if known and not options.calibrate:
-        (machine,) = measured(options.datapath, study.waits_for_light, anew=False)
+        (machine,) = measured(datapath, study.waits_for_light, anew=False)
         return machine
     with EmulationWorker(sandbox=not options.no_sandbox) as worker:
         return machine_by(worker, study, options)
@@ -57,5 +58,5 @@ def machine_by(worker: EmulationWorker, study: Study, options: Options) -> Machi
 
 def measured(datapath: Datapath, relights: bool, anew: bool) -> Iterator[Machine]:
     """Yield what this machine carries, measured now where that is not kept, or in any case."""
-    taken = calibration(datapath, anew=anew)
-    yield Machine(taken, dark_excess(datapath, anew=anew) if relights else None)
+    taken = CALIBRATIONS.of(datapath, anew=anew)
+    yield Machine(taken, DARK_EXCESSES.of(datapath, anew=anew) if relights else None)

@@ -14,14 +14,7 @@ from testbed.report.finished import finished
 from testbed.report.kept_points import KeptPoints
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
-from testbed.run import calibrate
-from testbed.run.calibrate import (
-    SAFE_SHARE,
-    Calibration,
-    ContradictedError,
-    calibration,
-    is_calibrated,
-)
+from testbed.run.calibrate import CALIBRATIONS, SAFE_SHARE, Calibration, ContradictedError
 from testbed.run.control import Control
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
@@ -51,8 +44,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultsDirectory
         return Calibration(machine_name("netdev"), now, True, 3.6e9, HOP_PACKETS_S)
 
     monkeypatch.setenv(CACHE, str(tmp_path))
-    monkeypatch.setattr(calibrate, "measure", measure)
-    calibration("netdev")
+    replace(CALIBRATIONS, measure=measure).of("netdev")
     return ResultsDirectory(Run("s", "S", ["s.py"], datetime(2026, 1, 2)), out=tmp_path / "out").__enter__()
 
 
@@ -61,7 +53,7 @@ def controlled(results: ResultsDirectory, monkeypatch: pytest.MonkeyPatch) -> Ca
     """Carry out a control whose traffic takes so much longer than is known, before a point."""
 
     def before(error: float, *, begun: bool = False) -> None:
-        machine = calibration("netdev")
+        machine = CALIBRATIONS.of("netdev")
         found = Control(SAFE_SHARE * machine.most_bps(DEFAULT_MTU), 4, error, 0.2)
         monkeypatch.setattr("testbed.study.emulating.control", lambda *_: found)
         list(ControlledPoints(Network(POINT.fabric, 1e-4), machine, begun=begun).before(POINT))
@@ -71,10 +63,10 @@ def controlled(results: ResultsDirectory, monkeypatch: pytest.MonkeyPatch) -> Ca
 
 def test_a_run_that_has_only_begun_begins_again(controlled: Callable[..., None]) -> None:
     controlled(0.05)
-    assert is_calibrated("netdev"), "a verdict says that it is strained; the calibration may be right"
+    assert CALIBRATIONS.has("netdev"), "a verdict says that it is strained; the calibration may be right"
     with pytest.raises(ContradictedError, match="traffic took 20% longer"):
         controlled(0.2)
-    assert not is_calibrated("netdev")
+    assert not CALIBRATIONS.has("netdev")
 
 
 def test_a_point_needs_another_control_if_it_forwards_half_as_much_again(

@@ -12,15 +12,8 @@ from pathlib import Path
 import pytest
 
 from testbed.machine.datapath import Datapath
-from testbed.run import calibrate, kept
-from testbed.run.calibrate import (
-    FORMAT_VERSION,
-    SAFE_SHARE,
-    Calibration,
-    calibration,
-    forget,
-    is_calibrated,
-)
+from testbed.run import kept
+from testbed.run.calibrate import CALIBRATIONS, FORMAT_VERSION, SAFE_SHARE, Calibration
 from testbed.run.control import Control
 from testbed.run.kept import CACHE, SHARED_S, machine_name
 from traffic.packets import DEFAULT_MTU
@@ -37,6 +30,7 @@ class Machine:
         self.measured: list[Datapath] = []
         self.alone = True
         self.meanwhile: Callable[[], object] = lambda: None
+        self.kept = replace(CALIBRATIONS, measure=self.measure)
 
     def measure(self, datapath: Datapath) -> Calibration:
         """Take the place of `calibrate.measure`."""
@@ -49,15 +43,13 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Have an empty cache."""
-    machine = Machine()
     monkeypatch.setenv(CACHE, str(tmp_path))
-    monkeypatch.setattr(calibrate, "measure", machine.measure)
-    return machine
+    return Machine()
 
 
 def test_a_calibration_of_one_datapath_never_serves_the_other(machine: Machine) -> None:
     order: list[Datapath] = ["netdev", "kernel", "netdev", "kernel"]
-    assert [calibration(each).hop_bps for each in order] == [3e9, 4e9, 3e9, 4e9]
+    assert [machine.kept.of(each).hop_bps for each in order] == [3e9, 4e9, 3e9, 4e9]
     assert machine.measured == ["netdev", "kernel"], "both are kept"
 
 
@@ -75,7 +67,7 @@ def test_a_file_of_another_format_is_measured_anew_and_replaced(
     machine: Machine, tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "calibration.json").write_text(text)
-    assert [calibration("netdev").hop_bps, calibration("netdev").hop_bps] == [3e9, 3e9]
+    assert [machine.kept.of("netdev").hop_bps, machine.kept.of("netdev").hop_bps] == [3e9, 3e9]
     assert machine.measured == ["netdev"]
 
 
@@ -86,22 +78,22 @@ def test_a_value_that_is_not_valid_is_measured_anew(
     machine: Machine, tmp_path: Path, name: str, value: object
 ) -> None:
     file = tmp_path / "calibration.json"
-    calibration("netdev")
+    machine.kept.of("netdev")
     data = json.loads(file.read_text())
     data["calibrations"][0][name] = value
     file.write_text(json.dumps(data))
-    assert calibration("netdev").hop_packets_s == 1e5
+    assert machine.kept.of("netdev").hop_packets_s == 1e5
     assert machine.measured == ["netdev"] * 2
 
 
 def test_it_is_taken_anew_on_request_and_when_it_was_forgotten(machine: Machine) -> None:
-    first, _ = calibration("netdev"), calibration("kernel")
-    second = calibration("netdev", anew=True)
-    assert calibration("netdev") == second
-    forget(first)
-    assert is_calibrated("netdev"), "another run has taken it anew"
-    forget(second)
-    assert (is_calibrated("netdev"), is_calibrated("kernel")) == (False, True)
+    first, _ = machine.kept.of("netdev"), machine.kept.of("kernel")
+    second = machine.kept.of("netdev", anew=True)
+    assert machine.kept.of("netdev") == second
+    machine.kept.forget(first)
+    assert machine.kept.has("netdev"), "another run has taken it anew"
+    machine.kept.forget(second)
+    assert (machine.kept.has("netdev"), machine.kept.has("kernel")) == (False, True)
     assert machine.measured == ["netdev", "kernel", "netdev"]
 
 
@@ -109,11 +101,11 @@ def test_what_was_taken_beside_other_work_serves_for_some_minutes(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.alone = False
-    assert calibration("netdev") == calibration("netdev")
+    assert machine.kept.of("netdev") == machine.kept.of("netdev")
     assert machine.measured == ["netdev"]
     monkeypatch.setattr(kept, "SHARED_S", 0.0)
-    assert not is_calibrated("netdev")
-    calibration("netdev")
+    assert not machine.kept.has("netdev")
+    machine.kept.of("netdev")
     assert machine.measured == ["netdev"] * 2
 
 
@@ -126,7 +118,7 @@ def test_two_runs_at_once_measure_once(machine: Machine) -> None:
 
     machine.meanwhile = meet
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda _: calibration("netdev"), range(2))
+        first, second = pool.map(lambda _: machine.kept.of("netdev"), range(2))
     assert first == second
     assert machine.measured == ["netdev"]
 
@@ -136,7 +128,7 @@ def test_a_home_that_cannot_be_written_costs_a_measurement_each_time(
 ) -> None:
     (tmp_path / "calibration.json").mkdir()
     (tmp_path / "calibration.lock").mkdir()
-    assert calibration("netdev").hop_bps == calibration("netdev").hop_bps == 3e9
+    assert machine.kept.of("netdev").hop_bps == machine.kept.of("netdev").hop_bps == 3e9
     assert machine.measured == ["netdev"] * 2
 
 

@@ -1,6 +1,7 @@
 """The OCSes' dark excess: kept by machine, and what delays, slots and guards are because of it."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,9 +10,8 @@ import pytest
 
 from controller.circuits.devices import LEAST_DELAY_S
 from testbed.machine.datapath import Datapath
-from testbed.run import dark_excess as module
-from testbed.run.dark_excess import FORMAT_VERSION, DarkExcess, Excess, dark_excess, is_measured, usual_p99
-from testbed.run.kept import CACHE, SHARED_S, machine_name
+from testbed.run.dark_excess import DARK_EXCESSES, FORMAT_VERSION, DarkExcess, Excess, usual_p99
+from testbed.run.kept import CACHE, SHARED_S, Kept, machine_name
 from traffic.transports.circuit_engine import GUARD_S, START_S
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -55,27 +55,33 @@ def test_a_run_says_what_it_is_and_how_old() -> None:
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Datapath]:
-    """Have an empty cache, and return the datapaths that were measured since."""
-    found = list[Datapath]()
+def measured() -> list[Datapath]:
+    """Return the datapaths that were measured since."""
+    return []
+
+
+@pytest.fixture
+def kept(measured: list[Datapath], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept[DarkExcess]:
+    """Have an empty cache, and a machine that is measured at once."""
 
     def measure(datapath: Datapath) -> DarkExcess:
-        found.append(datapath)
+        measured.append(datapath)
         now = datetime.now(UTC).isoformat()
         return DarkExcess(machine_name(datapath), now, True, (Excess(1, 1e-3, 2e-3), Excess(4, 2e-3, 3e-3)))
 
     monkeypatch.setenv(CACHE, str(tmp_path))
-    monkeypatch.setattr(module, "measure", measure)
-    return found
+    return replace(DARK_EXCESSES, measure=measure)
 
 
-def test_it_is_measured_once_and_read_back_as_it_was(measured: list[Datapath]) -> None:
-    assert not is_measured("netdev")
-    first = dark_excess("netdev")
-    assert is_measured("netdev")
-    assert not is_measured("kernel")
-    assert dark_excess("netdev") == first
-    dark_excess("netdev", anew=True)
+def test_it_is_measured_once_and_read_back_as_it_was(
+    kept: Kept[DarkExcess], measured: list[Datapath]
+) -> None:
+    assert not kept.has("netdev")
+    first = kept.of("netdev")
+    assert kept.has("netdev")
+    assert not kept.has("kernel")
+    assert kept.of("netdev") == first
+    kept.of("netdev", anew=True)
     assert measured == ["netdev"] * 2
 
 
@@ -91,14 +97,14 @@ def test_it_is_measured_once_and_read_back_as_it_was(measured: list[Datapath]) -
     ],
 )
 def test_what_is_of_another_format_or_not_valid_is_measured_anew(
-    measured: list[Datapath], tmp_path: Path, change: dict[str, object]
+    kept: Kept[DarkExcess], measured: list[Datapath], tmp_path: Path, change: dict[str, object]
 ) -> None:
-    dark_excess("netdev")
+    kept.of("netdev")
     file = tmp_path / "dark_excess.json"
     data = json.loads(file.read_text())
     for name, value in change.items():
         (data if name in data else data["calibrations"][0])[name] = value
     file.write_text(json.dumps(data))
-    assert not is_measured("netdev")
-    dark_excess("netdev")
+    assert not kept.has("netdev")
+    kept.of("netdev")
     assert measured == ["netdev"] * 2
