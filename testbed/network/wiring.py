@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from ipaddress import IPv4Network
 from pathlib import Path
 from socket import AF_INET
@@ -112,6 +111,11 @@ class Shape:
     def refill_s(self) -> float:
         """How long the rate takes to fill the bucket [s]."""
         return 8 * self.burst_bytes / self.rate_bps
+
+    def request(self, *, below_netem: bool, change: bool = False) -> bytes:
+        """Return the request to the kernel for its token bucket: for a new one, or to change it."""
+        rate_bytes_s, sizes = round(self.rate_bps / 8), (self.burst_bytes, self.queue_bytes)
+        return shaper_request(rate_bytes_s, *sizes, below_netem=below_netem, change=change)
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,8 @@ def wire(
 def shape_switch_ports(wiring: Wiring) -> None:
     """Shape the switches' egress, once Open vSwitch has the ports: it clears queues as it takes them."""
     switches = wiring.fabric.switch_index
-    _send(wiring, {port: _qdiscs(wiring, port) for port in wiring.fabric.link_at if port.node in switches})
+    ports = [port for port in wiring.fabric.link_at if port.node in switches]
+    _send(wiring, {port: _qdiscs(port, wiring.shapes.get(port), wiring.netems.get(port)) for port in ports})
 
 
 def set_netems(wiring: Wiring, netems: Mapping[Port, Netem]) -> None:
@@ -233,12 +238,8 @@ def put_netems(wiring: Wiring, netems: Mapping[Port, Netem], shares: Mapping[Por
     A queue cannot be moved below another one. ``shares`` says what of their rate the shapers pass, where that
     is not all.
     """
-    requests = {}
-    for port, netem in netems.items():
-        shape = _shape_at(wiring, port, shares.get(port, 1.0))
-        first = f"put a netem on {port}", netem.request(replace=True)
-        requests[port] = [first, *_shapers(shape, port, below_netem=True)]
-    _send(wiring, requests)
+    shapes = {port: _shape_at(wiring, port, shares.get(port, 1.0)) for port in netems}
+    _send(wiring, {port: _qdiscs(port, shapes[port], each, replaces=True) for port, each in netems.items()})
 
 
 def reshape(wiring: Wiring, shares: Mapping[Port, float], netems: Collection[Port]) -> None:
@@ -250,7 +251,7 @@ def reshape(wiring: Wiring, shares: Mapping[Port, float], netems: Collection[Por
     _send(
         wiring,
         {
-            port: [(f"reshape {port}", _shaper(shape, port in netems, change=True))]
+            port: [(f"reshape {port}", shape.request(below_netem=port in netems, change=True))]
             for port, shape in shapes.items()
             if shape
         },
@@ -400,7 +401,7 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
     if nic.nic == 0 or (not routed and _is_first_on_switch(fabric, nic)):
         network = FABRIC_NETWORK if routed else subnet(fabric, fabric.peer(port).node)
         batch.add_route(f"main route of {port}", _route(wiring, nic, index, RT_TABLE_MAIN, network))
-    for attempt, request in _qdiscs(wiring, port):
+    for attempt, request in _qdiscs(port, wiring.shapes.get(port), wiring.netems.get(port)):
         batch.add_qdisc(attempt, request, index)
 
 
@@ -464,19 +465,16 @@ def _is_first_on_switch(fabric: Fabric, nic: Nic) -> bool:
     return all(fabric.peer(fabric.nic_port(Nic(nic.server, n))).node != node for n in range(nic.nic))
 
 
-def _qdiscs(wiring: Wiring, port: Port) -> Requests:
-    """Return what shapes a port's egress, behind its netem if it has one."""
-    shape, netem = wiring.shapes.get(port), wiring.netems.get(port)
-    first = [(f"put a netem on {port}", netem.request())] if netem else []
-    return [*first, *_shapers(shape, port, below_netem=netem is not None)]
-
-
-def _shapers(shape: Shape | None, port: Port, *, below_netem: bool) -> Requests:
-    """Return what shapes a port's egress, nothing where light does not queue; what marks packets is last."""
-    if shape is None:
-        return []
-    marker = [(f"mark packets at {port}", _marker(shape, below_netem))] if shape.mark_bytes else []
-    return [(f"shape {port}", _shaper(shape, below_netem)), *marker]
+def _qdiscs(port: Port, shape: Shape | None, netem: Netem | None, *, replaces: bool = False) -> Requests:
+    """Return what shapes a port's egress, behind its netem if it has one; what marks packets is last."""
+    requests = [(f"put a netem on {port}", netem.request(replace=replaces))] if netem else []
+    below_netem = netem is not None
+    if shape:  # light does not queue
+        requests.append((f"shape {port}", shape.request(below_netem=below_netem)))
+    if shape and shape.mark_bytes:
+        marker = marker_request(shape.mark_bytes, shape.queue_bytes, below_netem=below_netem)
+        requests.append((f"mark packets at {port}", marker))
+    return requests
 
 
 def _shape_at(wiring: Wiring, port: Port, share: float) -> Shape | None:
@@ -485,17 +483,6 @@ def _shape_at(wiring: Wiring, port: Port, share: float) -> Shape | None:
         return None
     # Its bucket stays as large: what the shaper has let wait must fit it, or would wait for ever.
     return replace(shape, rate_bps=shape.rate_bps * share)
-
-
-@lru_cache
-def _shaper(shape: Shape, below_netem: bool, *, change: bool = False) -> bytes:
-    rate_bytes_s, sizes = round(shape.rate_bps / 8), (shape.burst_bytes, shape.queue_bytes)
-    return shaper_request(rate_bytes_s, *sizes, below_netem=below_netem, change=change)
-
-
-@lru_cache
-def _marker(shape: Shape, below_netem: bool) -> bytes:
-    return marker_request(shape.mark_bytes, shape.queue_bytes, below_netem=below_netem)
 
 
 def _switch_offloads_off(names: list[str]) -> None:
