@@ -14,7 +14,6 @@ from testbed.audit.finding import Found
 from traffic.clock import NEVER
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.owed import Owed
-from traffic.collectives.pattern import Pattern
 from traffic.job import Collective
 
 
@@ -42,36 +41,25 @@ def _not_arrived(course: Course) -> Iterator[Found]:
 
 def _not_owed(course: Course) -> Iterator[Found]:
     """Yield collectives whose messages are not what their patterns owe."""
-    known: dict[tuple[int, bool], _Pairs | None] = {}
-
-    def pairs_of(pattern: Pattern, rows: Integers) -> "_Pairs | None":
-        servers = isinstance(pattern, AllToAll) and bool((course.messages["row"][rows] < 0).any())
-        owed = course.owed(pattern)
-        if (id(owed), servers) not in known:
-            known[id(owed), servers] = _Pairs.of(course, owed, servers=servers) if owed else None
-        return known[id(owed), servers]
-
+    known: dict[tuple[int, bool], _Pairs] = {}
     for node in course.collectives():
-        rows = course.last_messages(node.name)
-        pairs = pairs_of(course.pattern(node), rows)
-        if pairs and (finding := pairs.differs(course, node.name, rows)):
+        rows, pattern = course.last_messages(node.name), course.pattern(node)
+        if not (owed := course.owed(pattern)):
+            continue
+        servers = isinstance(pattern, AllToAll) and bool((course.messages["row"][rows] < 0).any())
+        if (id(owed), servers) not in known:
+            known[id(owed), servers] = _Pairs(course, owed, servers=servers)
+        if finding := known[id(owed), servers].differs(course, node.name, rows):
             yield finding
 
 
 class _Pairs:
-    """What each GPU owes each other one, edges between the same two together."""
+    """What each GPU owes each other one, edges between the same two together.
 
-    def __init__(
-        self, codes: Integers, least: Integers, most: Integers, total: int, *, servers: bool
-    ) -> None:
-        self._codes, self._least, self._most, self._total = codes, least, most, total
-        self._servers = servers
-        self._order: Integers | None = None
-        """The order of rows that was right last: repeated nodes have theirs alike."""
+    With ``servers`` what leaves one is from and to the first GPUs of both.
+    """
 
-    @classmethod
-    def of(cls, course: Course, owed: Owed, *, servers: bool = False) -> "_Pairs":
-        """Return what is owed; with ``servers`` what leaves one is from and to the first GPUs of both."""
+    def __init__(self, course: Course, owed: Owed, *, servers: bool) -> None:
         codes = _codes(course, owed.source, owed.destination, servers=servers)
         least, most = owed.least, owed.most
         if (codes[1:] <= codes[:-1]).any():
@@ -79,7 +67,10 @@ class _Pairs:
             least, most = (
                 np.bincount(edge, size, minlength=len(codes)).astype(np.int64) for size in (least, most)
             )
-        return cls(codes, least, most, owed.total, servers=servers)
+        self._codes, self._least, self._most, self._total = codes, least, most, owed.total
+        self._servers = servers
+        self._order: Integers | None = None
+        """The order of rows that was right last: repeated nodes have theirs alike."""
 
     def differs(self, course: Course, name: str, rows: Integers) -> Found | None:
         """Return the first pair of GPUs that sent something else than they owe."""
@@ -181,7 +172,7 @@ def _not_passed_on(course: Course) -> Iterator[Found]:
     together[inside.node] = True
     if not together.any():
         return
-    legs_of, loads_of = Grouped.of(legs["node"], count), Grouped.of(inside.node[inside.movement], count)
+    legs_of, loads_of = Grouped(legs["node"], count), Grouped(inside.node[inside.movement], count)
     for number in np.flatnonzero(together).tolist():
         name = course.tables.nodes[number]
         if name in course.cancelled or not isinstance(node := course.nodes.get(name), Collective):

@@ -288,8 +288,8 @@ def _early_step(course: Course, owed: Owed, rows: Integers) -> int | None:
     pair = np.minimum(np.searchsorted(pairs, codes), len(pairs) - 1)
     if (pairs[pair] != codes).any() or (np.bincount(pair, minlength=len(pairs)) != owed.steps * edges).any():
         return None  # other pairs: the bytes' business
-    rows_of = Grouped.of(pair, len(pairs))
-    followed = Grouped.of(pair_of_edge, len(pairs))
+    rows_of = Grouped(pair, len(pairs))
+    followed = Grouped(pair_of_edge, len(pairs))
     for number, first in enumerate(edges.tolist()):
         mine = rows[rows_of[number]]
         later = mine[np.argsort(found["released_ps"][mine], kind="stable")][first:]

@@ -241,12 +241,12 @@ class Course:
     @cached_property
     def spans_by_node(self) -> "Grouped":
         """The rows of the spans, node by node."""
-        return Grouped.of(self.spans["node"], len(self.tables.nodes))
+        return Grouped(self.spans["node"], len(self.tables.nodes))
 
     @cached_property
     def messages_by_node(self) -> "Grouped":
         """The rows of the messages, node by node."""
-        return Grouped.of(self.messages["node"], len(self.tables.nodes))
+        return Grouped(self.messages["node"], len(self.tables.nodes))
 
     def last_messages(self, name: str) -> Integers:
         """Return the rows of a collective's messages; of one that began again, those of the last time."""
@@ -335,18 +335,13 @@ class Inside:
 
 
 class Grouped:
-    """Rows by a number that each has."""
+    """Rows by a number that each has, of which there are so many, in their order."""
 
-    def __init__(self, order: Integers | None, first: Integers) -> None:
-        self._order, self._first = order, first
-
-    @classmethod
-    def of(cls, numbers: Integers, count: int) -> "Grouped":
-        """Group rows by their numbers, of which there are so many, in their order."""
+    def __init__(self, numbers: Integers, count: int) -> None:
         is_sorted = not len(numbers) or bool((numbers[1:] >= numbers[:-1]).all())
-        order = None if is_sorted else np.argsort(numbers, kind="stable")
+        self._order = None if is_sorted else np.argsort(numbers, kind="stable")
         counts = np.bincount(numbers, minlength=count) if len(numbers) else np.zeros(count, dtype=np.int64)
-        return cls(order, np.concatenate([[0], np.cumsum(counts)]))
+        self._first = np.concatenate([[0], np.cumsum(counts)])
 
     def __getitem__(self, number: int) -> Integers:
         """Return the rows of a number; none of -1."""
