@@ -53,8 +53,11 @@ class Emulation:
     """What of a reactive policy could not act."""
     order: Reordering | None = None
     """How packets overtook each other, where they are datagrams."""
-    packets: PacketCounts | None = None
-    """What became of packets over packet switches, where they are datagrams and some were sent."""
+
+    @property
+    def packets(self) -> PacketCounts | None:
+        """What became of packets over packet switches, where they are datagrams and some were sent."""
+        return self.health.packets if self.health.packets.sent else None
 
     @property
     def sent_over_granted(self) -> float:
@@ -129,7 +132,6 @@ def emulate(
         crossings,
         inert,
         order,
-        packets_of(health),
     )
 
 
@@ -140,11 +142,6 @@ def check_losses(lossy: Sequence[str]) -> None:
             f"this machine's kernel has no netem, which {lossy[0]!r} needs for the loss of links",
             "leave it out, or load or install its module sch_netem",
         )
-
-
-def packets_of(health: Health) -> PacketCounts | None:
-    """Return what became of an engine's packets, where they are datagrams and some were sent."""
-    return health.packets if health.packets.sent else None
 
 
 def _with_grants(run: Run, backend: LiveBackend) -> Run:

@@ -5,7 +5,6 @@ Slots are a little longer than planned: headers, guard times, and what a slot lo
 
 import contextlib
 import math
-import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,6 @@ import numpy as np
 
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
-from testbed.machine.kernel import inside_namespace
 from testbed.network.network import Network
 from testbed.run.dilation import Dilation
 from testbed.run.light_news import News, Notice
@@ -105,8 +103,7 @@ class LivePrograms:
     def attach(self, loop: Loop, stack: contextlib.ExitStack) -> None:
         """Open a UDP socket per NIC on an OCS, which ``stack`` closes, and read it in an engine's loop."""
         for nic in self._ocs_of:
-            with inside_namespace(self._network.wiring.namespaces[nic.server]):
-                endpoint = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            endpoint = stack.enter_context(self._network.socket_of(nic.server))
             bind_udp(endpoint, str(nic_ip(self._network.fabric, nic)))
             self.circuits.attach(loop, nic, endpoint)
 

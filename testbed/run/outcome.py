@@ -9,7 +9,6 @@ from typing import Literal
 
 import pandas as pd
 
-from testbed.audit.finding import Audit
 from testbed.run.agreement import findings, nic_busy
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
@@ -153,7 +152,8 @@ class Outcome:
 
     def __post_init__(self) -> None:
         """Call it unsound if a run of it cannot be, whatever the machine was able to."""
-        found = [sentence for name, run in self.all_runs.items() for sentence in _impossible(name, run.audit)]
+        audits = {name: run.audit for name, run in self.all_runs.items() if run.audit}
+        found = [f"{name}: {finding}" for name, audit in audits.items() for finding in audit.findings]
         if found and self.verdict.word != "unsound":
             reasons = (*found, *self.verdict.reasons)
             object.__setattr__(self, "verdict", Verdict("unsound", reasons, NOT_POSSIBLE))
@@ -236,11 +236,6 @@ class Outcome:
     def link_bytes(self) -> dict[Port, int]:
         """How many bytes each port sent in `run`."""
         return self.run.link_bytes
-
-
-def _impossible(name: str, audit: Audit | None) -> list[str]:
-    """Return what is impossible in a run on a backend, a sentence each."""
-    return [f"{name}: {finding}" for finding in audit.findings] if audit else []
 
 
 def bound_s(experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_LENT) -> float:

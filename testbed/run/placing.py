@@ -84,6 +84,10 @@ class Placing:
         """Whether the scheme has lanes by what is lit, and others for what is left when that goes dark."""
         self._follows = scheme if isinstance(scheme, OverLight) else None
         """The scheme, if it places what is left anew when circuits change."""
+        self.follows_light = self._follows is not None
+        """Whether what is left of a message is placed anew when circuits change."""
+        self.spreads = self._follows is not None and self._follows.spreads
+        """Whether it is spread anew over more lanes."""
         self._lanes = scheme.lanes if isinstance(scheme, FollowsBytes) else scheme
         self._lowers = scheme if isinstance(scheme, Lowers) else None
         """The scheme, if it lowers operations."""
@@ -213,16 +217,6 @@ class Placing:
         for communicator in dict.fromkeys(of.tolist()):
             mine = of == communicator
             self._cross(scheme, communicator, messages.select(mine), numbers[mine])
-
-    @property
-    def follows_light(self) -> bool:
-        """Whether what is left of a message is placed anew when circuits change."""
-        return self._follows is not None
-
-    @property
-    def spreads(self) -> bool:
-        """Whether what is left of a message is spread anew over more lanes."""
-        return self._follows is not None and self._follows.spreads
 
     def lacking_lanes(self, using: Mapping[int, set[QueuePair]]) -> list[int]:
         """Return the operations that would be placed on more lanes now than those that they use."""

@@ -11,7 +11,7 @@ from controller.circuits.status import PortCounters, PortStatus
 from testbed.network.network import Network
 from testbed.network.readback import PortSetting
 from testbed.run import evidence
-from testbed.run.emulate import Emulation, packets_of
+from testbed.run.emulate import Emulation
 from testbed.run.evidence import Watch
 from testbed.run.predict import predict
 from tests.testbed.cases import experiment_of, small_fabric
@@ -93,7 +93,7 @@ def test_measures_have_what_became_of_packets_where_that_is_known(machine: Machi
     with Watch(machine.network) as watch:
         pass
     known, unknown = (
-        watch.measures(Emulation(RUN, {}, Health(), 1.0, packets=packets), 0.0) for packets in (COUNTS, None)
+        watch.measures(Emulation(RUN, {}, health, 1.0), 0.0) for health in (Health(packets=COUNTS), Health())
     )
     names = ("packets_sent", "packets_arrived", "packets_anew", "packets_late")
     assert [getattr(known, name) for name in names] == [1000, 950, 40, 7]
@@ -101,7 +101,6 @@ def test_measures_have_what_became_of_packets_where_that_is_known(machine: Machi
 
 
 def test_an_engine_of_datagrams_says_what_became_of_its_packets() -> None:
-    assert packets_of(Health(packets=COUNTS)) == COUNTS
-    assert packets_of(Health()) is None  # nothing went over packet switches
-    assert packets_of(Health()) is None
+    assert Emulation(RUN, {}, Health(packets=COUNTS), 1.0).packets == COUNTS
+    assert Emulation(RUN, {}, Health(), 1.0).packets is None  # nothing went over packet switches
     assert taken_back(COUNTS) == 10
