@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from testbed.audit.course import Course, rows_of
-from testbed.audit.finding import Found, Wire
+from testbed.audit.finding import Found
 from topologies.fabric import Port
 from traffic.tables import NVLINK
 
@@ -30,21 +30,14 @@ def on_the_wire(course: Course) -> Iterator[Found]:
     for row, (number, counted, packets) in enumerate(rows_of(wire, "port", "bytes", "packets")):
         port = course.tables.ports[number]
         payload = sent.get(port, 0.0) * known.volume
-        least, most = _payload(counted, packets, known)
-        if (
-            not course.known.faults
-            and least > payload * (1 + BESIDE) + (known.resent + BESIDE_PACKETS) * known.mtu
-        ):
-            yield _sentence(port, counted, payload, "more than"), "wire", row
+        # What it sent at least, and at most, besides headers.
+        least, most = (max(counted - packets * header, 0.0) for header in (MOST_HEADER, LEAST_HEADER))
+        beside = known.resent + BESIDE_PACKETS
+        is_more = not course.known.faults and least > payload * (1 + BESIDE) + beside * known.mtu
+        if is_more or most < payload * (1 - BESIDE) - BESIDE_PACKETS * known.mtu:
+            how = f"{'more' if is_more else 'less'} than the {payload:.0f} of its legs and headers"
+            yield f"port {port} counted {counted} bytes, {how} account for", "wire", row
             return
-        if most < payload * (1 - BESIDE) - BESIDE_PACKETS * known.mtu:
-            yield _sentence(port, counted, payload, "less than"), "wire", row
-            return
-
-
-def _payload(counted: int, packets: int, known: Wire) -> tuple[float, float]:
-    """Return what a port sent at least, and at most, besides headers [emulated bytes]."""
-    return max(counted - packets * MOST_HEADER, 0.0), max(counted - packets * LEAST_HEADER, 0.0)
 
 
 def _sent(course: Course) -> dict[Port, float]:
@@ -57,7 +50,3 @@ def _sent(course: Course) -> dict[Port, float]:
         for port in path:
             sent[port] = sent.get(port, 0.0) + size
     return sent
-
-
-def _sentence(port: Port, counted: int, payload: float, how: str) -> str:
-    return f"port {port} counted {counted} bytes, {how} the {payload:.0f} of its legs and headers account for"
