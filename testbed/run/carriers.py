@@ -249,9 +249,7 @@ class Carriers:
                 self._book_choosing(carrier)
                 self._over[carrier] = now
                 for each in self._backend.under_way([carrier]):
-                    if (
-                        each.left and each.op not in self.choosing
-                    ):  # else it has no legs but for what was booked
+                    if each.left and each.op not in self.choosing:  # what chooses was booked
                         self._ops[each.op].moved(before, now, each.left, self._backend.now_ps)
 
     def _book_choosing(self, carrier: int) -> None:

@@ -118,7 +118,10 @@ def emulate(
         health, shares = backend.health, backend.shares
         inert, order = backend.inert, backend.order
     emulated_s = dilation.emulated_s(communication_s(run.tables) if skips else run.iteration_s)
-    logs = _logs(network, before)
+    logs = {
+        name: [entry for entry in network.northbound.ocs_log(name) if entry.number > number]
+        for name, number in before.items()
+    }
     light = _light_log(experiment, backend, logs, run) if experiment.has_slots else None
     crossings = tap.crossings if tap and not tap.missed else None
     return Emulation(
@@ -164,14 +167,6 @@ def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:
             network.northbound.wait_idle(name, IDLE_S)
         network.northbound.set_delay(name, delay.scaled(experiment.dilation.time), experiment.seed)
     return {name: network.northbound.ocs(name).number for name in experiment.ocs_delays}
-
-
-def _logs(network: Network, before: Mapping[str, int]) -> dict[str, list[LogEntry]]:
-    """Return what each OCS did since its reconfiguration of a number."""
-    return {
-        name: [entry for entry in network.northbound.ocs_log(name) if entry.number > number]
-        for name, number in before.items()
-    }
 
 
 def _light_log(

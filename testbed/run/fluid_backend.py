@@ -203,9 +203,8 @@ class FluidBackend:
     def _lend(self) -> None:
         """Have what is posted leave as far as buckets let it; a gate, NVLink and an OCS have none."""
         lent_bytes = np.full(len(self._network.link_bps), np.inf)
-        lent_bytes[len(self._ports) : len(self._ports) + 2 * self._fabric.gpus] = (
-            0.0  # NVLink stands meanwhile
-        )
+        nvlink = slice(len(self._ports), len(self._ports) + 2 * self._fabric.gpus)
+        lent_bytes[nvlink] = 0.0  # it stands meanwhile
         for port, size in self._lent_bytes.items():
             lent_bytes[self._ports[port]] = size
         self._network.lend(lent_bytes)

@@ -423,7 +423,11 @@ class LiveBackend:
         back = list[Left]()
         for feeder in dict.fromkeys(self._choosing[op] for op in ops):
             if isinstance(feeder, PacketFeeder):
-                back += self._recall_packets(feeder, [op for op in ops if self._choosing.get(op) is feeder])
+                assert isinstance(self._engine, DatagramEngine)
+                own = [op for op in ops if self._choosing.get(op) is feeder]
+                for op in own:
+                    back += self._given_back(feeder, op, feeder.carried(op))
+                self._engine.recall(feeder, own)
                 continue
             names, numbers = feeder.sharing(ops)
             lacking: Counter[tuple[int, int]] = Counter()
@@ -437,24 +441,18 @@ class LiveBackend:
                     for by, size in feeder.carried(name).items()
                     for lacks in [lacking[name, by[0]]]
                 }
-                lacks_in_all = feeder.real_bytes(name) - sum(carried.values())
-                back += [*self._since_asked(name, carried, goes_on=False), Left(name, -1, left=lacks_in_all)]
-                del self._choosing[name]
+                back += self._given_back(feeder, name, carried)
             assert isinstance(self._engine, Engine)
             self._engine.forget(feeder, names)
         return back
 
-    def _recall_packets(self, feeder: PacketFeeder, ops: Sequence[int]) -> list[Left]:
-        """Take back what operations lack that choose for each packet; what arrived stays."""
-        assert isinstance(self._engine, DatagramEngine)
-        back = list[Left]()
-        for op in ops:
-            carried = feeder.carried(op)
-            lacks = feeder.real_bytes(op) - sum(carried.values())
-            back += [*self._since_asked(op, carried, goes_on=False), Left(op, -1, left=lacks)]
-            del self._choosing[op]
-        self._engine.recall(feeder, ops)
-        return back
+    def _given_back(
+        self, feeder: ReactiveFeeder | PacketFeeder, op: int, carried: Mapping[_By, int]
+    ) -> list[Left]:
+        """Forget an operation that is taken back; report what was carried of it, and what it lacks."""
+        del self._choosing[op]
+        lacks = feeder.real_bytes(op) - sum(carried.values())
+        return [*self._since_asked(op, carried, goes_on=False), Left(op, -1, left=lacks)]
 
     @property
     def shares(self) -> dict[str, float]:
