@@ -132,7 +132,7 @@ def scaled(
     setup = TransportSetup(transport)
     full = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0), transport=setup)
     loading = replace(full, job=single(beside)) if beside else full
-    rate = rate_factor(fabric, load_bps(loading, predict(loading)), calibration(default_datapath()), None)
+    rate = rate_factor(fabric, load_bps(loading, predict(loading)), CALIBRATIONS.of(default_datapath()), None)
     least_s = bound_s(full)
     volume = volume_factor(rate, [least_s]) if lasts_s is None else min(lasts_s * rate / least_s, 1.0)
     return replace(full, dilation=Dilation(rate, volume))
