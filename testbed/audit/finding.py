@@ -38,6 +38,9 @@ class Wire:
     """Of every interface [bytes]."""
     resent: float
     """Packets that were sent again, at all NICs together."""
+    on_the_way: int = 0
+    """The most that a message which chooses had on its way when paths changed [real bytes]: it went by the
+    paths before, and counts as carried by those after."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ few times, from each of these on. Only what is left is tried by earliest deadlin
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,12 +163,18 @@ def _to_carry(course: Course, leg: Integers, machine: Integers) -> Floats:
     """Return what of each leg has to have crossed a machine in time [bytes]."""
     legs, known = course.legs, course.known
     if known.live:
-        return np.asarray(
-            legs["bytes"][leg] * (1 - LIVE) - (LIVE_BYTES / known.wire.volume if known.wire else 1)
-        )
+        wire = known.wire
+        less = LIVE_BYTES / wire.volume + (_goes_on(legs) * wire.on_the_way)[leg] if wire else 1
+        return np.asarray(legs["bytes"][leg] * (1 - LIVE) - less)
     estimated = known.estimates and _is_estimated(course, leg, machine)
     slack = np.where(estimated, SPLIT, ROUNDING)
     return np.asarray(legs["bytes"][leg] * (1 - slack) - 1)
+
+
+def _goes_on(legs: Mapping[str, Integers]) -> NDArray[np.bool_]:
+    """Return which legs begin where another of their message ends: its path changed under way."""
+    begins, ends = (pd.MultiIndex.from_arrays([legs["message"], legs[at]]) for at in ("first_ps", "last_ps"))
+    return np.asarray(begins.isin(ends) & (legs["message"] >= 0))
 
 
 def _is_estimated(course: Course, leg: Integers, machine: Integers) -> NDArray[np.bool_]:

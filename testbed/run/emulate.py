@@ -53,6 +53,8 @@ class Emulation:
     """What of a reactive policy could not act."""
     order: Reordering | None = None
     """How packets overtook each other, where they are datagrams."""
+    on_the_way: int = 0
+    """The most that a message which chooses had on its way when paths changed [real bytes]."""
 
     @property
     def packets(self) -> PacketCounts | None:
@@ -135,6 +137,7 @@ def emulate(
         crossings,
         inert,
         order,
+        backend.on_the_way,
     )
 
 

@@ -130,6 +130,8 @@ class LiveBackend:
         self._light = LiveLight(network)
         self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._forwarding_s)
         self._choosing: dict[int, ReactiveFeeder | PacketFeeder] = {}
+        self.on_the_way = 0
+        """The most that a message which chooses had on its way when paths changed [real bytes]."""
         self._told: dict[int, dict[_By, int]] = {}
         """What was said to have been carried of each that goes on, by queue pair."""
         self._policies: list[ReactivePolicy] = []
@@ -263,6 +265,7 @@ class LiveBackend:
         for op in ops:
             if feeder := self._choosing.get(op):
                 left += self._since_asked(op, feeder.carried(op), goes_on=True)
+                self.on_the_way = max(self.on_the_way, feeder.on_the_way(op))
             else:
                 left.append(Left(op, -1, left=self.programs.lacking(op)))
         return left

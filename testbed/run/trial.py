@@ -59,7 +59,7 @@ def tried(
             unmet=broken,
             limits=LIT if experiment.over_circuits else PACKETS,
         )
-    counted = Wire(experiment.dilation.volume, experiment.mtu, measures.retransmits)
+    counted = Wire(experiment.dilation.volume, experiment.mtu, measures.retransmits, emulation.on_the_way)
     run = watch.with_packets(watch.wired(emulation.run), emulation.packets)
     emulated = with_audit(run, experiment, lent_by_shapers(experiment, network), counted)
     seen = emulation.crossings

@@ -709,3 +709,20 @@ def test_a_transport_that_keeps_it_is_not(factor: float) -> None:
         grants=granted(run, factor),
     )
     assert audited(tables, experiment.job, experiment.fabric, WIRED).findings == ()
+
+
+@pytest.mark.parametrize(("share", "checks"), [(0.1, set()), (0.01, {"capacity"})])
+def test_what_was_on_its_way_as_paths_changed_is_not_held_against_links(
+    share: float, checks: set[str]
+) -> None:
+    experiment = RUNS["uniform, rails"]
+    tables = predict(experiment).tables
+    inside, legs = (tables.legs[(tables.legs["lane"] >= 0) == outside] for outside in (False, True))
+    middle_ps = (legs["first_ps"] + legs["last_ps"]) // 2
+    first = legs["bytes"] // 2 - legs["bytes"] // 10  # so much less than half of it had arrived
+    after = legs.assign(first_ps=middle_ps, bytes=legs["bytes"] - first)
+    halves = pd.concat([inside, legs.assign(last_ps=middle_ps, bytes=first), after], ignore_index=True)
+    on_the_way = round(share * legs["bytes"].max())
+    known = replace(WIRED, wire=Wire(1.0, 9000, 0.0, on_the_way))
+    found = audited(replace(tables, legs=halves, leg_blocks=None), experiment.job, experiment.fabric, known)
+    assert {finding.check for finding in found.findings} == checks

@@ -158,6 +158,11 @@ class Feeder(ABC, Generic[Message]):
         """Return whether a message has not arrived."""
         return self._messages[self._message_of[name]].left > 0
 
+    def on_the_way(self, name: int) -> int:
+        """Return how many real bytes of a message are on a lane and have not arrived."""
+        message = self._messages[self._message_of[name]]
+        return message.real - sum(message.carried.values()) - sum(real for real, *_ in message.bursts)
+
     def rates_changed(self) -> None:
         """Reckon with the rates that NICs have now."""
         rate_bps = self._nic_rate_bps
