@@ -98,7 +98,7 @@ def test_what_survives_arrives(sandbox: Box | None, scheme: str, faults: list[st
                 over = ["back", "in use again"] if fault.when.lasts_s else []
                 expected = ["failed", "detected", "gone around", *over]
                 assert stages(emulated(outcome), fault.name) == expected
-            assert outcome.over_predicted > 0.7, text
+            assert outcome.over_predicted > 0.7, (text, outcome.verdict)
         network.northbound.wait_ready(SENTENCE_S)  # all is mended
 
 
