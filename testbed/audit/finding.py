@@ -39,8 +39,8 @@ class Wire:
     resent: float
     """Packets that were sent again, at all NICs together."""
     on_the_way: int = 0
-    """The most that a message which chooses had on its way when paths changed [real bytes]: it went by the
-    paths before, and counts as carried by those after."""
+    """The most that a lane, or a message which chooses, had on its way when paths changed [real bytes]: it
+    went by the paths before, and counts as carried by those after."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class Circumstances:
     pipelined: bool = False
     """Whether the legs of delegated all-to-alls overlap."""
     late_light_ps: int = 0
-    """How much earlier than it was noted light may have come, and how much later it may have gone [ps]."""
+    """How much earlier than it was noted light may have come, and how much later it, or a link, may have gone
+    [ps]."""
     wire: Wire | None = None
     """How to read the table of the wire; None where it is not held against the legs."""
 

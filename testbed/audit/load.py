@@ -223,8 +223,16 @@ class _Rates:
         """Of each link that changed, by both of its ports: from when on it had which rate."""
         for port, at_ps, rate_bps, up in rows_of(links, "port", "at_ps", "rate_bps", "up"):
             for end in course.fabric.both_ends([ports[port]]):
-                self._changes[end].append((at_ps, rate_bps if up else 0.0))
+                self._change(end, at_ps, rate_bps if up else 0.0)
         self._lit = _lit_over_time(course)
+
+    def _change(self, end: Port, at_ps: int, rate_bps: float) -> None:
+        """Note the rate of a link from a time on; it may have gone on faster a little longer."""
+        changes, late_ps = self._changes[end], self._course.known.late_light_ps
+        before_bps = changes[-1][1] if changes else self._course.fabric.link_at[end].rate_bps
+        if changes and changes[-1][0] > at_ps:
+            changes[-1] = at_ps, before_bps
+        changes.append((at_ps + (late_ps if rate_bps < before_bps else 0), rate_bps))
 
     def constant(self, each: Port | Circuit) -> float:
         """Return the rate of what always had one; -1 if it changed [bit/s]."""

@@ -497,6 +497,11 @@ class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
         self._tick_s = inf
         self._set_tick({*self._nics, *(lane.queue_pair.destination for lane in self._pairs)})
 
+    def on_the_way(self, number: int) -> int:
+        """Return how many bytes a queue pair has sent that have not arrived."""
+        lane = self._pairs[number]
+        return lane.left - sum(piece.size for piece in lane.unsent)
+
     def drained(self, number: int) -> bool:
         """Return whether all that a queue pair has sent has arrived, or is known to be lost."""
         return not self._pairs[number].flying

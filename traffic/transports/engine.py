@@ -311,6 +311,10 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
             feeder.rates_changed()
         self._share_at, self._anew = 0.0, True
 
+    def on_the_way(self, number: int) -> int:
+        """Return how many bytes a queue pair has sent that have not arrived."""
+        return int(self._pairs[number].sent - self._pairs[number].counted)
+
     def drained(self, number: int) -> bool:
         """Return whether all that a queue pair has sent has arrived."""
         return self._pairs[number].sent == self._pairs[number].counted
