@@ -39,8 +39,8 @@ class Wire:
     resent: float
     """Packets that were sent again, at all NICs together."""
     on_the_way: int = 0
-    """The most that a lane, or a message which chooses, had on its way when paths changed [real bytes]: it
-    went by the paths before, and counts as carried by those after."""
+    """The most that a lane, or a message that chooses, had on its way when asked [real bytes]. As a path
+    changes, that goes by the one before, and counts as carried by the one after."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Emulation:
     order: Reordering | None = None
     """How packets overtook each other, where they are datagrams."""
     on_the_way: int = 0
-    """The most that a lane, or a message that chooses, had under way when paths changed [real bytes]."""
+    """The most that a lane, or a message that chooses, had on its way when asked [real bytes]."""
 
     @property
     def packets(self) -> PacketCounts | None:

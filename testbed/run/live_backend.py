@@ -131,7 +131,7 @@ class LiveBackend:
         self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._forwarding_s)
         self._choosing: dict[int, ReactiveFeeder | PacketFeeder] = {}
         self.on_the_way = 0
-        """The most that a lane, or a message that chooses, had under way when paths changed [real bytes]."""
+        """The most that a lane, or a message that chooses, had on its way when asked [real bytes]."""
         self._told: dict[int, dict[_By, int]] = {}
         """What was said to have been carried of each that goes on, by queue pair."""
         self._policies: list[ReactivePolicy] = []
