@@ -27,6 +27,7 @@ def bounds(course: Course) -> Iterator[Found]:
     slack = LIVE if course.known.live else ROUNDING
     ended, let_go = ends_ps(course), earliest_ps(course, "released_ps")
     at_least: dict[str, float] = {}
+    known: dict[int, float] = {}  # many nodes wait for the same ones
     for name in course.in_order:
         node, after = course.nodes[name], course.awaited[name]
         number = course.number_of.get(name, -1)
@@ -42,7 +43,9 @@ def bounds(course: Course) -> Iterator[Found]:
             row = int(np.flatnonzero(course.spans["node"] == number)[0])
             yield f"{name!r} took {lasts}, and takes {seconds(int(takes_ps))} at best", "spans", row
             return
-        at_least[name] = max(map(at_least.__getitem__, after), default=0.0) + max(takes_ps, 0.0)
+        if id(after) not in known:
+            known[id(after)] = max(map(at_least.__getitem__, after), default=0.0)
+        at_least[name] = known[id(after)] + max(takes_ps, 0.0)
     ends = course.spans["end_ps"]
     if (
         len(ends)

@@ -59,9 +59,12 @@ def _waits(course: Course) -> Iterator[Found]:
     """Yield nodes that were ready before one that they wait for had ended, or that never ended."""
     ended, ready = ends_ps(course), earliest_ps(course, "ready_ps")
     ends: dict[str, int] = {}
+    known: dict[int, int] = {}  # many nodes wait for the same ones
     for name in course.in_order:
         after = course.awaited[name]
-        free_ps = max(map(ends.__getitem__, after), default=0)
+        if id(after) not in known:
+            known[id(after)] = max(map(ends.__getitem__, after), default=0)
+        free_ps = known[id(after)]
         number = course.number_of.get(name, -1)
         if number < 0 or ended[number] < 0:
             if _should_run(course, name):
