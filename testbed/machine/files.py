@@ -10,11 +10,14 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 
 from topologies.errors import MachineError, ScenarioError
 
 HINT = "choose another directory with --out"
+TAIL_BYTES = 4096
+"""How much of a file's end is read at a time to find its last line end."""
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -25,15 +28,17 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def append_text(path: Path, content: str) -> None:
-    """Append to a file, or leave it as it is; MachineError if it cannot be written.
+    """Append lines to a file, or leave it as it is; MachineError if it cannot be written.
 
-    A process that is killed in the middle of it leaves the beginning: what goes on from there writes the file
-    anew. To copy all that is there before would take as long as a point for a table of many points.
+    A process that is killed in the middle of it leaves the beginning of a line, since the kernel ends a write
+    between two pages; the next append cuts that. To copy all that is there before would take as long as a
+    point for a table of many points.
     """
     with _refusal(path):
         new = not path.exists()
-        with path.open("ab", buffering=0) as file:
-            before, data = file.tell(), memoryview(content.encode())
+        with path.open("a+b", buffering=0) as file:
+            _cut_unended_line(file)
+            before, data = file.seek(0, os.SEEK_END), memoryview(content.encode())
             try:
                 while data:
                     data = data[file.write(data) :]
@@ -42,6 +47,20 @@ def append_text(path: Path, content: str) -> None:
                 raise
         if new:
             hand_back(path)
+
+
+def _cut_unended_line(file: FileIO) -> None:
+    """Cut what follows the last line end of a file."""
+    end = at = file.seek(0, os.SEEK_END)
+    while at:
+        begin = max(at - TAIL_BYTES, 0)
+        file.seek(begin)
+        if found := file.read(at - begin).rfind(b"\n") + 1:
+            at = begin + found
+            break
+        at = begin
+    if at < end:
+        file.truncate(at)
 
 
 @contextlib.contextmanager

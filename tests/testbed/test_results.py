@@ -302,6 +302,15 @@ def test_appending_keeps_what_was_there(tmp_path: Path) -> None:
     assert (file.read_text(), names(tmp_path)) == ("a\n1\n2\n", {"records.csv"})
 
 
+@pytest.mark.parametrize("lines", ["", "a\n", f"{'a' * 5_000}\nb\n"])
+@pytest.mark.parametrize("cut", ["", "1", "1" * 4_095, "1" * 4_096, "1" * 12_763])
+def test_appending_cuts_a_line_that_a_killed_writer_did_not_end(tmp_path: Path, lines: str, cut: str) -> None:
+    file = tmp_path / "records.csv"
+    file.write_text(lines + cut)
+    append_text(file, "2\n")
+    assert file.read_text() == f"{lines}2\n"
+
+
 WRITER = """
 import sys
 from pathlib import Path
@@ -315,7 +324,9 @@ for number in range(10**6):
 
 
 @pytest.mark.parametrize("points", [1, 7, 30])
-def test_a_killed_writer_leaves_whole_files(points: int, tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_whole_files_but_for_a_line_that_the_next_cuts(
+    points: int, tmp_path: Path
+) -> None:
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path)], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True
     )
@@ -324,6 +335,7 @@ def test_a_killed_writer_leaves_whole_files(points: int, tmp_path: Path) -> None
         for _ in range(points):
             writer.stdout.readline()
         writer.send_signal(signal.SIGKILL)
+    append_text(tmp_path / "records.csv", "")
     rows = [line.split(",") for line in (tmp_path / "records.csv").read_text().splitlines()]
     assert [int(number) for number, _ in rows] == list(range(len(rows)))
     assert {len(row) for _, row in rows} == {20_000}
