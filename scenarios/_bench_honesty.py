@@ -72,10 +72,11 @@ class Case:
         rate = experiment.dilation.rate
         load = load_bps(experiment, predict(experiment)) * rate
         with Network(self.fabric, rate) as network:
-            sampled, before = worst_link_error(network, experiment.seed), control(network, load)
+            sampled = worst_link_error(network, experiment.seed)
+            before = control(network, load, datagrams=True)
             with self.disturbed(network):
                 outcome = tried(experiment, network, sampled)
-            after = control(network, load)
+            after = control(network, load, datagrams=True)
         return with_control(with_control(outcome, before), after)
 
     def right(self, outcome: Outcome) -> bool:

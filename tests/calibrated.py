@@ -7,7 +7,7 @@ from pathlib import Path
 
 from testbed.machine.datapath import Datapath
 from testbed.run import dark_excess
-from testbed.run.calibrate import FORMAT_VERSION, Calibration
+from testbed.run.calibrate import FORMAT_VERSION, SAFE_SHARES, Calibration
 from testbed.run.dark_excess import DarkExcess, Excess
 from testbed.run.kept import CACHE, machine_name
 from traffic.packets import DEFAULT_MTU, packet_bytes
@@ -40,7 +40,7 @@ def calibrated(
     name = machine_name(datapath)
     late = tuple(Excess(ocses, dark_s / 2, dark_s) for ocses in dark_excess.OCSES)
     kept = {
-        "calibration": (FORMAT_VERSION, Calibration(name, at, True, hop_bps, packets_s)),
+        "calibration": (FORMAT_VERSION, Calibration(name, at, True, packets_s, SAFE_SHARES[0])),
         "dark_excess": (dark_excess.FORMAT_VERSION, DarkExcess(name, at, True, late)),
     }
     folder.mkdir(exist_ok=True)

@@ -18,6 +18,7 @@ from topologies.own_routing import CheckedRouting
 from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import ports
+from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.engine import Engine
 from traffic.transports.ideal import Ideal
 
@@ -67,7 +68,7 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
 
 
 def settled_rates_bps(
-    engine: Engine, numbers: NDArray[np.int64], sizes: NDArray[np.int64]
+    engine: Engine | DatagramEngine, numbers: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Send so many bytes over each queue pair at once; return the rate of each after its first quarter."""
     count, settled = len(numbers), (sizes * SETTLED).astype(np.int64)

@@ -2,8 +2,8 @@
 
 Each NIC sends to one NIC, each receives from one, and no link carries more than its rate: a shift
 permutation. Every sender then needs its bytes over its NIC's rate, whatever the model says. So many
-senders take part that switches forward as many packets a second as in the point; what the control takes
-longer, this machine added.
+senders take part that switches forward as many packets a second as in the point, and the engine that moves
+the point's bytes moves the control's; what the control takes longer, this machine added.
 """
 
 import time
@@ -19,8 +19,10 @@ from topologies.fabric import Fabric, Nic, Path
 from topologies.own_routing import CheckedRouting
 from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
+from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.engine import Engine
 from traffic.transports.ideal import Ideal
+from traffic.transports.transport import NicRate
 
 CONTROL_S = 0.7
 LEAST_PACKETS = 40
@@ -43,7 +45,7 @@ class Control:
     was 0.4 to 1 % off, as without them, and this 0.8 to 1: the next run may not be let through as well."""
 
 
-def control(network: Network, hop_bps: float) -> Control | None:
+def control(network: Network, hop_bps: float, *, datagrams: bool = False) -> Control | None:
     """Return what came of a control at a packet rate; None where no two servers have a path.
 
     Parameters
@@ -52,6 +54,8 @@ def control(network: Network, hop_bps: float) -> Control | None:
         Booted, and idle.
     hop_bps
         Payload times switch hops to forward in a second, at emulated scale [bit/s].
+    datagrams
+        Whether the engine of datagrams moves the bytes, as it does under `credit`; else TCP does.
     """
     fabric, factor, packet = network.fabric, network.rate_factor, packet_bytes(network.mtu)
     payload_share = packet / frame_bytes(network.mtu)
@@ -64,10 +68,7 @@ def control(network: Network, hop_bps: float) -> Control | None:
 
     payload_bps = np.array([rate_bps(queue_pair.source) * payload_share for queue_pair in paths])
     lasts_s = max(CONTROL_S, LEAST_PACKETS * 8 * packet / payload_bps.min())
-    with (
-        network.unimpaired(),
-        Engine(network.endpoints, transport=Ideal(rate_bps, packet), check=network.check_alive) as engine,
-    ):
+    with network.unimpaired(), _engine(network, rate_bps, packet, datagrams=datagrams) as engine:
         numbers = [engine.add(queue_pair) for queue_pair in paths]
         engine.connect(numbers)
         # Whole packets: the last one, if it were smaller, would wait until all before it are acknowledged.
@@ -78,6 +79,15 @@ def control(network: Network, hop_bps: float) -> Control | None:
     hops = np.array([len(path) - 1 for path in paths.values()])
     error = float((payload_bps / found_bps).mean() - 1)
     return Control(float(payload_bps @ hops), len(paths), error, pressure)
+
+
+def _engine(network: Network, rate_bps: NicRate, packet: int, *, datagrams: bool) -> Engine | DatagramEngine:
+    """Return an engine that lets a sender that has its path to itself send at its NIC's rate."""
+    if datagrams:
+        return DatagramEngine(
+            network.datagram_endpoints, rate_bps, packet_bytes=packet, check=network.check_alive
+        )
+    return Engine(network.endpoints, transport=Ideal(rate_bps, packet), check=network.check_alive)
 
 
 def shift(fabric: Fabric, hop_bps: float, routing: CheckedRouting | None = None) -> dict[QueuePair, Path]:

@@ -139,15 +139,17 @@ class ControlledPoints:
 
     def __init__(self, network: Network, doubtful: Calibration | None = None, *, begun: bool = False) -> None:
         self._network, self._doubtful, self._begun = network, doubtful, begun
-        self._known: set[tuple[str, str]] = set()
+        self._known: set[tuple[str, str, bool]] = set()
         self._done: list[Control] = []
-        self._most_bps = 0.0
-        """At what rate the network was controlled."""
+        self._most_bps = {True: 0.0, False: 0.0}
+        """At what rate the network was controlled, by whether datagrams or TCP carried the bytes."""
         self._again: Callable[[], Control | None] = lambda: None
         """Carries out the last control once more."""
 
     def before(self, experiment: Experiment) -> Iterator[Event]:
-        """Carry out a control if an experiment forwards more than was controlled; seeds forward alike.
+        """Carry out a control if an experiment forwards more than its engine was controlled at.
+
+        Seeds forward alike.
 
         Before a schedule one is carried out in any case, once for all seeds.
 
@@ -158,7 +160,8 @@ class ControlledPoints:
         ContradictedError
             If it does so before a point is finished, so that nothing is lost by beginning again.
         """
-        about = experiment.job.name, experiment.name
+        datagrams = experiment.transport.sprays is not None
+        about = experiment.job.name, experiment.name, datagrams
         if experiment.is_once_lit or about in self._known:
             return
         self._known.add(about)
@@ -166,9 +169,9 @@ class ControlledPoints:
             yield from self._by(partial(light_control, self._network, experiment))
             return
         load = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
-        if load and not (self._done and load <= GROWN * self._most_bps):
-            self._most_bps = max(self._most_bps, load)
-            yield from self._by(partial(control, self._network, self._most_bps))
+        if load > GROWN * self._most_bps[datagrams]:
+            self._most_bps[datagrams] = load
+            yield from self._by(partial(control, self._network, load, datagrams=datagrams))
             self._check(experiment.mtu)
 
     def judged(self, outcome: Outcome) -> Outcome:

@@ -34,7 +34,7 @@ def weakest(machines: Sequence[Machine]) -> Machine:
     calibrations = [each.calibration for each in machines]
     late = [each.excess for each in machines if each.excess]
     return Machine(
-        min(calibrations, key=lambda each: each.hop_packets_s),
+        min(calibrations, key=lambda each: each.safe_packets_s),
         max(late, key=lambda each: each.p99_s(1), default=None),
     )
 

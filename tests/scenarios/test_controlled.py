@@ -14,7 +14,7 @@ from testbed.report.finished import finished
 from testbed.report.kept_points import KeptPoints
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
-from testbed.run.calibrate import CALIBRATIONS, SAFE_SHARE, Calibration, ContradictedError
+from testbed.run.calibrate import CALIBRATIONS, Calibration, ContradictedError
 from testbed.run.control import Control
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
@@ -29,6 +29,7 @@ from tests.testbed.cases import experiment_of, outcome_of, small_outcomes
 from tests.testbed.ocs_cases import experiment_of as experiment_of_ocs
 from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU
+from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import uniform
 
 POINT = experiment_of(rail_fabric(2, 2, 0), uniform(4), "rails")
@@ -41,7 +42,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultsDirectory
 
     def measure(datapath: str) -> Calibration:
         now = datetime.now(UTC).isoformat()
-        return Calibration(machine_name("netdev"), now, True, 3.6e9, HOP_PACKETS_S)
+        return Calibration(machine_name("netdev"), now, True, HOP_PACKETS_S, 0.4)
 
     monkeypatch.setenv(CACHE, str(tmp_path))
     replace(CALIBRATIONS, measure=measure).of("netdev")
@@ -54,8 +55,8 @@ def controlled(results: ResultsDirectory, monkeypatch: pytest.MonkeyPatch) -> Ca
 
     def before(error: float, *, begun: bool = False) -> None:
         machine = CALIBRATIONS.of("netdev")
-        found = Control(SAFE_SHARE * machine.most_bps(DEFAULT_MTU), 4, error, 0.2)
-        monkeypatch.setattr("testbed.study.emulating.control", lambda *_: found)
+        found = Control(machine.safe_share * machine.most_bps(DEFAULT_MTU), 4, error, 0.2)
+        monkeypatch.setattr("testbed.study.emulating.control", lambda *_, datagrams: found)
         list(ControlledPoints(Network(POINT.fabric, 1e-4), machine, begun=begun).before(POINT))
 
     return before
@@ -72,10 +73,11 @@ def test_a_run_that_has_only_begun_begins_again(controlled: Callable[..., None])
 def test_a_point_needs_another_control_if_it_forwards_half_as_much_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = list[float]()
+    asked, engines = list[float](), list[bool]()
 
-    def control(_network: Network, hop_bps: float) -> Control:
+    def control(_network: Network, hop_bps: float, *, datagrams: bool) -> Control:
         asked.append(hop_bps)
+        engines.append(datagrams)
         return Control(hop_bps, 4, 0.0, 0.1)
 
     monkeypatch.setattr("testbed.study.emulating.control", control)
@@ -83,10 +85,12 @@ def test_a_point_needs_another_control_if_it_forwards_half_as_much_again(
     for number, rate in enumerate((1e-4, 1.4e-4, 1.6e-4, 1e-4, 2.3e-4)):
         job = replace(POINT.job, name=f"job {number}")
         list(points.before(replace(POINT, job=job, dilation=Dilation(rate, 1e-3))))
+    list(points.before(replace(POINT, dilation=Dilation(1e-4, 1e-3), transport=TransportSetup("tcp"))))
     said, _ = points.end()
-    assert [bps / asked[0] for bps in asked] == pytest.approx([1.0, 1.6, 1.6])
+    assert [bps / asked[0] for bps in asked] == pytest.approx([1.0, 1.6, 1.0, 1.0])
+    assert engines == [True, True, False, False], "what moves a point's bytes is what is controlled"
     assert isinstance(said, Described)
-    assert len(cast(Sized, said.settings["controls"])) == 3
+    assert len(cast(Sized, said.settings["controls"])) == 4
 
 
 def test_schedules_have_controls_before_between_and_after_them(

@@ -121,7 +121,7 @@ def late_by(dark_s: float) -> Machine:
     """Return a machine whose OCSes are dark for up to so much longer than their devices."""
     now = datetime.now(UTC).isoformat()
     excess = DarkExcess("m", now, True, (Excess(1, dark_s / 2, dark_s),))
-    return Machine(Calibration("m", now, True, 2e9, 3e4), excess)
+    return Machine(Calibration("m", now, True, 3e4, 0.4), excess)
 
 
 @cache
@@ -193,7 +193,7 @@ def test_nics_may_send_at_once_whatever_the_dark_leaves_of_the_mean() -> None:
     calm = late_by(1e-3)
     weak = replace(calm, calibration=replace(calm.calibration, hop_packets_s=3e3))
     study = ocs_spectra(ocses="4", schedulers="spectra", device="polatis")
-    carried_bps = 0.42 * weak.calibration.most_bps(9000)
+    carried_bps = 0.4 * weak.calibration.most_bps(9000)
     (point, _) = on(weak, study, glance("polatis"))
     assert 0.9 * carried_bps < 8 * 4 * RATE_BPS * point.dilation.rate <= carried_bps
     assert on(calm, study)[0].dilation.rate == SLOTS_NIC_BPS / RATE_BPS

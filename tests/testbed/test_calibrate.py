@@ -13,14 +13,15 @@ import pytest
 
 from testbed.machine.datapath import Datapath
 from testbed.run import kept
-from testbed.run.calibrate import CALIBRATIONS, FORMAT_VERSION, SAFE_SHARE, Calibration
+from testbed.run.calibrate import CALIBRATIONS, FORMAT_VERSION, HEADROOM, SAFE_SHARES, Calibration, safe_share
 from testbed.run.control import Control
 from testbed.run.kept import CACHE, SHARED_S, machine_name
 from traffic.packets import DEFAULT_MTU
 
-HOP_BPS: dict[Datapath, float] = {"netdev": 3e9, "kernel": 4e9}
+HOP_PACKETS_S: dict[Datapath, float] = {"netdev": 3e4, "kernel": 4e4}
+SAFE_SHARE = 0.4
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-KEPT = Calibration("m", NOW.isoformat(), True, 3.6e9, 5e4)
+KEPT = Calibration("m", NOW.isoformat(), True, 5e4, SAFE_SHARE)
 
 
 class Machine:
@@ -37,7 +38,7 @@ class Machine:
         self.measured.append(datapath)
         self.meanwhile()
         now = datetime.now(UTC).isoformat()
-        return Calibration(machine_name(datapath), now, self.alone, HOP_BPS[datapath], 1e5)
+        return Calibration(machine_name(datapath), now, self.alone, HOP_PACKETS_S[datapath], SAFE_SHARE)
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def test_a_calibration_of_one_datapath_never_serves_the_other(machine: Machine) -> None:
     order: list[Datapath] = ["netdev", "kernel", "netdev", "kernel"]
-    assert [machine.kept.of(each).hop_bps for each in order] == [3e9, 4e9, 3e9, 4e9]
+    assert [machine.kept.of(each).hop_packets_s for each in order] == [3e4, 4e4, 3e4, 4e4]
     assert machine.measured == ["netdev", "kernel"], "both are kept"
 
 
@@ -67,12 +68,12 @@ def test_a_file_of_another_format_is_measured_anew_and_replaced(
     machine: Machine, tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "calibration.json").write_text(text)
-    assert [machine.kept.of("netdev").hop_bps, machine.kept.of("netdev").hop_bps] == [3e9, 3e9]
+    assert [machine.kept.of("netdev").hop_packets_s for _ in range(2)] == [3e4, 3e4]
     assert machine.measured == ["netdev"]
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("hop_packets_s", 0), ("hop_packets_s", "1"), ("taken", "today")]
+    ("name", "value"), [("hop_packets_s", 0), ("hop_packets_s", "1"), ("safe_share", 1.1), ("taken", "today")]
 )
 def test_a_value_that_is_not_valid_is_measured_anew(
     machine: Machine, tmp_path: Path, name: str, value: object
@@ -82,7 +83,7 @@ def test_a_value_that_is_not_valid_is_measured_anew(
     data = json.loads(file.read_text())
     data["calibrations"][0][name] = value
     file.write_text(json.dumps(data))
-    assert machine.kept.of("netdev").hop_packets_s == 1e5
+    assert machine.kept.of("netdev").hop_packets_s == 3e4
     assert machine.measured == ["netdev"] * 2
 
 
@@ -128,7 +129,7 @@ def test_a_home_that_cannot_be_written_costs_a_measurement_each_time(
 ) -> None:
     (tmp_path / "calibration.json").mkdir()
     (tmp_path / "calibration.lock").mkdir()
-    assert machine.kept.of("netdev").hop_bps == machine.kept.of("netdev").hop_bps == 3e9
+    assert [machine.kept.of("netdev").hop_packets_s for _ in range(2)] == [3e4, 3e4]
     assert machine.measured == ["netdev"] * 2
 
 
@@ -167,3 +168,10 @@ def test_a_control_contradicts_what_promised_more_than_the_machine_carries(
     said = KEPT.contradiction(control, DEFAULT_MTU)
     assert bool(said) == contradicts
     assert not contradicts or f"{error:.0%} longer" in said
+
+
+@pytest.mark.parametrize("carried", [1.0, 0.4, 0.3, 0.15, 0.01])
+def test_no_share_is_chosen_at_which_known_traffic_takes_longer_unless_none_holds(carried: float) -> None:
+    chosen = safe_share(lambda share: share <= carried)
+    held = [share for share in SAFE_SHARES if HEADROOM * share <= carried]
+    assert chosen == max(held, default=min(SAFE_SHARES))

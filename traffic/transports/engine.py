@@ -142,10 +142,6 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         resent, counted = self._resent + sum(map(_resent, self._pairs)), (s.counted for s in self._pairs)
         return Health(resent, self.loop.lateness_s, sum(counted), self.loop.stall_s)
 
-    def counted(self, number: int) -> int:
-        """Return how many bytes of a queue pair were counted at its receiver."""
-        return self._pairs[number].counted
-
     # Queue pairs
 
     def add(self, queue_pair: QueuePair) -> int:

@@ -210,6 +210,10 @@ class QueuePairs(Generic[Pair, Feeds]):
         """Return what a number stands for."""
         return self._pairs[number].queue_pair
 
+    def counted(self, number: int) -> int:
+        """Return how many bytes of a queue pair were counted at its receiver."""
+        return self._pairs[number].counted
+
     def owed(self, number: int) -> int:
         """Return how many bytes of a queue pair have not arrived."""
         return self._pairs[number].left
