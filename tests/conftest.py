@@ -11,6 +11,7 @@ from hypothesis import is_hypothesis_test, settings
 from xdist.remote import Producer
 
 from tests.examples import ALL, FEW
+from tests.excused import Excused
 from tests.parallel import EmulationAlone, in_order, workers
 from tests.second_run import NOTES_VARIABLE, Recorder
 from tests.tools import CHECKOUT
@@ -41,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Taken out, because sessions in sandboxes would write their notes over these.
     notes = os.environ.pop(NOTES_VARIABLE, "")
     config.pluginmanager.register(Recorder(Path(notes) if notes else None))
+    config.pluginmanager.register(Excused())
     coverage = config.pluginmanager.get_plugin("_cov")
     if coverage and (any(picked) or config.args_source is not pytest.Config.ArgsSource.TESTPATHS):
         coverage.options.cov_fail_under = 0

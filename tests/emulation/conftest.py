@@ -80,9 +80,10 @@ def modest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def machine() -> Machine:
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     """Observe this machine from now on."""
-    return Machine()
+    with Machine(request.node.user_properties) as machine:
+        yield machine
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -101,6 +102,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     for report in sorted(
         box.outcome(pyfuncitem.nodeid, pyfuncitem.stash[FOLLOWING]), key=lambda report: report.when == "call"
     ):
+        pyfuncitem.user_properties.extend((name, value) for name, value in report.user_properties)
         if report.skipped:
             pytest.skip(skip_reason(report))
         if report.failed:
