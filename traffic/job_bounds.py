@@ -42,17 +42,14 @@ def node_bounds_s(
     return bounds
 
 
-def communication_bound_s(
-    job: Job,
-    fabric: Fabric,
-    lent_bytes: Mapping[Port, float] = NOTHING_LENT,
-    gone: Collection[int] = (),
-) -> float:
+def communication_bound_s(job: Job, bounds_s: Mapping[str, float]) -> float:
     """Return how long bytes of a job are under way at least: its collectives' longest path [s].
 
-    Those from and to GPUs that are ``gone`` do not count, as if none had been sent before.
+    Parameters
+    ----------
+    job, bounds_s
+        As of `job_bound_s`.
     """
-    bounds_s = node_bounds_s(job, fabric, lent_bytes, gone)
     return max(_ends_s(job, {**bounds_s, **{n.name: 0.0 for n in job.nodes if isinstance(n, Compute)}}))
 
 

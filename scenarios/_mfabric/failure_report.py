@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.failure_points import STEADY, STEP
 from testbed.report.claims import Range, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
-from testbed.report.palette import BOUND, COLOURS, canvas, horizontal_grid, legend_below, styled
+from testbed.report.palette import BOUND, COLOURS, canvas, colours, horizontal_grid, legend_below, styled
 from testbed.report.table import number
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import LEFT_OUT, Outcome
@@ -245,7 +245,8 @@ def _drawn_bytes(outcomes: Sequence[Outcome]) -> Figure:
     ]
     figure = canvas(7.5, 3.6, f"Bytes that have arrived, {first}")
     axes = figure.subplots()
-    for outcome, colour in zip(shown, COLOURS.values(), strict=False):
+    shades = colours(outcome.experiment.name for outcome in outcomes)
+    for outcome in shown:
         servers = np.asarray(outcome.experiment.fabric.gpu_servers)
         rows = outcome.run.messages
         rows = rows[rows["end_s"].notna()]
@@ -253,7 +254,13 @@ def _drawn_bytes(outcomes: Sequence[Outcome]) -> Figure:
         rows = rows[crosses & (rows["node"].map(_is_all_to_all)).to_numpy()].sort_values("end_s")
         faults = [fault.name for fault in outcome.experiment.faults]
         label = faults[0] if faults else "nothing fails"
-        axes.step(MS * rows["end_s"], rows["bytes"].cumsum() / 1e9, where="post", color=colour, label=label)
+        axes.step(
+            MS * rows["end_s"],
+            rows["bytes"].cumsum() / 1e9,
+            where="post",
+            color=shades[outcome.experiment.name],
+            label=label,
+        )
         events = outcome.run.events[outcome.run.events["which"].isin(faults)]
         for what, style in (("failed", "-"), ("detected", ":")):
             for at_s in events.loc[events["what"] == what, "at_s"]:

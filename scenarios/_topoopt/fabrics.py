@@ -22,6 +22,16 @@ from topologies.fat_tree import fat_tree_fabric, least_k
 TOPOOPT, IDEAL, FAT_TREE = "TopoOpt", "ideal switch", "fat-tree"
 OVERSUBSCRIBED, EXPANDER = "oversubscribed", "expander"
 OCS_RECONFIG, SIP_ML = "OCS-reconfig", "SiP-ML"
+COLOURS = {
+    TOPOOPT: "#0072b2",
+    IDEAL: "#2b2b2b",
+    FAT_TREE: "#e69f00",
+    OVERSUBSCRIBED: "#d55e00",
+    EXPANDER: "#009e73",
+    OCS_RECONFIG: "#6f4e9c",
+    SIP_ML: "#8c564b",
+}
+"""Of each in all plots, in the order in which they are shown."""
 GPUS = 4
 """Of a server, in simulations."""
 COST_SHARE = 4

@@ -6,8 +6,8 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from scenarios._topoopt.fabrics import FAT_TREE, IDEAL, TOPOOPT
-from scenarios._topoopt.scale_rows import ALIKE, COLOURS, MS, judged
+from scenarios._topoopt.fabrics import COLOURS, FAT_TREE, IDEAL, TOPOOPT
+from scenarios._topoopt.scale_rows import ALIKE, MS, judged
 from testbed.report.claims import Claim, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled

@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._topoopt.costs import FIGURE_DEGREE, FIGURE_SERVERS, cost_table, mean_over_topoopt
-from scenarios._topoopt.fabrics import FAT_TREE, IDEAL, OCS_RECONFIG
-from scenarios._topoopt.scale_rows import ALIKE, COLOURS, judged
+from scenarios._topoopt.fabrics import COLOURS, FAT_TREE, IDEAL, OCS_RECONFIG
+from scenarios._topoopt.scale_rows import ALIKE, judged
 from testbed.report.claims import around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled

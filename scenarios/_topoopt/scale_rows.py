@@ -6,20 +6,10 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from scenarios._topoopt.fabrics import EXPANDER, FAT_TREE, IDEAL, OCS_RECONFIG, SIP_ML, TOPOOPT
 from testbed.report.claims import Claim, Range, ruling
 
 MS = 1e3
 ALIKE: Range = (0.90, 1.10)
-COLOURS = {
-    TOPOOPT: "#0072b2",
-    IDEAL: "#c0262d",
-    FAT_TREE: "#e69f00",
-    EXPANDER: "#009e73",
-    OCS_RECONFIG: "#6f4e9c",
-    SIP_ML: "#8c564b",
-}
-"""Of fabrics, in the order in which they are shown."""
 Ratios = Mapping[float, float]
 
 

@@ -8,9 +8,18 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._topoopt.costs import PRICES, interconnect_bill
-from scenarios._topoopt.fabrics import EXPANDER, FAT_TREE, IDEAL, OCS_RECONFIG, SIP_ML, TOPOOPT, fat_tree_bps
+from scenarios._topoopt.fabrics import (
+    COLOURS,
+    EXPANDER,
+    FAT_TREE,
+    IDEAL,
+    OCS_RECONFIG,
+    SIP_ML,
+    TOPOOPT,
+    fat_tree_bps,
+)
 from scenarios._topoopt.scale_figures import DEGREES, FULL_BPS, MODELS
-from scenarios._topoopt.scale_rows import ALIKE, COLOURS, MS, judged, mean_ratio, times
+from scenarios._topoopt.scale_rows import ALIKE, MS, judged, mean_ratio, times
 from testbed.report.claims import MORE, Claim, Range, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled

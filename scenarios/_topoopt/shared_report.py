@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._topoopt.costs import fat_tree_cost, interconnect_bill
-from scenarios._topoopt.fabrics import FAT_TREE, IDEAL, OVERSUBSCRIBED, TOPOOPT
+from scenarios._topoopt.fabrics import COLOURS, FAT_TREE, IDEAL, OVERSUBSCRIBED, TOPOOPT
 from scenarios._topoopt.shared_points import (
     MIXES,
     MODELS,
@@ -37,12 +37,6 @@ MEAN_OVER = {FAT_TREE: 1.7, OVERSUBSCRIBED: 1.15}
 TAIL_OVER_AT_FULL_LOAD = {FAT_TREE: 3.4}
 TAIL_OVER = {FAT_TREE: 3.0, OVERSUBSCRIBED: 1.4}
 """99th percentile over TopoOpt's, the mean of the loads."""
-LINE_STYLES = {
-    TOPOOPT: ("#0072b2", "-"),
-    IDEAL: ("#2b2b2b", ":"),
-    FAT_TREE: ("#d55e00", "-"),
-    OVERSUBSCRIBED: ("#009e73", "-"),
-}
 CAPTION = (
     "Paper, figure 16: mean and 99th percentile of iteration times, over the share of servers in use. Those "
     "of TopoOpt and of the ideal switch differ between loads only by the models that were drawn."
@@ -285,11 +279,12 @@ def load_plot(cluster: Cluster, table: pd.DataFrame) -> Figure:
     for axes, (column, label) in zip(
         figure.subplots(1, 2), {"mean_s": "mean", "p99_s": "99th percentile"}.items(), strict=True
     ):
-        for fabric, (colour, dashes) in LINE_STYLES.items():
+        for fabric, colour in COLOURS.items():
             if fabric in table.index.get_level_values("fabric"):
                 times_s = table[column][fabric]
                 loads = [100 * jobs * SHARD / cluster.servers for jobs in times_s.index]
-                axes.plot(loads, MS * times_s, dashes, marker="o", color=colour, label=fabric)
+                line = ":" if fabric == IDEAL else "-"
+                axes.plot(loads, MS * times_s, line, marker="o", color=colour, label=fabric)
         axes.set(title=label, xlabel="servers in use [%]", ylabel="iteration [ms]", ylim=(0, None))
         horizontal_grid(axes)
     legend_below(figure)

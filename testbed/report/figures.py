@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from testbed.report.heat_maps import has_uplinks, nic_heat_map, one_per_scheme, uplink_heat_map
 from testbed.report.means import BASELINE, transports_of
 from testbed.report.page import Plot, slug
-from testbed.report.palette import styled
+from testbed.report.palette import Shades, colours, styled
 from testbed.report.plots import (
     BAND,
     busbw_bars,
@@ -41,39 +41,40 @@ def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BA
     baseline
         What busbw is relative to; without it in the run there is no plot of busbw.
     """
-    transports = transports_of(table)
+    transports, shades = transports_of(table), colours(table["name"])
     if len(transports) == 1:
-        return _figures(outcomes, table, baseline)
+        return _figures(outcomes, table, shades, baseline)
     plots = [
-        Plot("cct_over_transports", partial(cct_over_transports, table), OVER_TRANSPORTS_CAPTION),
+        Plot("cct_over_transports", partial(cct_over_transports, table, shades), OVER_TRANSPORTS_CAPTION),
     ]
     for transport in transports:
         mine = [outcome for outcome in outcomes if outcome.experiment.transport_name == transport]
         plots += [
             Plot(f"{plot.name}_{slug(transport)}", plot.draw, f"Over {transport}. {plot.caption}")
-            for plot in _figures(mine, table[table["transport"] == transport], baseline)
+            for plot in _figures(mine, table[table["transport"] == transport], shades, baseline)
         ]
     return plots
 
 
-def _figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str) -> list[Plot]:
+def _figures(outcomes: Sequence[Outcome], table: pd.DataFrame, shades: Shades, baseline: str) -> list[Plot]:
     """Return the plots of what one transport carried."""
     plots = []
     if (table["name"] == baseline).any():
-        plots.append(Plot("busbw", partial(busbw_bars, table, baseline), BUSBW_CAPTION.format(baseline)))
+        bars = partial(busbw_bars, table, shades, baseline)
+        plots.append(Plot("busbw", bars, BUSBW_CAPTION.format(baseline)))
     plots += [
-        Plot("cct_percentiles", partial(cct_percentiles, outcomes, table), PERCENTILES_CAPTION),
-        Plot("cct_cdf", partial(cct_cdf, outcomes), CDF_CAPTION),
+        Plot("cct_percentiles", partial(cct_percentiles, outcomes, table, shades), PERCENTILES_CAPTION),
+        Plot("cct_cdf", partial(cct_cdf, outcomes, shades), CDF_CAPTION),
     ]
     if (table["verdict"] != "model").any():
         caption = SCATTER_CAPTION.format(*BAND)
-        plots.append(Plot("emulated_against_predicted", partial(emulated_against_predicted, table), caption))
+        dots = partial(emulated_against_predicted, table, shades)
+        plots.append(Plot("emulated_against_predicted", dots, caption))
     if any(map(has_order, outcomes)):
-        plots.append(Plot("overtaken", partial(overtaken_by_packets, outcomes), OVERTAKEN_CAPTION))
+        plots.append(Plot("overtaken", partial(overtaken_by_packets, outcomes, shades), OVERTAKEN_CAPTION))
     for model in phased(table):
-        plots.append(
-            Plot(f"phases_{slug(model)}", partial(phase_bars, table, model), f"{model}. {PHASES_CAPTION}")
-        )
+        bars = partial(phase_bars, table, shades, model)
+        plots.append(Plot(f"phases_{slug(model)}", bars, f"{model}. {PHASES_CAPTION}"))
     for workload in dict.fromkeys(table["workload"]):
         plots += _heat_maps(outcomes, str(workload))
         shown = one_per_scheme(outcomes, str(workload), faults=True)

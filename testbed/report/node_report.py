@@ -18,7 +18,7 @@ from testbed.report.timeline import timeline_of
 from testbed.run.agreement import ALL_LIMITED, LIMIT, MARK, MARKED, agreement_text
 from testbed.run.outcome import Outcome
 from testbed.run.similitude import few_packets_text, likeness, message_packets
-from traffic.job_bounds import job_bound_s, node_bounds_s
+from traffic.job_bounds import job_bound_s
 
 MOST_SHOWN = 60
 """Most nodes that the table shows of a point; nodes.csv has all."""
@@ -84,8 +84,7 @@ def whole(outcome: Outcome, emulated: bool) -> list[str]:
 
     A job that is revised on the way has no bound.
     """
-    job, fabric = outcome.experiment.job, outcome.experiment.fabric
-    bound_s = job_bound_s(job, node_bounds_s(job, fabric, outcome.lent_bytes))
+    bound_s = job_bound_s(outcome.experiment.job, outcome.node_bounds_s)
     took_s = outcome.run.iteration_s if outcome.is_sound else math.nan
     whole: Mapping[Hashable, float] = {
         "start_s": 0.0,

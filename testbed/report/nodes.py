@@ -7,38 +7,29 @@ import pandas as pd
 
 from testbed.run.outcome import Outcome
 from testbed.run.run import Run
-from topologies.fabric import Fabric, Port
-from traffic.bounds import NOTHING_LENT
 from traffic.job import Compute, Job
-from traffic.job_bounds import node_bounds_s
 
 
 def nodes_of(outcome: Outcome) -> pd.DataFrame:
     """Return the `node_table` of an outcome, in which what is unsound has no times."""
     experiment = outcome.experiment
-    found = node_table(
-        experiment.whole_job, experiment.fabric, outcome.run, outcome.predicted, outcome.lent_bytes
-    )
+    found = node_table(experiment.whole_job, outcome.node_bounds_s, outcome.run, outcome.predicted)
     if not outcome.is_sound:
         found[[name for name in found.columns if name.endswith("_s") or name == "over_predicted"]] = math.nan
     return found
 
 
-def node_table(
-    job: Job, fabric: Fabric, run: Run, predicted: Run, lent_bytes: Mapping[Port, float] = NOTHING_LENT
-) -> pd.DataFrame:
+def node_table(job: Job, bounds_s: Mapping[str, float], run: Run, predicted: Run) -> pd.DataFrame:
     """Return a row per node that took any part, in the order in which they started.
 
     Parameters
     ----------
-    job, fabric
-        What ran, and where.
+    job, bounds_s
+        What ran, and how long each node takes at least, by its name.
     run
         How it ran; nodes that were added on the way have no bound.
     predicted
         How it runs by the model.
-    lent_bytes
-        What the emulation's shapers lent each collective, port by port: its bound is as much earlier.
 
     Returns
     -------
@@ -47,7 +38,7 @@ def node_table(
         is predicted of it, predicted_start_s, predicted_end_s and predicted_s; and over_predicted, how
         long it took over that. All times are real seconds.
     """
-    known, bounds_s = {node.name: node for node in job.nodes}, node_bounds_s(job, fabric, lent_bytes)
+    known = {node.name: node for node in job.nodes}
     kinds = {
         name: "compute" if isinstance(node, Compute) else node.pattern.name for name, node in known.items()
     }

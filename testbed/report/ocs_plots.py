@@ -10,20 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.report.means import BIG_SWITCH, Point, circuit_points, scheme_labels, transports_of
-from testbed.report.palette import BOUND, INK, VOID_HATCH, canvas, horizontal_grid, over, styled
+from testbed.report.palette import (
+    BOUND,
+    VOID_HATCH,
+    Shades,
+    canvas,
+    colours,
+    horizontal_grid,
+    over,
+    styled,
+)
 from testbed.report.table import significant, time_unit
 
-COLOURS = {
-    "spectra": "#0072b2",
-    "spectra_plus": "#56b4e9",
-    "eclipse": "#009e73",
-    "less": "#e69f00",
-    "bvn": "#cc79a7",
-    "solstice": "#b8a800",
-    "rotor": "#999999",
-    "not_equalized": "#d55e00",
-    "big switch": "#2b2b2b",
-}
 NAMES = {"less": "LESS", "spectra_plus": "spectra+", "not_equalized": "spectra, not equalized", "bvn": "BvN"}
 SHOWN = 1.8
 """A plot ends at so many times its shortest time, or nothing could be read beside a rotor's."""
@@ -31,7 +29,7 @@ SHOWN = 1.8
 
 @styled
 def plan_against_measurement(table: pd.DataFrame) -> Figure:
-    """Return predicted and measured CCT per scheme: a panel per number of OCSes, the bound in red.
+    """Return predicted and measured CCT per scheme: a panel per number of OCSes, each bar's bound in red.
 
     Parameters
     ----------
@@ -39,6 +37,7 @@ def plan_against_measurement(table: pd.DataFrame) -> Figure:
         The summary.
     """
     panels = [list(rows) for _, rows in groupby(circuit_points(table), lambda point: point.workload)]
+    shades = colours(table["name"])
     unit, scale = time_unit(table)
     figure = canvas(
         max(6.5, sum(0.45 * len(rows) + 0.9 for rows in panels)),
@@ -48,16 +47,16 @@ def plan_against_measurement(table: pd.DataFrame) -> Figure:
     widths = [len(rows) for rows in panels]
     every = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
     for axes, rows in zip(every, panels, strict=True):
-        _bars(axes, rows, scale)
+        _bars(axes, rows, shades, scale)
         axes.set(title=rows[0].workload, ylabel=f"CCT at real scale [{unit}]")
     return figure
 
 
-def _bars(axes: Axes, rows: Sequence[Point], scale: float) -> None:
+def _bars(axes: Axes, rows: Sequence[Point], shades: Shades, scale: float) -> None:
     # The big switch is left out: where delays are long, nothing could be read beside it.
     end = _end([point["cct_s"].value / scale for point in rows if point.name != BIG_SWITCH])
     for x, point in enumerate(rows):
-        colour = COLOURS.get((point.circuits or point.name).partition(",")[0], INK)
+        colour = shades[point.name]
         measured = np.nan_to_num(point["cct_s"].value / scale)
         axes.bar(x - 0.2, point["predicted_s"].value / scale, 0.38, color=colour, alpha=0.45)
         bar = axes.bar(x + 0.2, measured, 0.38, color=colour).patches[0]
@@ -71,10 +70,8 @@ def _bars(axes: Axes, rows: Sequence[Point], scale: float) -> None:
         axes.annotate(
             "\n".join(said), at, (0, 3), textcoords="offset points", ha="center", fontsize=7, bbox=box
         )
-    axes.axhline(rows[0]["bound_s"].value / scale, color=BOUND, linewidth=1.4)
-    axes.set_xticks(
-        range(len(rows)), [_name(label) for label in scheme_labels(rows)], rotation=30, ha="right"
-    )
+        axes.hlines(point["bound_s"].value / scale, x - 0.5, x + 0.5, color=BOUND, linewidth=1.4)
+    axes.set_xticks(range(len(rows)), _labels(rows), rotation=30, ha="right")
     axes.set_ylim(0, 1.25 * end)
     horizontal_grid(axes)
 
@@ -85,6 +82,16 @@ def _end(times: Sequence[float]) -> float:
     return min(max(known), SHOWN * min(known))
 
 
-def _name(scheme: str) -> str:
-    scheduler, comma, meeting = scheme.partition(",")
-    return NAMES.get(scheduler, scheduler) + comma + meeting
+def _labels(rows: Sequence[Point]) -> list[str]:
+    """Return what each point of a panel is called: its circuits, and its scheme where these have several."""
+    labels = scheme_labels(rows)
+    several = len({label for label, point in zip(labels, rows, strict=True) if point.circuits}) > 1
+    return [
+        ", ".join([_name(point.circuits), *[label] * several]) if point.circuits else label
+        for label, point in zip(labels, rows, strict=True)
+    ]
+
+
+def _name(circuits: str) -> str:
+    scheduler, comma, more = circuits.partition(",")
+    return NAMES.get(scheduler, scheduler) + comma + more

@@ -238,8 +238,8 @@ LIGHT = (
 BARS = (
     "Pale: when the plan would have brought the last byte. Full: when it came, with the ratio of the two on "
     "top: less than 1 where an OCS' last slot, which is lit until nothing is left, carried what another was "
-    "planned for. No schedule gets under the lower bound, the red line, but by luck where delays vary; the "
-    "big switch, which is never dark, may."
+    "planned for. Red is a bar's own lower bound: no schedule gets under it but by luck where delays "
+    "vary. That of the big switch, which is never dark, is lower."
 )
 FILES = (
     "The experiments themselves, demand matrices included, are in run.json beside this file; all messages "

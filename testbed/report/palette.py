@@ -1,23 +1,27 @@
-"""How plots look: one colour per scheme everywhere, and no void number that could be taken for a sound one.
+"""How plots look: a scheme has one colour in all plots of a run, and no void number passes for a sound one.
 
 The colours are Okabe and Ito's, which colour-blind readers tell apart.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import cycle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from colorsys import hsv_to_rgb
+from itertools import count
 from typing import Literal
 
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from testbed.report.means import Point, in_order
+from testbed.report.means import BIG_SWITCH, Point, in_order
 from testbed.run.outcome import LEFT_OUT
 
 Kind = Literal["bars", "lines", "dots"]
+Shades = Mapping[str, str]
+"""The colour of each of a run's schemes (`colours`)."""
 COLOURS = {
     "ecmp": "#9a9a9a",
     "plb": "#e69f00",
@@ -28,8 +32,21 @@ COLOURS = {
     "optimal": "#2b2b2b",
     "pxn": "#cc79a7",
 }
+SCHEDULERS = {
+    "spectra": "#0072b2",
+    "spectra_plus": "#56b4e9",
+    "eclipse": "#009e73",
+    "less": "#e69f00",
+    "bvn": "#cc79a7",
+    "solstice": "#b8a800",
+    "rotor": "#999999",
+    "not_equalized": "#d55e00",
+    BIG_SWITCH: "#2b2b2b",
+}
 OWN = ("#d55e00", "#a6a000", "#6f4e9c", "#17becf", "#8c564b", "#2f6b2f")
-"""For schemes that do not come with lightrail, in the order of their names."""
+"""For schemes that have no colour of their own, in the order of their names; others follow."""
+GOLDEN = 0.618
+"""How far apart the hues of the others are: no two that follow each other are alike."""
 BOUND = "#c0262d"
 INK = "#333333"
 VOID_HATCH = "xxxx"
@@ -63,11 +80,34 @@ styled = rc_context(
 
 
 def colours(schemes: Iterable[str]) -> dict[str, str]:
-    """Return the colour of each of a run's schemes, in the order in which they are shown."""
+    """Return the colour of each of a run's schemes, in the order in which they are shown: no two share one.
+
+    A name that has a known scheme, or scheduler, in it has the colour of that, if no name before has it.
+
+    Parameters
+    ----------
+    schemes
+        All of the run: those of one plot may have other colours among themselves.
+    """
+    found: dict[str, str] = {}
     names = in_order(schemes)
-    own = [name for name in names if name not in COLOURS]
-    known = COLOURS | dict(zip(own, cycle(OWN), strict=False))
-    return {name: known[name] for name in names}
+    for name in names:
+        known = _known(name)
+        if known is not None and known not in found.values():
+            found[name] = known
+    free = (colour for colour in _further() if colour not in {*found.values(), BOUND})
+    return {name: found.get(name) or next(free) for name in names}
+
+
+def _known(name: str) -> str | None:
+    known = SCHEDULERS | COLOURS
+    return next((known[word] for word in (name, *name.split(", ")) if word in known), None)
+
+
+def _further() -> Iterator[str]:
+    yield from OWN
+    for number in count():
+        yield to_hex(hsv_to_rgb(GOLDEN * number % 1, 0.6, 0.75))
 
 
 def over(title: str, transports: Iterable[str]) -> str:
@@ -98,6 +138,7 @@ def fixed_canvas(width: float, height: float, title: str) -> Figure:
 def legend(
     figure: Figure,
     schemes: Iterable[str],
+    shades: Shades,
     *,
     words: Iterable[str],
     bound: str | None = None,
@@ -107,8 +148,8 @@ def legend(
 
     Parameters
     ----------
-    figure, schemes
-        What was drawn, and of which schemes.
+    figure, schemes, shades
+        What was drawn, of which schemes, and the colours of all of the run.
     words
         The verdicts of all that was drawn.
     bound
@@ -117,15 +158,14 @@ def legend(
         What a scheme is drawn as.
     """
     drawn = set(words)
-    handles = [_handle(kind, colour, name) for name, colour in colours(schemes).items()]
+    handles = [_handle(kind, shades[name], name) for name in in_order(schemes)]
     if bound is not None:
         handles.append(Line2D([], [], color=BOUND, linewidth=1.4, label=bound))
     handles += [_handle(kind, INK, word, void=True) for word in LEFT_OUT if word in drawn]
     if "model" in drawn:
         handles.append(Patch(facecolor="none", label="model: nothing was emulated"))
     if handles:
-        lines = _lines(handles, figure.get_figwidth())
-        columns = -(-len(handles) // lines)
+        columns = _columns(handles, figure.get_figwidth())
         across = [handle for column in range(columns) for handle in handles[column::columns]]
         figure.legend(handles=across, loc="outside lower left", ncols=columns)
 
@@ -180,7 +220,12 @@ def _handle(kind: Kind, colour: str, label: str, *, void: bool = False) -> Patch
     return Patch(facecolor=face, edgecolor=colour, hatch=hatch, label=label)
 
 
-def _lines(handles: Sequence[Patch | Line2D], width: float) -> int:
-    """Return how many lines a legend needs in a width [inches]."""
-    needed = sum(0.6 + 0.075 * len(str(handle.get_label())) for handle in handles)
-    return max(1, -int(-needed // width))
+def _columns(handles: Sequence[Patch | Line2D], width: float) -> int:
+    """Return how many columns of a legend that is filled line by line fit into a width [inches]."""
+    wide = [0.6 + 0.075 * len(str(handle.get_label())) for handle in handles]
+    fitting = (
+        columns
+        for columns in range(len(handles), 1, -1)
+        if sum(max(wide[column::columns]) for column in range(columns)) <= width
+    )
+    return next(fitting, 1)

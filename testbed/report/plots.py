@@ -20,8 +20,8 @@ from testbed.report.palette import (
     BOUND,
     INK,
     VOID_HATCH,
+    Shades,
     canvas,
-    colours,
     horizontal_grid,
     legend,
     mark_of,
@@ -33,7 +33,6 @@ from testbed.report.palette import (
 from testbed.report.table import time_unit
 from testbed.run.agreement import AGREES_FROM, AGREES_TO
 from testbed.run.outcome import LEFT_OUT, Outcome
-from traffic.job_bounds import node_bounds_s
 from traffic.metrics import crossing_times_s
 
 PERCENTILES = {"mean": "cct_mean_s", "p80": "cct_p80_s", "p95": "cct_p95_s", "p99": "cct_p99_s"}
@@ -49,13 +48,13 @@ RATIO_TICKS = (0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5, 2, 3, 5, 1
 
 
 @styled
-def busbw_bars(table: pd.DataFrame, baseline: str = BASELINE) -> Figure:
-    """Return busbw relative to the baseline: a group of bars per workload, the limit as a line over each.
+def busbw_bars(table: pd.DataFrame, shades: Shades, baseline: str = BASELINE) -> Figure:
+    """Return busbw relative to the baseline: a group of bars per workload, its limit as a line at each bar.
 
     Parameters
     ----------
-    table
-        From `testbed.run.outcome.summary`.
+    table, shades
+        From `testbed.run.outcome.summary`, and the colours of all schemes of its run.
     baseline
         The scheme whose busbw is 1; a workload that it did not run has no bars.
     """
@@ -66,17 +65,18 @@ def busbw_bars(table: pd.DataFrame, baseline: str = BASELINE) -> Figure:
     title = over(f"Bus bandwidth relative to {baseline}: higher is better", transports_of(table))
     figure = canvas(max(6.5, 1.3 * across + 1), 2.5 * lines + 0.9, title)
     for line, axes in enumerate(figure.subplots(lines, sharey=True, squeeze=False).ravel()):
-        _busbw_groups(axes, rows, workloads[line * across :][:across], baseline)
+        _busbw_groups(axes, rows, workloads[line * across :][:across], shades, baseline)
         axes.set_xlim(-0.5, across - 0.5)
         axes.set_ylabel(f"busbw / busbw of {baseline}")
         axes.set_ymargin(HEADROOM)
         horizontal_grid(axes)
-    legend(figure, schemes_of(rows), bound="at the lower bound", words=[point.word for point in rows])
+    words = [point.word for point in rows]
+    legend(figure, schemes_of(rows), shades, bound="at the lower bound", words=words)
     return figure
 
 
 @styled
-def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
+def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame, shades: Shades) -> Figure:
     """Return mean and percentiles of the messages' completion times: a panel per workload.
 
     The lower bound is drawn where all of a workload is one all-to-all.
@@ -91,12 +91,12 @@ def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
     for workload, axes in panels.items():
         mine = [point for point in rows if point.workload == workload]
         for group, column in enumerate(PERCENTILES.values()):
-            for bar in beside(mine, rows, group):
+            for bar in beside(mine, rows, group, shades):
                 mean = bar.point[column]
                 scaled = Mean(mean.value / scale, mean.spread / scale, mean.void)
                 draw(axes, bar, scaled, say=bar.point.void or column == "cct_p99_s")
-        if steps[workload] == 1:
-            axes.axhline(mine[0]["bound_s"].value / scale, color=BOUND, linewidth=1.4)
+                if steps[workload] == 1:
+                    draw_bound(axes, bar, bar.point["bound_s"].value / scale)
         axes.set_xticks(range(len(PERCENTILES)), list(PERCENTILES))
         axes.set_ylabel(f"time [{unit}]")
         axes.set_ymargin(HEADROOM)
@@ -104,6 +104,7 @@ def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
     legend(
         figure,
         schemes_of(rows),
+        shades,
         bound="lower bound of the last message",
         words=[point.word for point in rows],
     )
@@ -111,7 +112,7 @@ def cct_percentiles(outcomes: Sequence[Outcome], table: pd.DataFrame) -> Figure:
 
 
 @styled
-def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
+def cct_cdf(outcomes: Sequence[Outcome], shades: Shades) -> Figure:
     """Return what share of the messages was done when: a panel per workload, a line per scheme.
 
     Times are those of the messages that crossed the network, from the start of their step, over the
@@ -123,18 +124,18 @@ def cct_cdf(outcomes: Sequence[Outcome]) -> Figure:
     figure, panels = _panels(notes, over("Share of the messages done: further left is better", transports))
     for workload, axes in panels.items():
         for scheme in schemes:
-            _cdf(axes, workload, scheme, outcomes, colours(schemes)[scheme])
+            _cdf(axes, workload, scheme, outcomes, shades[scheme])
         axes.axvline(1.0, color=BOUND, linewidth=1.4, zorder=1)
         axes.set(xlabel="completion time / lower bound", ylabel="share of messages", ylim=(0, 1.02))
         axes.set_xlim(left=0)
         horizontal_grid(axes)
     words = [o.verdict.word for o in outcomes]
-    legend(figure, schemes, bound="lower bound of the last message", words=words, kind="lines")
+    legend(figure, schemes, shades, bound="lower bound of the last message", words=words, kind="lines")
     return figure
 
 
 @styled
-def emulated_against_predicted(table: pd.DataFrame) -> Figure:
+def emulated_against_predicted(table: pd.DataFrame, shades: Shades) -> Figure:
     """Return emulated over predicted CCT of every emulated point, with the band in which they agree.
 
     Points that took no time, because nothing crossed the network, have no ratio and are left out.
@@ -148,12 +149,10 @@ def emulated_against_predicted(table: pd.DataFrame) -> Figure:
     axes.axhline(1.0, color=INK, linewidth=0.8)
     ratio = emulated["cct_s"] / emulated["predicted_s"]
     for (scheme, void), mine in emulated.groupby(["name", emulated["verdict"].eq("void")]):
-        colour = colours(emulated["name"])[str(scheme)]
-        dots = axes.scatter(
-            mine["predicted_s"] / scale, ratio[mine.index], color=colour, marker="x" if void else "o", s=26
-        )
+        x, y = mine["predicted_s"] / scale, ratio[mine.index]
+        dots = axes.scatter(x, y, color=shades[str(scheme)], marker="x" if void else "o", s=26)
         dots.set_gid(f"{scheme}|{'void' if void else 'sound'}")
-        for at in zip(mine["predicted_s"] / scale, ratio[mine.index], strict=True) if void else ():
+        for at in zip(x, y, strict=True) if void else ():
             write_mark(axes, "void", at)
     if emulated.empty:
         axes.text(0.5, 0.5, "nothing was emulated that took time", transform=axes.transAxes, ha="center")
@@ -164,12 +163,12 @@ def emulated_against_predicted(table: pd.DataFrame) -> Figure:
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
-    legend(figure, in_order(emulated["name"]), words=emulated["verdict"], kind="dots")
+    legend(figure, in_order(emulated["name"]), shades, words=emulated["verdict"], kind="dots")
     return figure
 
 
 @styled
-def cct_over_transports(table: pd.DataFrame) -> Figure:
+def cct_over_transports(table: pd.DataFrame, shades: Shades) -> Figure:
     """Return CCT over the lower bound: a panel per workload, in it a group of bars per transport."""
     rows = points(table)
     transports = transports_of(table)
@@ -178,19 +177,20 @@ def cct_over_transports(table: pd.DataFrame) -> Figure:
     for workload, axes in panels.items():
         mine = [point for point in rows if point.workload == workload]
         for group, transport in enumerate(transports):
-            for bar in beside([point for point in mine if point.transport == transport], rows, group):
+            for bar in beside([p for p in mine if p.transport == transport], rows, group, shades):
                 draw(axes, bar, bar.point["over_bound"])
         axes.axhline(1.0, color=BOUND, linewidth=1.4)
         axes.set_xticks(range(len(transports)), transports)
+        axes.set_xlim(-0.5, len(transports) - 0.5)
         axes.set_ylabel("CCT / lower bound")
         axes.set_ymargin(HEADROOM)
         horizontal_grid(axes)
-    legend(figure, schemes_of(rows), bound="lower bound", words=[point.word for point in rows])
+    legend(figure, schemes_of(rows), shades, bound="lower bound", words=[point.word for point in rows])
     return figure
 
 
 @styled
-def overtaken_by_packets(outcomes: Sequence[Outcome]) -> Figure:
+def overtaken_by_packets(outcomes: Sequence[Outcome], shades: Shades) -> Figure:
     """Return what share of the packets was overtaken by so many or more: a panel per workload.
 
     All seeds together; void and unsound ones only where there are no others.
@@ -202,12 +202,12 @@ def overtaken_by_packets(outcomes: Sequence[Outcome]) -> Figure:
     figure, panels = _panels(notes, over("Packets overtaken: lower is better", transports))
     for workload, axes in panels.items():
         for scheme in schemes:
-            _overtaken(axes, workload, scheme, seen, colours(schemes)[scheme])
+            _overtaken(axes, workload, scheme, seen, shades[scheme])
         axes.set(yscale="log", xlabel="by so many packets or more", ylabel="share of packets")
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
         horizontal_grid(axes)
-    legend(figure, schemes, words=[o.verdict.word for o in seen], kind="lines")
+    legend(figure, schemes, shades, words=[o.verdict.word for o in seen], kind="lines")
     return figure
 
 
@@ -218,26 +218,25 @@ def has_order(outcome: Outcome) -> bool:
 
 def times_over_bound(outcome: Outcome) -> NDArray[np.float64]:
     """Return the completion time of each message that crossed the network over its step's lower bound."""
-    tables, experiment = outcome.run.tables, outcome.experiment
-    bounds_s = node_bounds_s(experiment.job, experiment.fabric, outcome.lent_bytes)
-    bounds = np.array([bounds_s.get(name, 0.0) for name in tables.nodes])
+    tables = outcome.run.tables
+    bounds = np.array([outcome.node_bounds_s.get(name, 0.0) for name in tables.nodes])
     times, node = crossing_times_s(tables)
     least = bounds[node]
     return np.asarray(times[least > 0] / least[least > 0])  # none has a bound that shapers lent as a whole
 
 
-def _busbw_groups(axes: Axes, rows: Sequence[Point], workloads: Sequence[str], baseline: str) -> None:
-    """Draw a group of bars per workload, and over each what the lower bound would give."""
+def _busbw_groups(
+    axes: Axes, rows: Sequence[Point], workloads: Sequence[str], shades: Shades, baseline: str
+) -> None:
+    """Draw a group of bars per workload, and at each what its lower bound would give."""
     labels = []
     for group, workload in enumerate(workloads):
         mine = [point for point in rows if point.workload == workload]
-        for bar in beside(mine, rows, group):
+        for bar in beside(mine, rows, group, shades):
             draw(axes, bar, bar.point["busbw_relative"])
-        limit = mine[-1]["busbw_limit"].value
-        if np.isnan(limit):
+            draw_bound(axes, bar, bar.point["busbw_limit"].value)
+        if all(np.isnan(point["busbw_limit"].value) for point in mine):
             write_mark(axes, f"{baseline} was not run", (group, 0), rotation=90)
-        line = axes.hlines(limit, group - GROUP / 2, group + GROUP / 2, color=BOUND, linewidth=1.4)
-        line.set_gid(f"{workload}|bound")
         labels.append(named(workload, mine[-1].note).replace(" (", "\n("))
     axes.set_xticks(range(len(workloads)), labels)
 
@@ -285,14 +284,13 @@ class _Bar:
     colour: str
 
 
-def beside(mine: Sequence[Point], rows: Sequence[Point], group: int) -> list[_Bar]:
+def beside(mine: Sequence[Point], rows: Sequence[Point], group: int, shades: Shades) -> list[_Bar]:
     """Return the bars of a group; a scheme has the same place in each."""
     schemes = schemes_of(rows)
     width = GROUP / len(schemes)
     first = group - GROUP / 2 + width / 2
     return [
-        _Bar(point, first + schemes.index(point.name) * width, width, colours(schemes)[point.name])
-        for point in mine
+        _Bar(point, first + schemes.index(point.name) * width, width, shades[point.name]) for point in mine
     ]
 
 
@@ -311,6 +309,12 @@ def draw(axes: Axes, bar: _Bar, mean: Mean, *, say: bool = True) -> None:
     mark = "void" if mean.void else mark_of(bar.point)
     if mark and say:
         write_mark(axes, mark, (bar.at, mean.value + mean.spread), rotation=90)
+
+
+def draw_bound(axes: Axes, bar: _Bar, bound: float) -> None:
+    """Draw the lower bound of a bar, or what it would give, over all of its place: neighbours' join."""
+    line = axes.hlines(bound, bar.at - bar.width / 2, bar.at + bar.width / 2, color=BOUND, linewidth=1.4)
+    line.set_gid(f"{bar.point.workload}|{bar.point.name}|bound")
 
 
 def schemes_of(rows: Iterable[Point]) -> list[str]:

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from testbed.report.means import Mean, Point, points, transports_of
-from testbed.report.palette import BOUND, canvas, horizontal_grid, legend, over, styled
-from testbed.report.plots import GROUP, HEADROOM, beside, draw, schemes_of
+from testbed.report.palette import Shades, canvas, horizontal_grid, legend, over, styled
+from testbed.report.plots import HEADROOM, beside, draw, draw_bound, schemes_of
 from testbed.report.table import time_unit
 
 PHASED = re.compile(r"(?P<model>mixtral (?:dense|sparse)) (?P<phase>start|early|mid|stable)")
@@ -23,13 +23,13 @@ def phased(table: pd.DataFrame) -> list[str]:
 
 
 @styled
-def phase_bars(table: pd.DataFrame, model: str) -> Figure:
+def phase_bars(table: pd.DataFrame, shades: Shades, model: str) -> Figure:
     """Return CCT (left) and iteration time (right) by phase: a group of bars each, and the lower bound.
 
     Parameters
     ----------
-    table
-        From `testbed.run.outcome.summary`.
+    table, shades
+        From `testbed.run.outcome.summary`, and the colours of all schemes of its run.
     model
         One of `phased`.
     """
@@ -41,17 +41,17 @@ def phase_bars(table: pd.DataFrame, model: str) -> Figure:
     for axes, (column, what) in zip(figure.subplots(1, 2), PANELS.items(), strict=True):
         for group, phase in enumerate(phases):
             mine = [point for point in rows if point.workload == phase]
-            for bar in beside(mine, rows, group):
+            for bar in beside(mine, rows, group, shades):
                 mean = bar.point[column]
                 draw(axes, bar, Mean(mean.value / scale, mean.spread / scale, mean.void))
-            bound_s = mine[0]["bound_s"].value + _compute_s(mine) * (column == "iteration_s")
-            edges = group - GROUP / 2, group + GROUP / 2
-            axes.hlines(bound_s / scale, *edges, color=BOUND, linewidth=1.4).set_gid(f"{phase}|bound")
+                bound_s = bar.point["bound_s"].value + _compute_s(mine) * (column == "iteration_s")
+                draw_bound(axes, bar, bound_s / scale)
         axes.set_xticks(range(len(phases)), [phase.removeprefix(model).strip() for phase in phases])
         axes.set(title=what, ylabel=f"time [{unit}]")
         axes.set_ymargin(HEADROOM)
         horizontal_grid(axes)
-    legend(figure, schemes_of(rows), bound="at the lower bound", words=[point.word for point in rows])
+    words = [point.word for point in rows]
+    legend(figure, schemes_of(rows), shades, bound="at the lower bound", words=words)
     return figure
 
 

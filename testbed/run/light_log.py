@@ -12,7 +12,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.live_programs import slot_s
 from testbed.run.ocs_plan import OcsPlan, plan_of
-from traffic.job_bounds import communication_bound_s
+from traffic.job_bounds import communication_bound_s, node_bounds_s
 from traffic.transports.circuit_engine import Slot
 
 
@@ -131,7 +131,8 @@ class LightLog:
         """
         plan, gone = self._plan, self.experiment.gone
         if gone:
-            return communication_bound_s(self.experiment.job, self.experiment.fabric, gone=gone)
+            job = self.experiment.job
+            return communication_bound_s(job, node_bounds_s(job, self.experiment.fabric, gone=gone))
         delay_s = min(chain.from_iterable(self.delays_s.values()), default=plan.delay_s)
         return plan.lower_bound_with(delay_s)
 

@@ -16,7 +16,7 @@ from testbed.run.run import Run
 from testbed.run.similitude import Number, likeness, message_packets
 from topologies.fabric import Port
 from traffic.bounds import NOTHING_LENT
-from traffic.job_bounds import communication_bound_s
+from traffic.job_bounds import communication_bound_s, node_bounds_s
 from traffic.metrics import (
     busbw_gbytes_s,
     cct,
@@ -232,6 +232,11 @@ class Outcome:
         """How long its bytes are under way at least [s]: `bound_s`, with what shapers lent."""
         return bound_s(self.experiment, self.lent_bytes)
 
+    @cached_property
+    def node_bounds_s(self) -> dict[str, float]:
+        """How long each node takes at least, by its name [s]; ``bound_s`` is of these."""
+        return node_bounds_of(self.experiment, self.lent_bytes)
+
     @property
     def link_bytes(self) -> dict[Port, int]:
         """How many bytes each port sent in `run`."""
@@ -246,7 +251,21 @@ def bound_s(experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_L
     """
     if experiment.rule and experiment.rule.bound_s and not experiment.gone:
         return experiment.rule.bound_s()
-    return communication_bound_s(experiment.job, experiment.fabric, lent_bytes, experiment.gone)
+    return communication_bound_s(experiment.job, node_bounds_of(experiment, lent_bytes))
+
+
+def node_bounds_of(
+    experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_LENT
+) -> dict[str, float]:
+    """Return how long each node of an experiment takes at least, by its name [s].
+
+    Where circuits have a bound, which is of the whole job, that is the bound of its only collective.
+    """
+    job, rule = experiment.whole_job, experiment.rule
+    bounds_s = node_bounds_s(job, experiment.fabric, lent_bytes, experiment.gone)
+    if rule and rule.bound_s and not experiment.gone and len(job.collectives) == 1:
+        bounds_s[job.collectives[0].name] = rule.bound_s()
+    return bounds_s
 
 
 def summary_row(outcome: Outcome) -> dict[str, object]:

@@ -26,6 +26,7 @@ from topologies.rail import rail_fabric
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Compute, Job
+from traffic.job_bounds import node_bounds_s
 from traffic.scheme import WholeMessages
 from traffic.spraying.policy import QueuePair
 
@@ -68,7 +69,7 @@ def decisions(run: Run) -> list[tuple[str, str]]:
 def test_a_job_runs_as_its_fluids_do(sandbox: Box | None, machine: Machine, case: Case) -> None:
     fluid, emulated = case.run(FluidBackend(case.fabric, case.delay_s)), live(case)
     assert decisions(emulated) == decisions(fluid)
-    ratio = node_table(case.job, case.fabric, emulated, fluid)["over_predicted"]
+    ratio = node_table(case.job, node_bounds_s(case.job, case.fabric), emulated, fluid)["over_predicted"]
     assert machine.busy or ratio.between(0.9, 1.2).all(), ratio
     same = emulated.messages["path"].str.findall(r"@(\S+)") == fluid.messages["path"].str.findall(r"@(\S+)")
     assert same[fluid.messages["end_s"].notna()].mean() > 0.9  # what a fault catches is a matter of moments

@@ -8,20 +8,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import LineCollection
 
 from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
 from controller.circuits.status import LogEntry
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.means import BIG_SWITCH
+from testbed.report.nodes import nodes_of
 from testbed.report.ocs_plots import plan_against_measurement
 from testbed.report.ocs_report import executions_table
+from testbed.report.palette import colours
+from testbed.report.plots import cct_percentiles, times_over_bound
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, experiments_of
 from testbed.report.table import time_unit
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
 from testbed.run.ocs_plan import LONGEST_S, PATIENT_S, dilation_for, plan_of
-from testbed.run.outcome import Outcome, Verdict
+from testbed.run.outcome import Outcome, Verdict, summary
 from testbed.run.predict import predict
 from tests.testbed.cases import VOID, slowed
 from tests.testbed.ocs_cases import DELAY, DELAY_S, OCSES, SERVERS, experiment_of, light_of
@@ -95,6 +99,29 @@ def test_delays_under_the_mean_lower_what_no_schedule_beats() -> None:
     short = replace(first, delay_s=0.5 * first.delay_s)
     logs = dict(zip(execution.logs, [[short, *rest], *others], strict=True))
     assert mean_s - 3 * DELAY_S < replace(execution, logs=logs).lower_bound_s < mean_s
+
+
+@pytest.mark.parametrize("outcome", [executed_of("spectra"), executed_of("rotor"), big_switch()])
+def test_a_row_has_one_bound_in_its_table_its_nodes_and_its_plots(outcome: Outcome) -> None:
+    table = summary([outcome])
+    (bound_s,) = table["bound_s"]
+    assert nodes_of(outcome)["bound_s"].tolist() == [bound_s]
+    assert times_over_bound(outcome).max() == pytest.approx(outcome.cct_s / bound_s)
+    shades = colours(table["name"])
+    for figure in (plan_against_measurement(table), cct_percentiles([outcome], table, shades)):
+        (axes,), (_, scale) = figure.axes, time_unit(table)
+        lines = [line for line in axes.collections if isinstance(line, LineCollection)]
+        assert {segment[0][1] for line in lines for segment in line.get_segments()} == {bound_s / scale}
+
+
+def test_each_bar_has_its_scheduler_s_name_and_the_bound_of_its_row() -> None:
+    table = summary([executed_of("spectra"), executed_of("less"), big_switch()])
+    (axes,), (_, scale) = plan_against_measurement(table).axes, time_unit(table)
+    lines = [line for line in axes.collections if isinstance(line, LineCollection)]
+    drawn = [segment[0][1] * scale for line in lines for segment in line.get_segments()]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["spectra", "LESS", BIG_SWITCH]
+    assert drawn == pytest.approx(table["bound_s"].tolist())
+    assert len(set(drawn)) == 2, "no schedule may be held against what packets could do"
 
 
 def test_a_delay_is_honoured_where_the_bound_allows_it() -> None:

@@ -5,19 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
+from matplotlib.typing import ColorType
 from numpy.typing import NDArray
 
 from testbed.report.figures import figures, png_of
 from testbed.report.heat_maps import nic_heat_map, uplink_heat_map
 from testbed.report.means import points
-from testbed.report.palette import COLOURS, OWN, VOID_HATCH, colours
+from testbed.report.palette import BOUND, COLOURS, OWN, SCHEDULERS, VOID_HATCH, colours
 from testbed.report.plots import (
     busbw_bars,
     cct_cdf,
@@ -44,6 +48,8 @@ from traffic.records import NVLINK
 from traffic.transports.order import Reordering
 from traffic.workloads.synthetic import sparse, uniform
 
+SHADES = colours(["ecmp", "rails", "optimal"])
+
 
 def texts_of(figure: Figure) -> list[str]:
     """Return all that is written in a figure."""
@@ -62,18 +68,18 @@ def images_of(figure: Figure) -> list[NDArray[np.float64]]:
 
 def test_bars_are_as_high_as_the_means() -> None:
     table = summary(small_outcomes(seeds=2))
-    (axes,) = busbw_bars(table).axes
+    (axes,) = busbw_bars(table, SHADES).axes
     heights = {gid: bar.get_height() for gid, (bar,) in bars_of(axes).items()}
     assert heights == {f"{p.workload}|{p.scheme}": p["busbw_relative"].value for p in points(table)}
     lines = [line for line in axes.collections if isinstance(line, LineCollection)]
     limits = {line.get_gid(): line.get_segments()[0][0][1] for line in lines if line.get_gid()}
-    assert limits == {f"{p.workload}|bound": p["busbw_limit"].value for p in points(table)}
+    assert limits == {f"{p.workload}|{p.name}|bound": p["busbw_limit"].value for p in points(table)}
 
 
 def test_many_workloads_stand_in_rows_of_one_scale_and_no_figure_outgrows_a_page() -> None:
     (row,) = summary(small_outcomes(seeds=1)[:1]).to_dict("records")
     table = pd.DataFrame([row | {"workload": f"load {number}"} for number in range(15)])
-    figure = busbw_bars(table)
+    figure = busbw_bars(table, SHADES)
     assert figure.get_figwidth() <= 9
     assert [len(bars_of(axes)) for axes in figure.axes] == [5, 5, 5]
     assert len({(axes.get_xlim(), axes.get_ylim()) for axes in figure.axes}) == 1
@@ -82,7 +88,7 @@ def test_many_workloads_stand_in_rows_of_one_scale_and_no_figure_outgrows_a_page
 def test_percentile_bars_are_as_high_as_the_means_in_the_unit_of_the_axis() -> None:
     outcomes = small_outcomes(seeds=2)
     table = summary(outcomes)
-    figure = cct_percentiles(outcomes, table)
+    figure = cct_percentiles(outcomes, table, SHADES)
     for axes, workload in zip(figure.axes, ("uniform", "sparse 0.4"), strict=True):
         assert axes.get_ylabel() == "time [ms]"
         for point in (point for point in points(table) if point.workload == workload):
@@ -92,7 +98,7 @@ def test_percentile_bars_are_as_high_as_the_means_in_the_unit_of_the_axis() -> N
 
 
 def test_void_bars_are_hatched_and_say_so_and_others_are_not() -> None:
-    figure = busbw_bars(summary(with_verdict(small_outcomes(seeds=1), VOID, 1)))
+    figure = busbw_bars(summary(with_verdict(small_outcomes(seeds=1), VOID, 1)), SHADES)
     bars = bars_of(figure.axes[0])
     assert {gid: bar.get_hatch() for gid, (bar,) in bars.items()} == {
         "uniform|ecmp": None,
@@ -104,20 +110,20 @@ def test_void_bars_are_hatched_and_say_so_and_others_are_not() -> None:
 
 
 def test_a_void_baseline_makes_all_of_its_workload_void() -> None:
-    bars = bars_of(busbw_bars(summary(with_verdict(small_outcomes(seeds=1), VOID, 0))).axes[0])
+    bars = bars_of(busbw_bars(summary(with_verdict(small_outcomes(seeds=1), VOID, 0)), SHADES).axes[0])
     assert bars["uniform|rails"][0].get_hatch() == VOID_HATCH
 
 
 def test_strained_and_model_points_say_so() -> None:
     outcomes = with_verdict(small_outcomes(seeds=1), STRAINED, 1)
-    assert "strained" in texts_of(busbw_bars(summary(outcomes)))
+    assert "strained" in texts_of(busbw_bars(summary(outcomes), SHADES))
     model = [outcome_of(experiment_of(small_fabric(), uniform(4), name)) for name in ("ecmp", "rails")]
-    assert "model" in texts_of(busbw_bars(summary(model)))
-    assert "model: nothing was emulated" in texts_of(cct_cdf(model))
+    assert "model" in texts_of(busbw_bars(summary(model), SHADES))
+    assert "model: nothing was emulated" in texts_of(cct_cdf(model, SHADES))
 
 
 def test_the_distribution_is_that_of_the_messages_over_the_bound() -> None:
-    (axes,) = cct_cdf([outcome := small_outcomes(seeds=1)[2]]).axes
+    (axes,) = cct_cdf([outcome := small_outcomes(seeds=1)[2]], SHADES).axes
     crossed = outcome.run.records[outcome.run.records["path"] != NVLINK]
     bound_s = summary([outcome])["bound_s"][0]
     drawn = np.asarray(lines_of(axes)["sparse 0.4|ecmp"].get_xdata(), dtype=float)
@@ -125,7 +131,7 @@ def test_the_distribution_is_that_of_the_messages_over_the_bound() -> None:
 
 
 def test_the_line_of_what_was_overtaken_is_the_share_by_so_many_or_more() -> None:
-    lines = lines_of(overtaken_by_packets(with_orders()).axes[0])
+    lines = lines_of(overtaken_by_packets(with_orders(), SHADES).axes[0])
     assert list(lines) == ["uniform|rails"]  # of ecmp none was overtaken
     line = lines["uniform|rails"]
     assert np.asarray(line.get_xdata()).tolist() == [1, 1, 4, 20]
@@ -136,7 +142,7 @@ def test_packets_of_several_seeds_count_together_but_for_void_ones() -> None:
     first, *_ = (o for o in with_orders() if o.experiment.scheme == "rails")
     other = replace(first, order=Reordering({0: 0, 1: 100}))
     both, sound, void = (
-        lines_of(overtaken_by_packets(outcomes).axes[0])["uniform|rails"]
+        lines_of(overtaken_by_packets(outcomes, SHADES).axes[0])["uniform|rails"]
         for outcomes in (
             [first, other],
             with_verdict([first, other], VOID, 1),
@@ -155,12 +161,12 @@ def test_order_is_drawn_where_it_is_known() -> None:
     ]
     assert drawn == [["overtaken"], []]
     nothing = [o for o in with_orders() if o.experiment.scheme == "ecmp"]
-    assert png_of(overtaken_by_packets(nothing)).startswith(b"\x89PNG")
+    assert png_of(overtaken_by_packets(nothing, SHADES)).startswith(b"\x89PNG")
 
 
 def test_a_void_distribution_is_dotted_and_named_only_where_no_seed_is_sound() -> None:
     outcomes = small_outcomes(seeds=2)
-    figure = cct_cdf(with_verdict(outcomes, VOID, 0, 4, 1))
+    figure = cct_cdf(with_verdict(outcomes, VOID, 0, 4, 1), SHADES)
     lines = lines_of(figure.axes[0])
     assert lines["uniform|ecmp"].get_linestyle() == ":"
     assert lines["uniform|rails"].get_linestyle() == "-"
@@ -209,7 +215,7 @@ def test_void_maps_are_crossed_out() -> None:
 def test_the_scatter_shows_every_emulated_point_and_crosses_void_ones() -> None:
     outcomes = with_verdict(small_outcomes(seeds=1), VOID, 3)
     outcomes.append(outcome_of(experiment_of(small_fabric(), uniform(4), "optimal")))
-    figure = emulated_against_predicted(summary(outcomes))
+    figure = emulated_against_predicted(summary(outcomes), SHADES)
     dots = {str(c.get_gid()): c for c in figure.axes[0].collections if isinstance(c, PathCollection)}
     ratios = {gid: np.asarray(c.get_offsets())[:, 1].tolist() for gid, c in dots.items()}
     assert ratios == {
@@ -220,13 +226,60 @@ def test_the_scatter_shows_every_emulated_point_and_crosses_void_ones() -> None:
     assert texts_of(figure).count("void") == 2
 
 
-def test_every_scheme_has_one_colour_and_no_two_of_lightrail_s_share_one() -> None:
+def test_no_two_colours_of_lightrail_s_are_the_same() -> None:
     assert len({*COLOURS.values(), *OWN}) == len(COLOURS) + len(OWN)
     assert colours(["mine:f", "rails", "a:b"]) == {"rails": COLOURS["rails"], "a:b": OWN[0], "mine:f": OWN[1]}
+    assert colours(["while lit, spectra"]) == {"while lit, spectra": SCHEDULERS["spectra"]}
+    assert colours(["rails, one NIC less", "rails"])["rails"] == COLOURS["rails"]
+
+
+@given(
+    st.lists(
+        st.sampled_from([*COLOURS, *SCHEDULERS]) | st.text(min_size=1, max_size=9), max_size=60, unique=True
+    )
+)
+def test_no_two_schemes_of_a_run_share_a_colour_or_have_the_bound_s(names: list[str]) -> None:
+    found = colours(names)
+    assert set(found) == set(names)
+    assert len({*found.values(), BOUND}) == len(names) + 1
+
+
+def colours_drawn(figure: Figure) -> set[tuple[str, str]]:
+    """Return the schemes that a figure shows, each with its colour, as drawn and as in the legend."""
+    drawn = [
+        (text.get_text(), handle)
+        for legend in figure.legends
+        for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True)
+    ]
+    for artist in figure.findobj(lambda artist: "|" in str(artist.get_gid())):
+        first, last, *_ = str(artist.get_gid()).split("|")
+        drawn.append((first if isinstance(artist, PathCollection) else last, artist))
+    return {(scheme, to_hex(ink)) for scheme, artist in drawn for ink in inks_of(artist)}
+
+
+def inks_of(artist: object) -> list[ColorType]:
+    """Return the colour of a bar, a line or dots; none of anything else."""
+    if isinstance(artist, Line2D):
+        return [artist.get_color()]
+    if isinstance(artist, PathCollection):
+        return [tuple(map(float, row)) for row in np.asarray(artist.get_facecolor())]  # type: ignore[misc]
+    return [artist.get_facecolor()] if isinstance(artist, Rectangle) else []
+
+
+def test_a_scheme_has_one_colour_in_all_plots_of_a_run_and_in_their_legends() -> None:
+    names = ["a:own", "b:own", "c:own", "d:own"]
+    outcomes = [
+        replace(outcome, experiment=replace(outcome.experiment, label=name))
+        for name, outcome in zip(names, with_orders(), strict=True)
+    ]
+    outcomes[0] = outcome_of(outcomes[0].experiment)  # not emulated, so some plots do not have it
+    plots = [plot for plot in figures(outcomes, summary(outcomes)) if "_load" not in plot.name]
+    drawn = set.union(*(colours_drawn(plot.draw()) for plot in plots if "timeline" not in plot.name))
+    assert {pair for pair in drawn if pair[0] in names} == set(colours(names).items())
 
 
 def test_a_workload_without_the_baseline_says_so() -> None:
-    figure = busbw_bars(summary(small_outcomes(seeds=1)[1:]))
+    figure = busbw_bars(summary(small_outcomes(seeds=1)[1:]), SHADES)
     assert texts_of(figure).count("ecmp was not run") == 1
     assert set(bars_of(figure.axes[0])) == {"sparse 0.4|ecmp", "sparse 0.4|rails"}
 

@@ -16,6 +16,7 @@ from testbed.report.figures import figures
 from testbed.report.heat_maps import nic_heat_map, uplink_heat_map
 from testbed.report.means import Point, beside_circuits, circuit_points, points
 from testbed.report.node_report import node_sheet
+from testbed.report.palette import colours
 from testbed.report.plots import cct_over_transports
 from testbed.report.table import block_rows, claims_table, held_text, summary_table
 from testbed.run.outcome import Outcome, summary
@@ -160,7 +161,7 @@ def test_every_figure_names_its_transport_and_is_drawn_of_its_rows() -> None:
 
 
 def test_the_comparison_has_a_group_of_bars_per_transport() -> None:
-    for axes, workload in zip(cct_over_transports(TABLE).axes, PAPERS, strict=True):
+    for axes, workload in zip(cct_over_transports(TABLE, colours(TABLE["name"])).axes, PAPERS, strict=True):
         assert [label.get_text() for label in axes.get_xticklabels()] == list(BOTH)
         for scheme in ("ecmp", "rails"):
             drawn = [bar.get_height() for bar in bars_of(axes)[f"{workload}|{scheme}"]]

@@ -3,6 +3,7 @@
 import pytest
 
 from testbed.report.figures import figures
+from testbed.report.palette import colours
 from testbed.report.training_plots import phase_bars, phased
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
@@ -29,7 +30,7 @@ def outcomes() -> list[Outcome]:
 
 def test_bars_are_the_ccts_and_the_iteration_times() -> None:
     table = summary(outcomes())
-    figure = phase_bars(table, "mixtral sparse")
+    figure = phase_bars(table, colours(table["name"]), "mixtral sparse")
     for axes, column in zip(figure.axes, ("cct_s", "iteration_s"), strict=True):
         drawn = {gid: bar.get_height() for gid, (bar,) in bars_of(axes).items()}
         expected = {

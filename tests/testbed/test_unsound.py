@@ -9,6 +9,7 @@ from scenarios._rails.claims_rails import rails_claims
 from testbed.audit.finding import Audit, Finding
 from testbed.report.collective_report import VERDICTS
 from testbed.report.means import WORDS, points
+from testbed.report.palette import colours
 from testbed.report.plots import busbw_bars, cct_percentiles
 from testbed.report.table import STYLES, caption
 from testbed.run.control import Control
@@ -111,6 +112,9 @@ def test_no_claim_about_it_holds() -> None:
 def test_plots_draw_no_bar_of_it_and_say_so() -> None:
     outcomes = outcomes_with(*range(len(small_outcomes())))
     table = summary(outcomes)
-    for figure in (busbw_bars(table), cct_percentiles(outcomes, table)):
+    for figure in (
+        busbw_bars(table, colours(table["name"])),
+        cct_percentiles(outcomes, table, colours(table["name"])),
+    ):
         assert not any(bars_of(axes) for axes in figure.axes)
         assert any("unsound" in text.get_text() for axes in figure.axes for text in axes.texts)
