@@ -18,7 +18,7 @@ from scenarios._mfabric.training_points import (
     training,
 )
 from scenarios._mfabric.training_report import training_findings
-from testbed.report.claims import TOLERANCE, Claim, Range, judged, ratio_sentence
+from testbed.report.claims import LIGHTRAIL, TOLERANCE, Claim, Range, judged, ratio_sentence
 from testbed.run.experiment import Experiment
 from testbed.study.study_options import run_file
 from topologies.big_switch import big_switch_fabric
@@ -57,10 +57,10 @@ def figure_10(table: pd.DataFrame) -> list[Claim]:
         if scheme in (PACKETS, PACKETS_DELEGATED):
             continue
         is_8x22b = step.startswith("mixtral-8x22b")
-        source = "8 servers, not in the paper" if is_8x22b else "mFabric, Figure 10"
+        source = f"{LIGHTRAIL}, 8 servers" if is_8x22b else "mFabric, Figure 10"
         text = f"{step.partition(' ')[0]}: {scheme} are comparable to {PACKETS}, a GPU's own each"
         sentence = ratio_sentence(text, source, COMPARABLE, step, (scheme, PACKETS), "iteration_s")
-        claims.append(judged(sentence, table, by_model=False))
+        claims.append(judged(sentence, table))
     return claims
 
 

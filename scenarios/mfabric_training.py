@@ -134,7 +134,7 @@ def figure_12a(table: pd.DataFrame) -> list[Claim]:
             if there.issuperset(ends):
                 about = f"{name}: {text}", "mFabric, Figure 12a", expected
                 sentence = ratio_sentence(*about, step, ends, "iteration_s")
-                claims.append(judged(sentence, table, by_model=False))
+                claims.append(judged(sentence, table))
     return claims
 
 

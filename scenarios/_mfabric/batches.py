@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC, TOPOOPT
 from scenarios._mfabric.iteration_times import of_all_rates, over
-from scenarios._mfabric.section import FIGURE_ONLY, Section, predicted
+from scenarios._mfabric.section import FIGURE_ONLY, Section
 from scenarios._mfabric.steps import (
     Iterations,
     Setting,
@@ -17,7 +17,7 @@ from scenarios._mfabric.steps import (
     step_section,
     with_waits,
 )
-from testbed.report.claims import MORE, Claim, around
+from testbed.report.claims import MORE, Claim, around, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 

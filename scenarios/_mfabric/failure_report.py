@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._mfabric.failure_points import STEADY, STEP
-from testbed.report.claims import Range, farthest_from_1, worst_claim
+from testbed.report.claims import LIGHTRAIL, Range, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import BOUND, COLOURS, canvas, colours, horizontal_grid, legend_below, styled
 from testbed.report.table import number
@@ -43,7 +43,7 @@ def failure_findings(outcomes: Sequence[Outcome]) -> Findings:
     known = [float(ratio) for ratio in timed["known_s"] / timed["detect_s"]]
     lacks = [float(lack) for lack in emulated["lacks_bytes"]]
     claims = [
-        worst_claim("every byte arrives", "mFabric, 5.4", (0, 0), lacks, max, "{:.0f} bytes lack"),
+        worst_claim("every byte arrives", LIGHTRAIL, (0, 0), lacks, max, "{:.0f} bytes lack"),
         worst_claim(
             "a failure is known when it is to be", "lightrail's model", KNOWN, known, farthest_from_1
         ),

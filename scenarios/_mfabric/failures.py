@@ -26,10 +26,10 @@ from scenarios._mfabric.failure_points import (
     failure_of,
     steady,
 )
-from scenarios._mfabric.section import Part, Section, predicted
+from scenarios._mfabric.section import Part, Section
 from scenarios._mfabric.steps import DELAY_S, SERVERS, Setting, step_section
 from scenarios._mfabric.training_points import GATEWAYS, PHASE
-from testbed.report.claims import MORE, TOLERANCE, Claim
+from testbed.report.claims import MORE, TOLERANCE, Claim, predicted
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import COLOURS, canvas, horizontal_grid, styled
 from testbed.report.table import lines_of

@@ -30,7 +30,7 @@ from scenarios._mfabric.fabrics import (
 from scenarios._mfabric.iteration_parts import PARTS
 from scenarios._mfabric.public_times import FABRICS as PUBLISHED
 from scenarios._mfabric.public_times import NORMALISED, public_times
-from scenarios._mfabric.section import Section, predicted
+from scenarios._mfabric.section import Section
 from scenarios._mfabric.steps import (
     DELAY_S,
     SERVERS,
@@ -42,7 +42,7 @@ from scenarios._mfabric.steps import (
     at_once,
     with_waits,
 )
-from testbed.report.claims import AT_LEAST_AS_GOOD, MORE, TOLERANCE, Claim, around
+from testbed.report.claims import AT_LEAST_AS_GOOD, MORE, TOLERANCE, Claim, around, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import BOUND, canvas, horizontal_grid, styled
 from testbed.report.table import lines_of

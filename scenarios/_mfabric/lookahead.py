@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC
-from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, predicted
+from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
 from scenarios._mfabric.shares import EVEN, tokens_of
 from scenarios._mfabric.steps import DELAY_S
-from testbed.report.claims import MORE, Claim, around
+from testbed.report.claims import MORE, Claim, around, predicted
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 from testbed.report.table import lines_of

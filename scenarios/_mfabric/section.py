@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from testbed.report.claims import TIMES, Claim, Range, ruling
+from testbed.report.claims import Range
 from testbed.report.page import Findings
 from testbed.study.computed import Call, Found, Report
 
-PREDICTED = "predicted, nothing was emulated"
 NO_DECIMALS_BEYOND = 0.05
 """How far a number with one decimal may be from what was rounded."""
 FIGURE_ONLY = "the paper shows this in a figure, without numbers"
@@ -98,12 +97,3 @@ def farthest(ratios: Iterable[float], expected: Range) -> float:
     """Return the ratio that is farthest from the middle of a range; NaN if there is none."""
     middle = sum(expected) / 2
     return float(max(ratios, key=lambda ratio: abs(ratio - middle), default=math.nan))
-
-
-def predicted(
-    text: str, source: str, expected: Range, measured: float, reason: str = "", pattern: str = TIMES
-) -> Claim:
-    """Return a claim beside what the fluid model alone gives: it is ruled by nothing, whatever comes out."""
-    found = {"holds": "in the range", "does not hold": "not in the range"}.get(ruling(measured, expected), "")
-    because = "; ".join(filter(None, (PREDICTED * bool(found), found, reason)))
-    return Claim(text, source, expected, measured, "not comparable", because, pattern)

@@ -17,8 +17,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, predicted
-from testbed.report.claims import Claim, Range, around
+from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
+from testbed.report.claims import Claim, Range, around, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled

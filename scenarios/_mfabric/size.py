@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, GPUS, MFABRIC, RAIL, bill_of
-from scenarios._mfabric.section import FIGURE_ONLY, Section, farthest, predicted
+from scenarios._mfabric.section import FIGURE_ONLY, Section, farthest
 from scenarios._mfabric.steps import (
     DELAY_S,
     STUDIED,
@@ -25,7 +25,7 @@ from scenarios._mfabric.steps import (
     step_section,
     with_waits,
 )
-from testbed.report.claims import Claim
+from testbed.report.claims import Claim, predicted
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
 from testbed.report.table import lines_of

@@ -12,7 +12,7 @@ import pandas as pd
 from controller.schedulers.demand import Matrix
 from controller.schedulers.mfabric import circuit_counts, circuit_order, transfer_bound_s, transfer_s
 from controller.schedulers.mfabric_exact import MOST_SERVERS, best_circuits
-from testbed.report.claims import Claim, worst_claim
+from testbed.report.claims import LIGHTRAIL, Claim, worst_claim
 from testbed.report.page import Block, Line, Sheet
 from testbed.report.table import lines_of
 from testbed.run.carried import carrying, logged, packets_in_the_dark
@@ -145,11 +145,11 @@ def changes_claims(outcomes: Sequence[Outcome]) -> list[Claim]:
     ]
     on_the_wire = [
         worst_claim(
-            "circuits change as planned, in OCS logs and on the wire", "mFabric, 5.2", (0, 0), other, sum,
+            "circuits change as planned, in OCS logs and on the wire", LIGHTRAIL, (0, 0), other, sum,
             "{:.0f} otherwise",
         ),
         worst_claim(
-            "nothing crosses a circuit that is dark", "mFabric, 5.2", (0, 0), dark, sum, "{:.0f} packets"
+            "nothing crosses a circuit that is dark", LIGHTRAIL, (0, 0), dark, sum, "{:.0f} packets"
         ),
     ]  # fmt: skip
     if missed:

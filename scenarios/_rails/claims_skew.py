@@ -108,7 +108,7 @@ def _time(workload: str, text: str, other: str, expected: Range) -> Sentence:
 def _constructed(workload: str, text: str, scheme: str) -> Sentence:
     """Return a sentence about a load MSE for which the workload was made."""
     sentence = _mse(workload, text, scheme, around(0.15))
-    return replace(sentence, source=BY_CONSTRUCTION.format(sentence.source))
+    return replace(sentence, source=BY_CONSTRUCTION.format(sentence.source), is_made=True)
 
 
 def _mse(workload: str, text: str, scheme: str, expected: Range) -> Sentence:

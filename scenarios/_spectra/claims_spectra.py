@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 
 from scenarios._spectra.ocs_sweep import DELAYS, PLUS_SWITCHES, SWITCHES, ratios
-from testbed.report.claims import Claim, Range, around, ruling
+from testbed.report.claims import LIGHTRAIL, Claim, Range, around, ruling
 
 INF = math.inf
 SOURCE = "Spectra, V"
@@ -78,7 +78,7 @@ def _ours(bench: pd.DataFrame) -> list[Claim]:
         claims.append(_claim(text, (0.0, 0.99), rows, "spectra_plus", "spectra"))
         text = f"spectra+ close to the lower bound at s = {switches}, benchmark"
         claims.append(_worst(text, (1.0, 1.08), rows, "spectra_plus"))
-    return [replace(claim, source="lightrail") for claim in claims]
+    return [replace(claim, source=LIGHTRAIL) for claim in claims]
 
 
 def _seeds(table: pd.DataFrame) -> str:

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._topoopt.fabrics import COLOURS, FAT_TREE, IDEAL, TOPOOPT
-from scenarios._topoopt.scale_rows import ALIKE, MS, judged
-from testbed.report.claims import Claim, around
+from scenarios._topoopt.scale_rows import ALIKE, FIGURE, MS, figure_claim
+from testbed.report.claims import Claim, arithmetic, around, ruling
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
 from testbed.report.table import number
@@ -17,6 +17,8 @@ PATHS = {4: 5.7, 8: 3.0}
 """Figure 14: mean hops, by d."""
 TAXES = {(64, 4): 1.11, (64, 8): 1.05, (2048, 4): 3.03}
 """Figure 13, by batch and d."""
+CLOSED = "a closed form of circuits and demand"
+DRAWN = "of the graph alone: one shortest path a pair, drawn"
 UNEVEN = {4: 0.39, 8: 0.59}
 """Figure 15: by how much the least loaded circuit has less than the most loaded, by d."""
 
@@ -83,22 +85,26 @@ def _batch_claims(degree: int, found: pd.DataFrame) -> list[Claim]:
         return float(one / other)
 
     if degree == 4:
+        longer = "batch 128: the fat-tree takes 2.7 times as long"
         slower = "batch 2048: TopoOpt takes 1.1 times as long as the fat-tree"
         claims += [
-            judged("batch 128: TopoOpt and the ideal switch alike", "12", ALIKE, over(IDEAL, 128)),
-            judged("batch 128: the fat-tree takes 2.7 times as long", "12", around(2.7), over(FAT_TREE, 128)),
-            judged(slower, "12", around(1.1), 1 / over(FAT_TREE, 2048)),
+            figure_claim("batch 128: TopoOpt and the ideal switch alike", "12", ALIKE, over(IDEAL, 128)),
+            figure_claim(longer, "12", around(2.7), over(FAT_TREE, 128)),
+            figure_claim(slower, "12", around(1.1), 1 / over(FAT_TREE, 2048)),
         ]
     for (batch, of), tax in TAXES.items():
         if of == degree:
             text = f"bandwidth tax {tax:g} at batch {batch}, d = {degree}"
-            claims.append(judged(text, "13", around(tax), float(own["tax"].get(batch, math.nan))))
+            taxed = float(own["tax"].get(batch, math.nan))
+            claims.append(arithmetic(text, FIGURE.format(13), around(tax), taxed, CLOSED))
     hops, text = PATHS[degree], f"mean path {PATHS[degree]:g} hops, d = {degree}"
-    claims.append(judged(text, "14", around(hops), float(own["mean_hops"].iloc[0])))
+    measured = float(own["mean_hops"].iloc[0])
+    claims.append(arithmetic(text, FIGURE.format(14), around(hops), measured, CLOSED))
     if 128 in own.index:
         text = f"all-to-all alone: the least loaded circuit has {UNEVEN[degree]:.0%} less, d = {degree}"
-        measured = 1 - float(own["even_least_over_most"][128])
-        claims.append(judged(text, "15", around(UNEVEN[degree]), measured, "one shortest path a pair, drawn"))
+        expected, measured = around(UNEVEN[degree]), 1 - float(own["even_least_over_most"][128])
+        verdict = ruling(measured, expected)
+        claims.append(Claim(text, FIGURE.format(15), expected, measured, verdict, DRAWN))
     return claims
 
 

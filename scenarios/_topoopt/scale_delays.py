@@ -6,7 +6,7 @@ import pandas as pd
 
 from scenarios._topoopt.fabrics import OCS_RECONFIG, TOPOOPT
 from scenarios._topoopt.scale_figures import FULL_BPS
-from scenarios._topoopt.scale_rows import ALIKE, MS, judged, times
+from scenarios._topoopt.scale_rows import ALIKE, MS, figure_claim, times
 from testbed.report.claims import MORE, around
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.table import number
@@ -49,8 +49,8 @@ def delays(table: pd.DataFrame) -> Findings:
     alike = time_s("bert", fastest, forwards=False) / times(table, "bert", TOPOOPT, 8).get(FULL_BPS, math.nan)
     longer = "BERT at 10 ms: forwarding takes 1.4 times as long as none"
     claims = [
-        judged("DLRM at 10 ms: forwarding better than none", "17", MORE, dlrm_s[False] / dlrm_s[True]),
-        judged(longer, "17", around(1.4), bert_s[True] / bert_s[False]),
-        judged("BERT at 1 us without forwarding: as TopoOpt", "17", ALIKE, alike),
+        figure_claim("DLRM at 10 ms: forwarding better than none", "17", MORE, dlrm_s[False] / dlrm_s[True]),
+        figure_claim(longer, "17", around(1.4), bert_s[True] / bert_s[False]),
+        figure_claim("BERT at 1 us without forwarding: as TopoOpt", "17", ALIKE, alike),
     ]
     return Findings([sheet] if blocks else [], [], claims if blocks else [])

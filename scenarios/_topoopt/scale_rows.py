@@ -6,10 +6,12 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from testbed.report.claims import Claim, Range, ruling
+from testbed.report.claims import Claim, Range, predicted
 
 MS = 1e3
 ALIKE: Range = (0.90, 1.10)
+FIGURE = "TopoOpt, Figure {}"
+"""The source of a claim."""
 Ratios = Mapping[float, float]
 
 
@@ -32,10 +34,6 @@ def mean_ratio(one: Ratios, other: Ratios) -> float:
     return float(np.mean([one[rate] / other[rate] for rate in common])) if common else math.nan
 
 
-def judged(text: str, figure: str, expected: Range, measured: float, reason: str = "") -> Claim:
-    """Return a claim of a figure and its ruling; one whose points are not there was not run."""
-    source = f"TopoOpt, Figure {figure}"
-    said = reason if not math.isnan(measured) else "not predicted"
-    return Claim(
-        text, source, expected, measured, ruling(measured, expected), said, ran=not math.isnan(measured)
-    )
+def figure_claim(text: str, figure: str, expected: Range, predicted_value: float) -> Claim:
+    """Return a claim of a figure beside what is predicted; one whose points are not there was not run."""
+    return predicted(text, FIGURE.format(figure), expected, predicted_value)

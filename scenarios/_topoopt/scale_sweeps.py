@@ -19,7 +19,7 @@ from scenarios._topoopt.fabrics import (
     fat_tree_bps,
 )
 from scenarios._topoopt.scale_figures import DEGREES, FULL_BPS, MODELS
-from scenarios._topoopt.scale_rows import ALIKE, MS, judged, mean_ratio, times
+from scenarios._topoopt.scale_rows import ALIKE, MS, figure_claim, mean_ratio, times
 from testbed.report.claims import MORE, Claim, Range, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
@@ -92,22 +92,24 @@ def _swept_claims(table: pd.DataFrame, degree: int, figure: str) -> list[Claim]:
         if model in FAT_TREE_TIMES:
             times_as = f"{slower:g} times as long" if slower else "longer"
             text = f"{model}: the fat-tree of similar cost takes {times_as}"
-            claims.append(judged(text, figure, around(slower) if slower else MORE, over(model, FAT_TREE)))
+            claims.append(
+                figure_claim(text, figure, around(slower) if slower else MORE, over(model, FAT_TREE))
+            )
         if model in IDEAL_TIMES:
             times_as = f"{faster:g} times as fast as" if faster else "faster than"
             text = f"{model}: the ideal switch is {times_as} TopoOpt"
             expected = around(faster) if faster else MORE
-            claims.append(judged(text, figure, expected, over(model, TOPOOPT, IDEAL)))
+            claims.append(figure_claim(text, figure, expected, over(model, TOPOOPT, IDEAL)))
         else:
             text = f"{model}: TopoOpt and the ideal switch alike"
-            claims.append(judged(text, figure, ALIKE, over(model, IDEAL)))
+            claims.append(figure_claim(text, figure, ALIKE, over(model, IDEAL)))
     if degree == 4:
         text = "candle: SiP-ML and TopoOpt alike"
-        claims.append(judged(text, figure, ALIKE, over("candle", SIP_ML)))
+        claims.append(figure_claim(text, figure, ALIKE, over("candle", SIP_ML)))
         text = "candle: OCS-reconfig slower than TopoOpt"
-        claims.append(judged(text, figure, MORE, over("candle", OCS_RECONFIG)))
+        claims.append(figure_claim(text, figure, MORE, over("candle", OCS_RECONFIG)))
     text = "candle: the expander slower than the fat-tree of similar cost"
-    claims.append(judged(text, figure, MORE, over("candle", EXPANDER, FAT_TREE)))
+    claims.append(figure_claim(text, figure, MORE, over("candle", EXPANDER, FAT_TREE)))
     return claims
 
 
@@ -160,4 +162,4 @@ def degrees(table: pd.DataFrame) -> Findings:
 def _gain(table: pd.DataFrame, model: str, text: str, expected: Range, few: int, many: int) -> Claim:
     """Return a claim about a model's time with few interfaces over that with many, at the full rate."""
     few_s, many_s = (times(table, model, TOPOOPT, degree).get(FULL_BPS, math.nan) for degree in (few, many))
-    return judged(f"{model}: {text}", "28", expected, few_s / many_s)
+    return figure_claim(f"{model}: {text}", "28", expected, few_s / many_s)

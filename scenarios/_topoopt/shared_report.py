@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 import pandas as pd
@@ -23,7 +23,7 @@ from scenarios._topoopt.shared_points import (
     SharedPoint,
     jobs_of,
 )
-from testbed.report.claims import Claim, around, ruling
+from testbed.report.claims import Claim, around, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 from testbed.study.computed import Found, Report
@@ -195,13 +195,7 @@ def _claim(
     if cluster.servers != Cluster.servers or math.isnan(measured):
         return Claim(*about, reason="about other loads, or another cluster", ran=False)
     reason = ", ".join(f"{jobs} jobs {ratio:.2f}" for jobs, ratio in ratios.items())
-    return Claim(
-        *about,
-        measured,
-        ruling(measured, about[2]),
-        reason,
-        basis=f"{basis}, by the model, nothing was emulated",
-    )
+    return replace(predicted(*about, measured, reason), basis=basis)
 
 
 def cost_sentence(cluster: Cluster) -> str:

@@ -20,6 +20,7 @@ from scenarios._topoopt.relaying import (
 )
 from scenarios._topoopt.testbed_points import DIRECT, RELAYED, SERVERS, SUMMED, Cluster
 from testbed.report.claims import (
+    LIGHTRAIL,
     MORE,
     Claim,
     Range,
@@ -194,10 +195,8 @@ def _ring_claims(cluster: Cluster, outcomes: Sequence[Outcome]) -> list[Claim]:
             interfaces = cluster.degree // 2 * 2  # a ring both ways takes two
             rate = interfaces * cluster.rate_bps / 8e9
             share = busbw_gbytes_s(experiment.job, outcome.cct_s) / rate
-            text = f"busbw of {DIRECT} over the rate of its circuits"
-            claims.append(
-                worst_claim(text, "link rate", FULL_RATE, [share], min, transport=experiment.transport_name)
-            )
+            about = f"busbw of {DIRECT} over the rate of its circuits", f"{LIGHTRAIL}, link rate", FULL_RATE
+            claims.append(worst_claim(*about, [share], min, transport=experiment.transport_name))
     return claims
 
 
@@ -207,7 +206,7 @@ def _relaying_claims(outcomes: Sequence[Outcome], relayed: dict[str, Relaying]) 
     for outcome in _counting(outcomes):
         found = relayed[outcome.experiment.key]
         ratios[outcome.experiment.transport_name].append(found.counted_tax / found.computed_tax)
-    about = "bandwidth tax, counted over computed", "TopoOpt, section 5.4", TAXED
+    about = "bandwidth tax, counted over computed", LIGHTRAIL, TAXED
     return [worst_claim(*about, own, farthest_from_1, transport=name) for name, own in ratios.items()]
 
 

@@ -4,11 +4,14 @@ A claim is a sentence of a paper with the range in which lightrail takes it to h
 paper gives one number the range is 10 % to each side, but stays on the number's side of 1: which
 scheme wins is part of the claim. Schemes within 2 % of each other are as good as each other: both
 may be called the best, and neither ends later than the other.
-What is measured comes from the summary alone; a void or unsound point makes a claim not comparable. Each
-claim is judged under each transport of a run, as if there were no other: a conclusion about schemes that
-only one transport bears out is one about the transport. What follows from a paper's own inputs,
-without anything of ours, is arithmetic: that it comes out says that both reckon alike, and it never counts as
-held.
+What is measured comes from the summary alone; a void or unsound point makes a claim not comparable. So does
+one that was only predicted, whichever paper it is of: what the model gives is shown beside the claim, which
+it rules neither way (`judged`, `predicted`). A study that measures by itself, of a trace, a plan or a
+graph, needs no emulation. Each claim is judged under each transport of a run, as if there were no other:
+a conclusion about schemes that only one transport bears out is one about the transport. What follows from a
+paper's own inputs, without anything of ours, or was made to meet its number, is arithmetic: that it comes
+out says that both reckon alike, and it never counts as held. What lightrail claims itself has `LIGHTRAIL`
+as its source; it stands behind what papers claim, and is counted apart.
 """
 
 import math
@@ -27,6 +30,10 @@ TOLERANCE = 0.10
 SAME = 0.02
 TIMES, SHARE = "{:.2f}x", "{:.3f}"
 """How a ratio is written, and how a load MSE."""
+
+LIGHTRAIL = "lightrail"
+"""What the source of a claim begins with that no paper makes."""
+PREDICTED = "predicted, nothing was emulated"
 
 Range = tuple[float, float]
 AT_LEAST_AS_GOOD: Range = (1 - SAME, math.inf)
@@ -60,6 +67,11 @@ class Claim:
     ran: bool = True
     """Whether all that it is about was run: else it does not count."""
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is lightrail's, and no paper's."""
+        return self.source.startswith(LIGHTRAIL)
+
 
 @dataclass(frozen=True)
 class Sentence:
@@ -76,6 +88,8 @@ class Sentence:
     """For a gain: the point whose distance from the lower bound limits it."""
     pattern: str = TIMES
     """How the quantity is written."""
+    is_made: bool = False
+    """Whether what is run was made to meet it, so that it is arithmetic if it comes out."""
 
 
 def under_each_transport(
@@ -98,14 +112,14 @@ def under_each_transport(
 
 
 def side_by_side(claims: Sequence[Claim]) -> list[dict[str, Claim]]:
-    """Return a row per claim, in the order of their sources: what was ruled, by transport."""
+    """Return a row per claim, by source, lightrail's last: what was ruled under each transport."""
     rows: dict[str, dict[str, dict[str, Claim]]] = {}
-    for claim in claims:
+    for claim in sorted(claims, key=lambda claim: claim.is_own):
         rows.setdefault(claim.source, {}).setdefault(claim.text, {})[claim.transport] = claim
     return [row for group in rows.values() for row in group.values()]
 
 
-def judged(sentence: Sentence, table: pd.DataFrame, *, by_model: bool = True) -> Claim:
+def judged(sentence: Sentence, table: pd.DataFrame, *, by_model: bool = False) -> Claim:
     """Return what a summary says of a sentence.
 
     Parameters
@@ -115,7 +129,7 @@ def judged(sentence: Sentence, table: pd.DataFrame, *, by_model: bool = True) ->
     table
         From `testbed.run.outcome.summary`.
     by_model
-        Whether predictions alone rule it; else what they give is shown, and not comparable.
+        Whether predictions rule it: only where it is about predictions, and not about what a paper measured.
     """
     about = sentence.text, sentence.source, sentence.expected
     if missing := _missing(sentence.needs, table):
@@ -129,11 +143,10 @@ def judged(sentence: Sentence, table: pd.DataFrame, *, by_model: bool = True) ->
     low, high = sentence.expected
     basis = _basis(sentence.needs, table)
     if not by_model and (_needed(sentence.needs, table)["verdict"] == "model").any():
-        return Claim(
-            *about, measured, reason="predicted, not emulated", pattern=sentence.pattern, basis=basis
-        )
+        return replace(predicted(*about, measured, pattern=sentence.pattern), basis=basis)
     if low <= measured <= high:
-        return Claim(*about, measured, "holds", pattern=sentence.pattern, basis=basis)
+        verdict: Ruling = "arithmetic" if sentence.is_made else "holds"
+        return Claim(*about, measured, verdict, pattern=sentence.pattern, basis=basis)
     reason = _miss(sentence, measured, table)
     return Claim(*about, measured, "does not hold", reason, sentence.pattern, basis=basis)
 
@@ -176,17 +189,31 @@ def ruling(measured: float, expected: Range) -> Ruling:
     return "holds" if expected[0] <= measured <= expected[1] else "does not hold"
 
 
+def predicted(
+    text: str, source: str, expected: Range, value: float, reason: str = "", pattern: str = TIMES
+) -> Claim:
+    """Return a claim beside what the model alone gives: it is ruled by nothing, whatever comes out.
+
+    One of which nothing was predicted, NaN, was not run.
+    """
+    if math.isnan(value):
+        return Claim(text, source, expected, reason=reason or "not predicted", pattern=pattern, ran=False)
+    found = "in the range" if ruling(value, expected) == "holds" else "not in the range"
+    because = "; ".join(filter(None, (PREDICTED, found, reason)))
+    return Claim(text, source, expected, value, "not comparable", because, pattern)
+
+
 def arithmetic(
     text: str, source: str, expected: Range, computed: float, reason: str = "", pattern: str = TIMES
 ) -> Claim:
     """Return a claim that follows from the paper's own inputs: arithmetic, if the number comes out.
 
-    One that does not come out contradicts its own inputs, and does not hold; NaN is not comparable. None
+    One that does not come out contradicts its own inputs, and does not hold; NaN was not computed. None
     depends on a run.
     """
     found = ruling(computed, expected)
     verdict: Ruling = "arithmetic" if found == "holds" else found
-    return Claim(text, source, expected, computed, verdict, reason, pattern)
+    return Claim(text, source, expected, computed, verdict, reason, pattern, ran=not math.isnan(computed))
 
 
 def worst_claim(

@@ -51,7 +51,7 @@ def _judged(workload: str, scheme: str, table: pd.DataFrame, sound: pd.DataFrame
         return Claim(text, source, AGAIN, reason="void or unsound before, or not finished")
     before = mine.set_index(KEY)["cct_s"]
     measure = partial(_furthest, workload=workload, scheme=scheme, before=before)
-    return judged(Sentence(text, source, AGAIN, [(workload, scheme)], measure), table)
+    return judged(Sentence(text, source, AGAIN, [(workload, scheme)], measure), table, by_model=True)
 
 
 def _furthest(table: pd.DataFrame, workload: str, scheme: str, before: "pd.Series[float]") -> float:

@@ -48,6 +48,7 @@ LEFT_OUT_TEXTS = {
 Word = Literal["circuits", "transport"]
 """What a row says beside its scheme, where rows differ in it."""
 HEADERS: Mapping[Word, str] = {"circuits": "\ncircuits", "transport": "trans-\nport"}
+ARITHMETIC = "arithmetic from the paper's own inputs, or made to meet its number, not counted"
 RULING_STYLES = {"holds": "green", "does not hold": "yellow", "not comparable": "dim", "arithmetic": "cyan"}
 
 
@@ -205,30 +206,39 @@ def claims_caption(claims: Sequence[Claim]) -> str:
     rulings = {claim.verdict for claim in claims}
     marks = ["no: does not hold."] if "does not hold" in rulings else []
     marks += ["-: not comparable."] if "not comparable" in rulings else []
-    marks += ["=: arithmetic from the paper's own inputs, not counted."] if "arithmetic" in rulings else []
+    marks += [f"=: {ARITHMETIC}."] if "arithmetic" in rulings else []
     return "\n".join(filter(None, [" ".join([*marks, *_basis_text(claims)]), held_text(claims)]))
 
 
 def held_text(claims: Sequence[Claim]) -> str:
-    """Return how many claims hold under each transport, and under all of them, of those that were run.
+    """Return how many of papers' claims hold under each transport, and under all, of those that were run.
 
-    Arithmetic is not counted among them.
+    Arithmetic is not counted among them, and lightrail's own are counted apart.
     """
-    ruled = [claim for claim in claims if claim.verdict != "arithmetic"]
-    rows, sums = side_by_side(ruled), len(side_by_side(claims)) - len(side_by_side(ruled))
+    papers, own = ([claim for claim in claims if claim.is_own == is_own] for is_own in (False, True))
+    ruled = [claim for claim in papers if claim.verdict != "arithmetic"]
+    sums = len(side_by_side(papers)) - len(side_by_side(ruled))
+    said = [_counts("holds", ruled), f"arithmetic: {sums}" * (sums > 0), _counts("lightrail's own hold", own)]
+    return "; ".join(filter(None, said))
+
+
+def _counts(what: str, claims: Sequence[Claim]) -> str:
+    """Return how many claims hold, of those that were run, and how many were not."""
+    rows = side_by_side(claims)
     counted = [row for row in rows if any(claim.ran for claim in row.values())]
-    others = [f"not run: {len(rows) - len(counted)}"] if len(counted) < len(rows) else []
-    others += [f"arithmetic: {sums}"] if sums else []
+    not_run = f"not run: {len(rows) - len(counted)}" * (len(counted) < len(rows))
     if not counted:
-        return "; ".join(others)
-    held = Counter(claim.transport for claim in ruled if claim.verdict == "holds")
-    counts = [f"{name} {held[name]}".strip() for name in dict.fromkeys(claim.transport for claim in ruled)]
+        return not_run
+    held = Counter(claim.transport for claim in claims if claim.verdict == "holds")
+    counts = [f"{name} {held[name]}".strip() for name in dict.fromkeys(claim.transport for claim in claims)]
     counts[0] += f" of {len(counted)}"
-    said = f"holds: {', '.join(counts)}"
+    said = [f"{what}: {', '.join(counts)}"]
     if len(counts) > 1:
         every = sum(all(claim.verdict == "holds" for claim in row.values()) for row in counted)
-        said += f"; under {'both' if len(counts) == 2 else 'all'}: {every}"
-    return "; ".join([said, *others])
+        said.append(f"under {'both' if len(counts) == 2 else 'all'}: {every}")
+    uncompared = sum(all(claim.verdict == "not comparable" for claim in row.values()) for row in counted)
+    said += [f"not comparable: {uncompared}"] if uncompared else []
+    return "; ".join(filter(None, [*said, not_run]))
 
 
 def _basis_text(claims: Sequence[Claim]) -> list[str]:

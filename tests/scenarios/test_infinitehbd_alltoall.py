@@ -125,7 +125,7 @@ def test_a_table_has_each_beside_its_closed_form_and_claims_say_which_ring_is_sl
         "binary exchange, 1 wait 1270.0 1.0000 - 1.00 -",
     ):
         assert line in lines
-    assert "holds: 0 of 3; arithmetic: 2" in lines
+    assert "holds: 0 of 3; not comparable: 3; arithmetic: 2" in lines
     assert (out / "crossover.png").exists()
     read = experiments_of(out / "run.json")
     assert {each.label for each in read} == {EXCHANGE, ONE_WAY, TWO_WAY, BY_DISTANCE}

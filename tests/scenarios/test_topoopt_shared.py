@@ -48,6 +48,7 @@ from scenarios._topoopt.shared_shards import (
     shards_findings,
     waited_s,
 )
+from testbed.report.claims import PREDICTED, Claim
 from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
 from tests.scenarios.command import ran
@@ -172,12 +173,17 @@ def test_who_ended_early_had_repeated_before_the_last_first_iteration_ended() ->
     ]
 
 
-def test_claims_hold_where_ratios_are_the_paper_s_and_are_open_where_loads_are_missing() -> None:
+def _is_met(claim: Claim) -> bool:
+    return claim.reason.startswith(f"{PREDICTED}; in the range")
+
+
+def test_predictions_stand_beside_the_paper_s_ratios_and_none_where_loads_are_missing() -> None:
     ratios = {TOPOOPT: 1.0, IDEAL: 1.0, FAT_TREE: 3.1, OVERSUBSCRIBED: 1.26}
     table = by_load(pd.concat(found(name, jobs, ratio) for name, ratio in ratios.items() for jobs in LOADS))
     claims = shared_claims(Cluster(), table, "1 seed")
     assert [claim.measured for claim in claims] == pytest.approx([3.1, 1.26, 3.1, 3.1, 1.26])
-    assert [claim.verdict for claim in claims] == ["does not hold", "holds", "holds", "holds", "holds"]
+    assert {claim.verdict for claim in claims} == {"not comparable"}, "nothing was emulated"
+    assert [_is_met(claim) for claim in claims] == [False, True, True, True, True]
     few = shared_claims(Cluster(), table.drop(index=5, level="jobs"), "1 seed")
     assert [claim.ran for claim in few] == [True, True, True, False, False]
     assert not any(claim.ran for claim in shared_claims(Cluster(servers=448), table, "1 seed"))

@@ -4,9 +4,11 @@ import math
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scenarios._rails.claims_rails import rails_claims
-from testbed.report.claims import Claim, around
+from testbed.report.claims import PREDICTED, Claim, around
 
 ALL = ("ecmp", "plb", "minrtt", "reps", "rails")
 
@@ -81,9 +83,22 @@ def test_a_scheme_that_was_not_run_makes_a_claim_not_comparable() -> None:
     assert claim(summary_of({"ecmp": 1.29, "rails": 1.0}), "RailS has 1.29x").ran
 
 
+@given(st.lists(st.floats(0.1, 10), min_size=5, max_size=5), st.booleans())
+def test_predictions_are_shown_and_rule_nothing_whatever_they_are(times: list[float], emulated: bool) -> None:
+    table = summary_of(dict(zip(ALL, times, strict=True)))
+    table.loc[(table["name"] != "rails") | (not emulated), "verdict"] = "model"
+    found = rails_claims(table)
+    assert {claim.verdict for claim in found} == {"not comparable"}
+    ruled = {claim.text: claim.measured for claim in rails_claims(table.assign(verdict="faithful"))}
+    assert {claim.text: claim.measured for claim in found} == ruled
+    assert all(claim.reason.startswith(PREDICTED) for claim in found)
+
+
 def test_predictions_are_told_from_measurements() -> None:
     table = summary_of({"ecmp": 1.29, "rails": 1.0}).assign(verdict="model")
-    assert claim(table, "RailS has 1.29x").basis == "2 seeds, by the model, nothing was emulated"
+    found = claim(table, "RailS has 1.29x")
+    assert found.basis == "2 seeds, by the model, nothing was emulated"
+    assert found.reason == f"{PREDICTED}; in the range"
 
 
 def test_uniform_as_in_the_paper_holds() -> None:
@@ -183,7 +198,7 @@ def test_sender_skew_as_in_the_paper_holds() -> None:
     loads = {"ecmp": 0.15, "plb": 0.15, "minrtt": 0.03, "reps": 0.005, "rails": 0.002}
     found = rails_claims(with_loads(summary_of(SKEWED, "sender skew"), "mse_sent", loads))
     assert len(found) == 13
-    assert {claim.verdict for claim in found} == {"holds"}
+    assert {claim.verdict for claim in found} == {"holds", "arithmetic"}
 
 
 def test_receiver_skew_as_in_the_paper_holds() -> None:
@@ -191,7 +206,7 @@ def test_receiver_skew_as_in_the_paper_holds() -> None:
     times = {"ecmp": 2.05, "plb": 2.9, "minrtt": 2.15, "reps": 2.02, "rails": 1.0}
     found = rails_claims(with_loads(summary_of(times, "receiver skew"), "mse_received", loads))
     assert len(found) == 11
-    assert {claim.verdict for claim in found} == {"holds"}
+    assert {claim.verdict for claim in found} == {"holds", "arithmetic"}
 
 
 def test_an_uneven_load_is_found_and_written_as_a_share() -> None:

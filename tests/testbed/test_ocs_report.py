@@ -203,6 +203,19 @@ def test_what_is_void_says_so_and_proves_nothing(tmp_path: Path) -> None:
     }
 
 
+def test_a_rotor_is_nothing_that_spectra_s_paper_compares_with(tmp_path: Path) -> None:
+    executed = [executed_of("spectra"), executed_of("less"), executed_of("rotor")]
+    claims = {claim.text: claim for claim in results_of(executed, tmp_path / "out").page().claims}
+    rotor, less = (claims[f"{name} takes longer than Spectra, measured"] for name in ("the rotor", "LESS"))
+    assert (rotor.is_own, rotor.verdict) == (True, "holds")
+    assert not less.is_own
+
+
+def test_predicted_schedules_rule_no_claim() -> None:
+    table = summary([replace(executed_of("spectra"), verdict=Verdict("model"))])
+    assert {claim.verdict for claim in circuit_claims(table)} == {"not comparable"}
+
+
 def test_what_takes_longer_than_planned_does_not_hold(tmp_path: Path) -> None:
     results = results_of([executed_of("spectra"), executed_of("bvn", slower=1.3)], tmp_path / "out")
     claims = {claim.text: claim for claim in results.page().claims}

@@ -107,7 +107,9 @@ def test_arithmetic_has_a_chip_of_its_own_and_is_not_counted() -> None:
     page = replace(page, claims=[sums], plots=[])
     html = report_html(page, {}, 0)
     assert '0.5<br><span class="chip arithmetic">arithmetic</span>' in html
-    assert "is arithmetic, and not counted. arithmetic: 1" in Page(html).text
+    assert "is arithmetic, and not counted. lightrail's own claims are counted apart. arithmetic: 1" in (
+        Page(html).text
+    )
 
 
 def test_the_banner_names_every_point_that_is_not_faithful_and_what_to_do(html: str) -> None:

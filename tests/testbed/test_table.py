@@ -1,5 +1,6 @@
 """The terminal's tables: every number, and never a void one without the word."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,8 +8,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from scenarios._rails.claims_rails import rails_claims
-from testbed.report.claims import Claim, arithmetic
-from testbed.report.table import block_table, claims_table, held_text, least_width, summary_table
+from testbed.report.claims import LIGHTRAIL, Claim, Ruling, arithmetic
+from testbed.report.table import ARITHMETIC, block_table, claims_table, held_text, least_width, summary_table
 from testbed.run.outcome import Outcome, Verdict, summary
 from testbed.run.similitude import MEDIAN_PACKETS, PRODUCT, Number
 from tests.testbed.cases import (
@@ -196,12 +197,26 @@ def test_arithmetic_is_shown_and_never_counted() -> None:
     assert (sums.verdict, wrong.verdict) == ("arithmetic", "does not hold")
     text = words_of(claims_table([held, sums]))
     assert "a tenth of 5 0.50 .. 0.50 0.5 = 5 / 10" in text
-    assert "=: arithmetic from the paper's own inputs, not counted." in text
+    assert f"=: {ARITHMETIC}." in text
     assert held_text([held, sums]) == "holds: 1 of 1; arithmetic: 1"
     assert held_text([held, wrong]) == "holds: 1 of 2"
     assert held_text([sums]) == "arithmetic: 1"
     over = [replace(claim, transport=name) for claim in (held, sums) for name in ("tcp", "credit")]
     assert held_text(over) == "holds: tcp 1 of 1, credit 1; under both: 1; arithmetic: 1"
+
+
+def test_lightrails_own_claims_stand_apart_and_are_counted_apart() -> None:
+    papers = [Claim("is fast", "A", (0.9, 1.1), 1.0, "holds"), Claim("is best", "A", (2.0, 3.0), math.nan)]
+    rulings: tuple[Ruling, ...] = ("holds", "holds", "does not hold")
+    ours = [
+        Claim(f"arrives {number}", f"{LIGHTRAIL}, A", (0.9, 1.1), 1.0, verdict)
+        for number, verdict in enumerate(rulings)
+    ]
+    assert held_text(papers) == "holds: 1 of 2; not comparable: 1"
+    assert held_text([*ours, *papers]) == f"{held_text(papers)}; lightrail's own hold: 2 of 3"
+    assert held_text(ours) == "lightrail's own hold: 2 of 3"
+    text = words_of(claims_table([ours[0], *papers, *ours[1:]]))
+    assert text.index("is best") < text.index("arrives 0") < text.index("arrives 2")
 
 
 def test_claims_about_what_was_not_run_are_not_counted() -> None:
