@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from scenarios._spectra.ocs_sweep import FLOWS_DELAY, LARGE_NOISE, PLUS_SWITCHES
 from testbed.report.ocs_plots import NAMES
 from testbed.report.page import Plot
-from testbed.report.palette import BOUND, SCHEDULERS, canvas, horizontal_grid, legend_below, styled
+from testbed.report.palette import BOUND, CIRCUIT_COLOURS, canvas, horizontal_grid, legend_below, styled
 
 
 def sweep_plots(table: pd.DataFrame) -> list[Plot]:
@@ -82,7 +82,7 @@ def _line(
         return
     column = "bound" if scheme == "bound" else "makespan"
     spread = mine.groupby(x)[column].agg(["mean", "std"])
-    colour = BOUND if scheme == "bound" else SCHEDULERS[scheme]
+    colour = BOUND if scheme == "bound" else CIRCUIT_COLOURS[scheme]
     label = label or ("lower bound" if scheme == "bound" else NAMES.get(scheme, scheme))
     axes.errorbar(
         spread.index, spread["mean"], spread["std"].fillna(0), color=colour, label=label, linestyle=style,

@@ -32,7 +32,7 @@ COLOURS = {
     "optimal": "#2b2b2b",
     "pxn": "#cc79a7",
 }
-SCHEDULERS = {
+CIRCUIT_COLOURS = {
     "spectra": "#0072b2",
     "spectra_plus": "#56b4e9",
     "eclipse": "#009e73",
@@ -100,7 +100,7 @@ def colours(schemes: Iterable[str]) -> dict[str, str]:
 
 
 def _known(name: str) -> str | None:
-    known = SCHEDULERS | COLOURS
+    known = CIRCUIT_COLOURS | COLOURS
     return next((known[word] for word in (name, *name.split(", ")) if word in known), None)
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from testbed.report.figures import figures, png_of
 from testbed.report.heat_maps import nic_heat_map, uplink_heat_map
 from testbed.report.means import points
-from testbed.report.palette import BOUND, COLOURS, OWN, SCHEDULERS, VOID_HATCH, colours
+from testbed.report.palette import BOUND, CIRCUIT_COLOURS, COLOURS, OWN, VOID_HATCH, colours
 from testbed.report.plots import (
     busbw_bars,
     cct_cdf,
@@ -229,13 +229,15 @@ def test_the_scatter_shows_every_emulated_point_and_crosses_void_ones() -> None:
 def test_no_two_colours_of_lightrail_s_are_the_same() -> None:
     assert len({*COLOURS.values(), *OWN}) == len(COLOURS) + len(OWN)
     assert colours(["mine:f", "rails", "a:b"]) == {"rails": COLOURS["rails"], "a:b": OWN[0], "mine:f": OWN[1]}
-    assert colours(["while lit, spectra"]) == {"while lit, spectra": SCHEDULERS["spectra"]}
+    assert colours(["while lit, spectra"]) == {"while lit, spectra": CIRCUIT_COLOURS["spectra"]}
     assert colours(["rails, one NIC less", "rails"])["rails"] == COLOURS["rails"]
 
 
 @given(
     st.lists(
-        st.sampled_from([*COLOURS, *SCHEDULERS]) | st.text(min_size=1, max_size=9), max_size=60, unique=True
+        st.sampled_from([*COLOURS, *CIRCUIT_COLOURS]) | st.text(min_size=1, max_size=9),
+        max_size=60,
+        unique=True,
     )
 )
 def test_no_two_schemes_of_a_run_share_a_colour_or_have_the_bound_s(names: list[str]) -> None:
