@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.training_circuits import changes_claims, changes_sheet, circuits_sheet
 from testbed.report.claims import Claim, Range, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
-from testbed.report.palette import BOUND, canvas, colours, horizontal_grid, styled
+from testbed.report.palette import BOUND, Shades, canvas, colours, horizontal_grid, styled
 from testbed.report.table import number
 from testbed.run.outcome import LEFT_OUT, Outcome
 from testbed.run.region_plan import RegionalSetup
@@ -50,8 +50,10 @@ def training_findings(outcomes: Sequence[Outcome], baseline: str) -> Findings:
         sheets.append(changes_sheet(followed))
     if found := circuits_sheet(followed):
         sheets.append(found)
+    by_name = colours(each.experiment.name for each in outcomes)
+    shades = {each.experiment.label: by_name[each.experiment.name] for each in reversed(outcomes)}
     plots = [
-        Plot("iterations", partial(_drawn_iterations, iterations, baseline), ITERATIONS),
+        Plot("iterations", partial(_drawn_iterations, iterations, shades, baseline), ITERATIONS),
         Plot("iteration_parts", partial(_drawn_parts, iterations), PARTS_CAPTION),
     ]
     return Findings(sheets, plots, [*_agreement(iterations), *changes_claims(followed)])
@@ -289,14 +291,13 @@ ITERATIONS = "Iteration times relative to the fabric that is named; a tick is th
 
 
 @styled
-def _drawn_iterations(table: pd.DataFrame, baseline: str) -> Figure:
+def _drawn_iterations(table: pd.DataFrame, shades: Shades, baseline: str) -> Figure:
     """Return bars of iteration times over the baseline's, a group per step and transport."""
     groups = list(table.groupby(["step", "transport"], sort=False))
     fabrics = list(dict.fromkeys(table["fabric"]))
     figure = canvas(max(6.0, 1.6 * len(groups) + 2.0), 3.4, f"Iteration time over that of {baseline}")
     axes = figure.subplots()
     width = 0.8 / len(fabrics)
-    shades = colours(fabrics)
     for slot, fabric in enumerate(fabrics):
         for place, (_, own) in enumerate(groups):
             for _, row in own[own["fabric"] == fabric].iterrows():

@@ -43,6 +43,7 @@ CIRCUIT_COLOURS = {
     "not_equalized": "#d55e00",
     BIG_SWITCH: "#2b2b2b",
 }
+"""Of circuits by their scheduler, and of the packets beside them."""
 OWN = ("#d55e00", "#a6a000", "#6f4e9c", "#17becf", "#8c564b", "#2f6b2f")
 """For schemes that have no colour of their own, in the order of their names; others follow."""
 GOLDEN = 0.618

@@ -5,7 +5,7 @@ messages take as long to draw as one, and nothing is drawn over anything else.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, cycle
@@ -325,7 +325,8 @@ class _Key:
         lanes = [lane for lane in LANES if lane in drawn] or ["sends"]
         self.lanes = {lane: number for number, lane in enumerate(lanes)}
         """The number of each lane that is drawn."""
-        self._names = _names(spans[spans["lane"] != "computes"])
+        in_job_order = dict.fromkeys(chain.from_iterable(run.tables.nodes for run in self._runs))
+        self._names = _names(spans[spans["lane"] != "computes"], in_job_order)
         names = dict.fromkeys(self._names.values())
         self.colours = {"compute": COMPUTE} | dict(zip(names, cycle(COLLECTIVES), strict=False))
         """The colour of each name of `names_of`."""
@@ -384,16 +385,16 @@ def _short(name: str, longest: int = LONGEST_NAME) -> str:
     return name if len(name) <= longest else f"{name[: longest - 3]}..."
 
 
-def _names(spans: pd.DataFrame) -> dict[str, str]:
-    """Return what each collective is called in the key, in the order in which they start.
+def _names(spans: pd.DataFrame, in_job_order: Iterable[str]) -> dict[str, str]:
+    """Return what each collective is called in the key, in the job's order: that is the same in all pictures.
 
     Where there are too many, those that differ in numbers only are one, and those that take least are others.
     """
     took_s = (spans["end_s"] - spans["start_s"]).groupby(spans["node"]).sum()
-    names = {node: str(node) for node in spans.sort_values("start_s", kind="stable")["node"].unique()}
+    names = {node: node for node in in_job_order if node in took_s.index}
     if len(names) > MOST_COLOURS:
         names = {node: re.sub(r"\[\d+\]|\s*\d+(\.\d+)*", "", name) or name for node, name in names.items()}
     if len(set(names.values())) > MOST_COLOURS:
-        most = took_s.groupby(names).sum().nlargest(MOST_COLOURS - 1).index
+        most = took_s.groupby(pd.Series(names)).sum().nlargest(MOST_COLOURS - 1).index
         names = {node: name if name in most else OTHERS for node, name in names.items()}
     return names

@@ -13,18 +13,23 @@ from scenarios._mfabric.failure_points import (
     PACKET_NIC,
     PACKET_NICS,
     SERVER,
+    STEP,
     failure_of,
 )
-from scenarios._mfabric.failure_report import lacking_bytes
+from scenarios._mfabric.failure_report import failure_findings, lacking_bytes
 from scenarios._mfabric.failures import MODELS, POINTS, failures
 from scenarios._mfabric.steps import Setting
+from testbed.report.palette import colours
 from testbed.report.run_json import experiments_of
+from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
 from tests.results_page import SCALE, documented
 from tests.scenarios import command
+from tests.scenarios.test_mfabric_prototype import asked
 from tests.testbed.moved_cases import GPU_MOVES, HEALTHY, losing
 from tests.testbed.runs import changed
 from topologies.mfabric import mfabric_fabric
+from traffic.fault_text import WrittenFault
 from traffic.faults import AS_IT_WAS
 
 SMALL = ["--model-only", "--layers", "1", "--transport", "credit"]
@@ -93,6 +98,20 @@ def test_figure_14_compares_what_failures_add_to_an_iteration() -> None:
     assert [len(block.lines) for block in sheet.blocks] == [len(POINTS)] * 2
     assert "One decision of the gate repeats" in sheet.caption
     assert plot.draw().axes
+
+
+def test_a_step_has_the_colour_of_the_run_s_other_plots() -> None:
+    _, packets = asked()
+    healthy = replace(packets, label=STEP)
+    faults = [
+        WrittenFault(f"nic:1:{nic}@40%").over(packets.fabric, predict(packets).iteration_s) for nic in (0, 1)
+    ]
+    steps = [healthy, *(replace(healthy, faults=(fault,)) for fault in faults)]
+    outcomes = [Outcome(each, predict(each)) for each in steps]
+    _, moved = failure_findings(outcomes[1:] + outcomes[:1]).plots
+    lines = [line for line in moved.draw().axes[0].get_lines() if not str(line.get_label()).startswith("_")]
+    shades = colours(each.name for each in steps)
+    assert [line.get_color() for line in lines] == [shades[each.name] for each in (*steps[1:], healthy)]
 
 
 def test_a_gpu_s_backup_is_in_the_next_server_and_a_server_s_beyond_all_regions() -> None:

@@ -6,12 +6,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.container import BarContainer
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.training_circuits import changed_between, changes_claims, shown
 from scenarios._mfabric.training_points import OWN_NIC, over_circuits, training
 from scenarios._mfabric.training_report import held_times, iteration_table, training_findings
 from scenarios.mfabric_prototype import Name, figure_10, prototype_points
+from testbed.report.palette import colours
 from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Measures, Outcome, Verdict, Word
@@ -22,6 +25,7 @@ from tests.testbed.runs import changed
 from topologies.big_switch import big_switch_fabric
 from topologies.mfabric import mfabric_fabric
 from traffic.delegated import DelegatedSetup
+from traffic.fault_text import WrittenFault
 from traffic.models.moe import model_named
 
 
@@ -251,3 +255,23 @@ def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str
     assert (done.returncode, len(lines)) == (2, 1), done.stderr
     assert said in lines[0]
     assert not (tmp_path / "out").exists()
+
+
+def test_a_fabric_has_the_colour_of_the_run_s_other_plots_beside_faults_too() -> None:
+    """A name with what fails takes a colour of the run; fabrics after it had another in one plot."""
+    (_, packets) = asked()
+    run = predict(packets)
+    fault = WrittenFault("nic:1:0@40%").over(packets.fabric, run.iteration_s)
+    outcomes = [
+        Outcome(replace(packets, label=label, faults=faults), run)
+        for label, faults in (("a", ()), ("a", (fault,)), ("b", ()))
+    ]
+    (iterations, _) = training_findings(outcomes, "a").plots
+    handles, labels = iterations.draw().axes[0].get_legend_handles_labels()
+    drawn = {
+        label: to_hex(bars.patches[0].get_facecolor())
+        for label, bars in zip(labels, handles, strict=True)
+        if isinstance(bars, BarContainer)
+    }
+    shades = colours(each.experiment.name for each in outcomes)
+    assert drawn == {label: shades[label] for label in ("a", "b")}

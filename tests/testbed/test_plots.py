@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from testbed.report.figures import figures, png_of
 from testbed.report.heat_maps import nic_heat_map, uplink_heat_map
 from testbed.report.means import points
-from testbed.report.palette import BOUND, CIRCUIT_COLOURS, COLOURS, OWN, VOID_HATCH, colours
+from testbed.report.palette import BOUND, CIRCUIT_COLOURS, COLOURS, OWN, VOID_HATCH, canvas, colours, legend
 from testbed.report.plots import (
     busbw_bars,
     cct_cdf,
@@ -278,6 +278,15 @@ def test_a_scheme_has_one_colour_in_all_plots_of_a_run_and_in_their_legends() ->
     plots = [plot for plot in figures(outcomes, summary(outcomes)) if "_load" not in plot.name]
     drawn = set.union(*(colours_drawn(plot.draw()) for plot in plots if "timeline" not in plot.name))
     assert {pair for pair in drawn if pair[0] in names} == set(colours(names).items())
+
+
+def test_a_legend_of_long_names_is_no_wider_than_its_figure() -> None:
+    names = [f"while lit, {name}" for name in ("bvn", "eclipse", "less", "rotor", "spectra", "spectra_plus")]
+    figure = canvas(6.5, 3.4, "")
+    legend(figure, names, colours(names), bound="lower bound of the last message", words=["model"])
+    png_of(figure)
+    (drawn,) = figure.legends
+    assert drawn.get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_a_workload_without_the_baseline_says_so() -> None:

@@ -143,6 +143,19 @@ def test_many_servers_share_rows_and_many_collectives_colours() -> None:
     assert keys_of([column]) == ["layer/tokens", "layer/weights", "paler: received"]
 
 
+def test_a_collective_has_one_colour_whichever_starts_first() -> None:
+    fabric = rail_fabric(2, 1)
+    run = exchanges(fabric, {"a": 1.0, "b": 1.0}, 2)
+    messages, tasks = (
+        table.assign(**{name: table[name].to_numpy()[::-1] for name in ("start_s", "end_s")})
+        for table in (run.messages, run.tasks)
+    )
+    other = changed(run, messages=messages, tasks=tasks)
+    assert other.messages.set_index("node")["start_s"].to_dict() == {"a": 1.0, "b": 0.0}
+    keys = [keys_of([Column("", fabric, {"predicted": each})]) for each in (run, other)]
+    assert keys == [["a", "b", "paler: received"]] * 2
+
+
 def test_what_takes_least_of_too_many_collectives_is_others() -> None:
     fabric = rail_fabric(2, 1)
     nodes = {name: 1.0 + index for index, name in enumerate("abcdefghijk")}
