@@ -2,8 +2,8 @@
 
 Bytes from server to server take fixed routes, so what an exchange puts on each link is a sum over its pairs.
 On a switch a pair crosses the sender's NIC and the receiver's; over circuits it crosses a shortest path, hop
-by hop. Of equally short next hops the one of the smallest jump is taken, which is the coin change where all
-servers have the same jumps, or one at random.
+by hop. Of equally short next hops a plan takes that of the coin change, as its runs do;
+other circuits have the one of the smallest jump, or one at random.
 
 References
 ----------
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
+from controller.schedulers.coin_change import Changes, coin_change
 from controller.schedulers.topoopt import Plan
 from controller.schedulers.totient import ring_over, totient_jumps
 from topologies.errors import ScenarioError
@@ -93,7 +94,8 @@ def plan_network(plan: Plan, rate_bps: float) -> Network:
     A group that it was not made for has a ring by one of its steps, over circuits of others: of all steps the
     one of the fewest hops.
     """
-    network = circuit_network(plan.pairs, rate_bps, servers=plan.servers, duplex=plan.duplex)
+    changes = coin_change(plan.servers, plan.coins)
+    network = circuit_network(plan.pairs, rate_bps, servers=plan.servers, duplex=plan.duplex, changes=changes)
     planned = {group.members: rings for group, rings in plan.rings}
     hops = np.diff(network.starts).reshape(plan.servers, plan.servers)
     return replace(
@@ -107,6 +109,7 @@ def circuit_network(
     *,
     servers: int,
     duplex: bool = True,
+    changes: Changes | None = None,
     rng: np.random.Generator | None = None,
 ) -> Network:
     """Return servers that circuits join and that forward along a shortest path for each pair.
@@ -123,8 +126,10 @@ def circuit_network(
         n.
     duplex
         Whether a circuit goes both ways, or from the first of its servers to the second.
+    changes
+        Decide between equally short next hops, if their coin is the jump of one.
     rng
-        Draws among equally short next hops; without it all go by the smallest jump.
+        Draws among equally short next hops; without it and changes all go by the smallest jump.
 
     Raises
     ------
@@ -139,7 +144,7 @@ def circuit_network(
         raise ScenarioError(
             f"{len(pairs)} circuits do not join {servers} servers", "give circuits that lead everywhere"
         )
-    pair, link = _walked(near, far, hops, rng)
+    pair, link = _walked(near, far, hops, changes, rng)
     order = np.argsort(pair, kind="stable")
     starts = np.concatenate([[0], np.bincount(pair, minlength=servers * servers).cumsum()])
     rates = rate_bps * np.array([circuits[link] for link in ends], dtype=float)
@@ -155,7 +160,7 @@ def _multi_hop(members: Members, hops: Indices, duplex: bool) -> Sequence[Member
 
 
 def _walked(
-    near: Indices, far: Indices, hops: Numbers, rng: np.random.Generator | None
+    near: Indices, far: Indices, hops: Numbers, changes: Changes | None, rng: np.random.Generator | None
 ) -> tuple[Indices, Indices]:
     """Return which pair crosses which link, with one shortest path for each pair."""
     servers = len(hops)
@@ -171,6 +176,9 @@ def _walked(
             hops[far[candidate], target[:, None]] < hops[at, target][:, None]
         )
         rank = nearer if rng is None else nearer * rng.random(nearer.shape)
+        if changes:
+            coin = changes.first[(target - at) % servers]
+            rank = rank * (1 + ((far[candidate] - at[:, None]) % servers == coin[:, None]))
         link = candidate[np.arange(len(pair)), rank.argmax(axis=1)]
         pairs.append(pair)
         links.append(link)

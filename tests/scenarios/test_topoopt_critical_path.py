@@ -61,6 +61,16 @@ def test_paths_are_as_long_as_the_coin_change(coins: tuple[int, ...], drawn: boo
     assert (crossed == hops_between(changes)).all()
 
 
+@pytest.mark.parametrize(("servers", "degree"), [(12, 4), (16, 4), (16, 8), (9, 4)])
+def test_a_plan_has_the_routes_of_its_coin_change(servers: int, degree: int) -> None:
+    network = ring_plan_network(servers, degree)
+    source, destination = np.nonzero(~np.eye(servers, dtype=bool))
+    carried = network.loads_s(source, destination, np.ones(len(source))) * RATE_BPS / 8
+    steps = sorted({ring[1] for ring in network.rings_of(tuple(range(servers)))})
+    loads = coin_change(servers, tuple(steps)).loads
+    assert carried.reshape(servers, -1).tolist() == servers * [[loads[coin] for coin in steps]]
+
+
 @given(seed=seeds)
 def test_what_servers_send_on_is_what_they_get(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -186,10 +187,27 @@ def test_an_experiment_is_read_back(routing: Routing, most: int) -> None:
     assert predict(read).messages.equals(predict(asked).messages)
 
 
-def times_s(routing: Routing, rows: Iterable[tuple[int, int, int]], most: int = 0) -> float:
+def times_s(
+    routing: Routing, rows: Iterable[tuple[int, int, int]], most: int = 0, panel: Panel = RING
+) -> float:
     """Return how long messages are predicted to take, in times that a NIC takes for one of them."""
     one_s = 8 * 10**8 / 100e9
-    return communication_s(predict(experiment(routing, *rows, most=most)).tables) / one_s
+    return communication_s(predict(experiment(routing, *rows, most=most, panel=panel)).tables) / one_s
+
+
+@pytest.mark.parametrize(
+    ("routing", "times"),
+    [
+        (CoinChange((1, 5, 7, 11)), 6),
+        (CoinChange((1, 5, 7, 11), "smallest_coin"), 10),
+        (KShortest(), 6),
+    ],
+)
+def test_an_all_to_all_of_12_servers_takes_as_long_as_the_busiest_circuit(
+    routing: Routing, times: int
+) -> None:
+    rows = [(source, to, 10**8) for source, to in permutations(range(12), 2)]
+    assert times_s(routing, rows, panel=Panel.of_coins(12, (1, 5))) == pytest.approx(times)
 
 
 def test_parallel_circuits_and_both_ways_round_add_up() -> None:

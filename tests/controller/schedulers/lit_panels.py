@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import permutations
 
 import networkx as nx
@@ -12,7 +13,7 @@ from topologies.light import Circuit, duplex
 from topologies.own_routing import CheckedRouting
 from topologies.patch_panel import patch_panel_fabric
 from topologies.routes import Routes
-from topologies.routing import Flow, Routing
+from topologies.routing import Flow, Routing, Table
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,7 @@ class Panel:
                 of_flows[out.server, what[1].server].append(what)
 
         def path(flow: Flow) -> list[int]:
-            at, servers = flow[0], [flow[0].server]
-            while (to := self.reached(at)) and to != flow[1]:
-                then = table.get((to.server, flow)) or table[to.server, flow[1]]
-                assert isinstance(then, Nic)
-                at = then
-                servers.append(at.server)
-            assert to == flow[1], "the path ends at a NIC without light"
-            assert len({*servers, to.server}) == len(servers) + 1, "it comes by a server twice"
-            return [*servers, to.server]
+            return [*(nic.server for nic in self.led(table, flow)), flow[1].server]
 
         found: dict[tuple[int, int], dict[Flow, list[int]]] = {}
         for ends in permutations(range(len(self.fabric.servers)), 2):
@@ -103,6 +96,31 @@ class Panel:
                 ]
                 path(flow[::-1])
         return found
+
+    def led(self, table: Table, flow: Flow) -> list[Nic]:
+        """Return the NICs by which next hops have a flow leave its servers."""
+        nics = [flow[0]]
+        while (to := self.reached(nics[-1])) and to != flow[1]:
+            then = table.get((to.server, flow)) or table[to.server, flow[1]]
+            assert isinstance(then, Nic)
+            nics.append(then)
+        assert to == flow[1], "the path ends at a NIC without light"
+        servers = [*(nic.server for nic in nics), to.server]
+        assert len({*servers}) == len(servers), "it comes by a server twice"
+        return nics
+
+    def loads(self, routing: Routing) -> dict[Nic, Fraction]:
+        """Return the load of each circuit, by the NIC at its input.
+
+        Every server sends each other 1, in equal parts over its paths.
+        """
+        table = CheckedRouting(routing).table(fabric=self.fabric, lit=self.lit, failed=self.failed)
+        loads: dict[Nic, Fraction] = defaultdict(Fraction)
+        for paths in self.walked(routing).values():
+            for flow in paths:
+                for nic in self.led(table, flow):
+                    loads[nic] += Fraction(1, len(paths))
+        return loads
 
 
 def twice(servers: int) -> Panel:

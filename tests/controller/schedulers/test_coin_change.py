@@ -1,27 +1,33 @@
 """Coin change against networkx and the spec's tables, and next hops walked circuit by circuit."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import pairwise, product
 from math import gcd
+from typing import get_args
 
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from controller.schedulers.coin_change import (
+    Changes,
     CoinChange,
     KShortest,
+    Ties,
     bandwidth_tax,
     coin_change,
     hops_between,
 )
+from controller.schedulers.topoopt import Group, Plan, panel_circuits, topology_finder
+from controller.schedulers.totient import Rule
 from tests.controller.schedulers.lit_panels import Panel, regular, twice
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
 from topologies.own_routing import CheckedRouting
+from topologies.patch_panel import patch_panel_fabric
 
 CHANGES = {
     (12, (1, 5, 7, 11)): "1:1 2:1+1 3:1+1+1 4:5+11 5:5 6:1+5 7:7 8:1+7 9:1+1+7 10:5+5 11:11",
@@ -35,7 +41,7 @@ CHANGES = {
         " 14:1+13 15:15"
     ),
 }
-"""How the specification has offsets changed, by servers and coins."""
+"""How the specification has offsets changed, by servers and coins: ties go to the smallest coin."""
 DUPLEX = """
      12: 1              3.27/6      12: 1,5           1.82/3
      16: 1              4.27/8      16: 1,3           2.13/4      16: 1,3,5,7     1.47/2
@@ -86,7 +92,7 @@ def circulant(servers: int, coins: Iterable[int]) -> "nx.DiGraph[int]":
 
 @pytest.mark.parametrize(("servers", "coins"), CHANGES)
 def test_offsets_are_changed_as_the_specification_has_it(servers: int, coins: tuple[int, ...]) -> None:
-    changes = coin_change(servers, coins)
+    changes = coin_change(servers, coins, "smallest_coin")
     written = [f"{o}:{'+'.join(map(str, changes.coins(o)))}" for o in range(1, servers)]
     assert " ".join(written) == CHANGES[servers, coins]
     assert changes.coins(0) == []
@@ -100,25 +106,80 @@ def test_mean_and_most_hops_to_two_digits(servers: int, coins: tuple[int, ...], 
     assert hops.sum() / (servers * (servers - 1)) == pytest.approx(changes.mean_hops)
 
 
+@pytest.mark.parametrize("rule", get_args(Ties))
 @given(servers=st.integers(2, 40), data=st.data())
-def test_a_change_is_a_shortest_path_that_ends_with_the_smallest_coin(
-    servers: int, data: st.DataObject
-) -> None:
+def test_a_change_is_a_shortest_path(rule: Ties, servers: int, data: st.DataObject) -> None:
     coins = tuple(sorted(data.draw(st.sets(st.integers(1, servers - 1), max_size=5))))
     if gcd(servers, *coins) > 1:
         with pytest.raises(ScenarioError, match=f"do not join {servers} servers"):
-            coin_change(servers, coins)
+            coin_change(servers, coins, rule)
         return
-    changes, graph = coin_change(servers, coins), circulant(servers, coins)
+    changes, graph = coin_change(servers, coins, rule), circulant(servers, coins)
     hops = nx.single_source_shortest_path_length(graph, 0)
     assert {offset: len(changes.coins(offset)) for offset in range(servers)} == hops
     assert (changes.relays + 1).tolist() == [hops[offset] for offset in range(servers)]
     for offset in range(1, servers):
         assert sum(changes.coins(offset)) % servers == offset
-        shorter = [coin for coin in coins if hops[(offset - coin) % servers] == hops[offset] - 1]
-        assert changes.first[offset] == min(shorter)
+        if rule == "smallest_coin":
+            shorter = [coin for coin in coins if hops[(offset - coin) % servers] == hops[offset] - 1]
+            assert changes.first[offset] == min(shorter)
     source, target = (data.draw(st.integers(0, servers - 1)) for _ in range(2))
     assert hops_between(changes)[source, target] == nx.shortest_path_length(graph, source, target)
+
+
+@given(servers=st.integers(2, 40), data=st.data())
+def test_by_least_load_no_coin_is_busier_than_by_the_smallest_coins(
+    servers: int, data: st.DataObject
+) -> None:
+    coins = tuple(sorted(data.draw(st.sets(st.integers(1, servers - 1), min_size=1, max_size=6))))
+    assume(gcd(servers, *coins) == 1)
+    assert busiest(servers, coins, "least_loaded") <= busiest(servers, coins, "smallest_coin")
+
+
+@pytest.mark.parametrize(("servers", "coins", "load"), [(38, (13, 19, 29), 78), (29, (3, 8, 11, 24), 45)])
+def test_the_smallest_coins_are_taken_where_choosing_one_by_one_loads_more(
+    servers: int, coins: tuple[int, ...], load: int
+) -> None:
+    assert busiest(servers, coins, "least_loaded") == busiest(servers, coins, "smallest_coin") == load
+
+
+@pytest.mark.parametrize("degree", range(2, 7))
+@pytest.mark.parametrize("duplex", [False, True])
+@pytest.mark.parametrize("rule", get_args(Rule))
+def test_by_least_load_no_plan_has_a_busier_circuit_or_a_longer_path(
+    degree: int, duplex: bool, rule: Rule
+) -> None:
+    for servers in range(4, 33):
+        coins = plan_of(servers, degree, duplex=duplex, rule=rule).coins
+        least, smallest = (coin_change(servers, coins, ties) for ties in get_args(Ties))
+        assert (least.relays == smallest.relays).all()
+        assert busiest(servers, coins, "least_loaded") <= busiest(servers, coins, "smallest_coin")
+
+
+@given(servers=st.integers(4, 14), degree=st.integers(2, 6))
+@example(12, 6)  # coin 1 has two circuits in parallel, coin 5 has one
+def test_by_least_load_no_circuit_of_a_panel_is_busier(servers: int, degree: int) -> None:
+    plan = plan_of(servers, degree)
+    fabric = patch_panel_fabric(servers, nics=degree, gpus=1)
+    panel = Panel(fabric, dict(panel_circuits(fabric, plan)))
+    least, smallest = (max(panel.loads(CoinChange(plan.coins, ties)).values()) for ties in get_args(Ties))
+    assert least <= smallest
+
+
+def plan_of(servers: int, degree: int, *, duplex: bool = True, rule: Rule = "projected") -> Plan:
+    """Return circuits for an AllReduce over all servers."""
+    groups, transfers = [Group(tuple(range(servers)), 10**6)], np.zeros((servers, servers))
+    return topology_finder(
+        groups, transfers, servers=servers, degree=degree, duplex=duplex, mp_degree=0, rule=rule
+    )
+
+
+def busiest(servers: int, coins: tuple[int, ...], rule: Ties) -> int:
+    """Return the load of the busiest coin, walked offset by offset."""
+    changes = coin_change(servers, coins, rule)
+    loads = Counter(coin for offset in range(servers) for coin in changes.coins(offset))
+    assert loads == changes.loads
+    return max(loads.values())
 
 
 @pytest.mark.parametrize(
@@ -147,7 +208,29 @@ def test_next_hops_of_server_8_beside_those_of_the_prototype() -> None:
     for hop in (theirs, ours):
         for target, by in hop.items():
             assert [8, by] in [path[:2] for path in nx.all_shortest_paths(graph, 8, target)]
-    assert {target for target in theirs if theirs[target] != ours[target]} == {6, 11}
+    assert {target for target in theirs if theirs[target] != ours[target]} == {2, 5, 6, 11}
+
+
+def test_loads_of_the_prototype_by_each_rule_and_by_its_authors_next_hops() -> None:
+    jumps = [0, 1, 1, 5, 5, 5, 1, 7, 1, 1, 11, 11]  # of server 8 above, by offset, as if all servers had them
+    published = Changes(np.array(jumps), coin_change(*PROTOTYPE).relays)
+    assert published.loads == {11: 6, 1: 7, 5: 4, 7: 3}
+    assert coin_change(*PROTOTYPE, "smallest_coin").loads == {1: 10, 5: 5, 7: 3, 11: 2}
+    assert sorted(coin_change(*PROTOTYPE).loads.values()) == [4, 5, 5, 6]
+
+
+def test_no_choice_by_offset_loads_the_circuits_of_the_prototype_alike() -> None:
+    """All offsets sum up to 66, and five of each coin to 120: the one is 6 modulo 12, the other is 0."""
+    servers, coins = PROTOTYPE
+    hops = coin_change(*PROTOTYPE).relays + 1
+    begins = [[coin for coin in coins if hops[o - coin] < hops[o]] for o in range(1, servers)]
+    every = (Changes(np.array([0, *first]), hops - 1) for first in product(*begins))
+    assert min(max(changes.loads.values()) for changes in every) == 6
+
+
+def test_a_rule_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="unknown rule 'random'; take least_loaded or smallest_coin"):
+        coin_change(*PROTOTYPE, "random")
 
 
 def test_no_path_is_none() -> None:
