@@ -2,9 +2,11 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -26,6 +28,16 @@ MAY_IMPORT = {
 """The rooms, and the rooms that each may import: the arrows of ARCHITECTURE.md."""
 
 FILES = sorted(path.relative_to(CHECKOUT) for room in MAY_IMPORT for path in (CHECKOUT / room).rglob("*.py"))
+OPENINGS = {"Return what": 514, "What": 753, "Whether it": 32}
+"""How many docstrings still begin with a clause in place of a noun; these numbers may only fall."""
+READERS = {"pickle.load", "pickle.loads", "pickle.Unpickler", "pandas.read_pickle", "pd.read_pickle"}
+READERS |= {f"{library}.{name}" for library in ("cloudpickle", "dill") for name in ("load", "loads")}
+READERS |= {"joblib.load", "torch.load", "shelve.open", "marshal.load", "marshal.loads"}
+READERS |= {"testbed.run.packed.unpack"}
+PASSED_ON = {"testbed/run/packed.py", "testbed/study/ray_cluster.py", "testbed/study/worker.py"}
+"""Files that unpickle bytes which another process of the same run sends."""
+UNPICKLED_FILES = {"testbed/report/kept_points.py", "testbed/study/computed.py"}
+"""Files that unpickle what outlives the process: results, which may be another user's. None may be added."""
 SHELL = sorted(
     path.relative_to(CHECKOUT) for path in [*CHECKOUT.glob("vagrant/*.sh"), CHECKOUT / ".ci" / "run"]
 )
@@ -149,6 +161,41 @@ def test_no_bare_except(path: Path) -> None:
         if isinstance(node, ast.ExceptHandler) and node.type is None
     ]
     assert bare == [], f"{path}: bare except in lines {bare}"
+
+
+def docstrings_of(path: Path) -> Iterator[str]:
+    """Yield docstrings, those of attributes among them: all statements that are a string."""
+    for node in ast.walk(tree_of(path)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield text.strip()
+
+
+def test_ever_fewer_docstrings_begin_with_a_clause() -> None:
+    """A noun says it sooner: "Bytes that a server sends", "Return the bytes ...", "True if ..."."""
+    begins = re.compile(rf"({'|'.join(OPENINGS)})\b")
+    found = Counter(
+        opening[1] for path in FILES for text in docstrings_of(path) if (opening := begins.match(text))
+    )
+    assert found <= Counter(OPENINGS), f"{dict(found)} after {OPENINGS}: begin a new docstring with a noun"
+    assert found == OPENINGS, f"there are fewer: lower OPENINGS to {dict(found)}"
+
+
+def test_ever_fewer_files_unpickle_what_lasts() -> None:
+    """A pickle runs the code of whoever wrote it, and is read by the version alone that wrote it."""
+    found = {
+        str(path)
+        for path in FILES
+        if path.parts[0] != "tests"
+        and READERS
+        & {
+            *imports_of(path),
+            *(ast.unparse(each) for each in ast.walk(tree_of(path)) if isinstance(each, ast.Attribute)),
+        }
+    }
+    lasting = found - PASSED_ON
+    assert lasting <= UNPICKLED_FILES, f"{lasting - UNPICKLED_FILES} unpickle: have them read JSON or Parquet"
+    assert found == PASSED_ON | UNPICKLED_FILES, "there are fewer: take them out of the list above"
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in FILES}), ids=str)

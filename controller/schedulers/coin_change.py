@@ -159,7 +159,7 @@ def _changes(first: Sequence[int], hops: NDArray[np.int64]) -> Changes:
 
 
 def bandwidth_tax(ring_bytes: float, transfers: ArrayLike, hops: ArrayLike) -> float:
-    """Return what servers send, relayed bytes included, over what they have to.
+    """Return the bandwidth tax: the bytes that servers send, relayed ones included, over those they owe.
 
     Parameters
     ----------

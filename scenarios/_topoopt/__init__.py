@@ -1,1 +1,1 @@
-"""What belongs to TopoOpt's paper: the fabrics that it compares, what they cost, and its studies."""
+"""The parts of TopoOpt's paper alone: the fabrics that it compares, their costs, and its studies."""

@@ -58,7 +58,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search found, and how it went."""
+    """The outcome of a search, and its course."""
 
     candidates: tuple[Candidate, ...]
     """Distinct strategies or topologies, the fastest first."""
@@ -179,7 +179,7 @@ class _Search:
         self._accepted = self._topologies = 0
 
     def result(self) -> Searched:
-        """Return what was found."""
+        """Return the outcome."""
         return Searched(tuple(self._kept), self._accepted, self._topologies)
 
     def evaluated(self, place: _Place) -> _Place:

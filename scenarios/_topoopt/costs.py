@@ -1,4 +1,4 @@
-"""What TopoOpt's interconnects cost: NICs, transceivers, ports, 1x2 switches and fibres (Figure 10).
+"""The costs of TopoOpt's interconnects: NICs, transceivers, ports, 1x2 switches and fibres (Figure 10).
 
     n   servers
     d   interfaces of a server
@@ -51,7 +51,7 @@ TWO_LINKS_BPS = 200e9
 
 
 class Prices(NamedTuple):
-    """What parts of one rate cost [USD]."""
+    """The prices of parts of one rate [USD]."""
 
     transceiver: float
     nic: float
@@ -128,7 +128,7 @@ def interconnect_bill(kind: str, servers: int, degree: int, rate_bps: float) -> 
 
 
 def fat_tree_cost(servers: int, nic_bps: float) -> float:
-    """Return what a full-bisection fat-tree costs, one NIC a server [USD].
+    """Return the cost of a full-bisection fat-tree, one NIC a server [USD].
 
     Parameters
     ----------

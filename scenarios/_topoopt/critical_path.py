@@ -1,4 +1,4 @@
-"""What a training iteration takes under a strategy on a network: the critical path of its tasks.
+"""The time of a training iteration under a strategy on a network: the critical path of its tasks.
 
 T is the last end of all tasks (`scenarios._topoopt.iteration_walk`, which says what is approximate); the best
 strategies of a search are judged by the fluid model. A proposal changes one layer or a few: what happened
@@ -106,7 +106,7 @@ class Cost:
     def _exchange(
         self, i: int, shares: Sequence[Share], before: Exchange | None, new: Container[int]
     ) -> Exchange | None:
-        """Return what a layer takes; edges between shares that are not new are kept."""
+        """Return the exchange of a layer; edges between shares that are not new are kept."""
         inputs = self._graph.inputs[i]
         if not inputs:
             return None

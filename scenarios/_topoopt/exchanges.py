@@ -1,4 +1,4 @@
-"""What layers with their shares send one another: the load on links, and who takes something.
+"""The transfers between layers with their shares: the load on links, and which servers receive.
 
 Between two layers a sample's output goes from the replica that computes it to the one that needs it, and its
 gradient back, unless both are on one server. What a layer takes of all its inputs goes together.
@@ -31,7 +31,7 @@ class Reached(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What a transfer puts on links."""
+    """The load of a transfer on links."""
 
     link_s: Numbers
     """How long each link takes for it."""
@@ -49,7 +49,7 @@ class Way(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """What a layer takes, and the gradients that it returns."""
+    """The inputs of a layer, and the gradients that it returns."""
 
     edges: tuple[tuple[Way, Way], ...]
     """There and back, of each of its inputs."""
@@ -68,7 +68,7 @@ class Exchange(NamedTuple):
 def edge_between(
     network: Network, model: LayeredModel, ends: Mapping[str, Share], producer: str, consumer: str
 ) -> tuple[Way, Way]:
-    """Return what an edge between two layers puts on links, there and back.
+    """Return the load of an edge between two layers on links, there and back.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def edge_between(
 
 
 def exchange_of(inputs: Sequence[int], edges: Sequence[tuple[Way, Way]]) -> Exchange:
-    """Return what a layer takes of its inputs, over the edge of each."""
+    """Return the exchange of a layer with its inputs, over the edge of each."""
     mask = np.logical_or.reduce([there.reached.mask for there, _ in edges])
     senders = frozenset(p for p, (there, _) in zip(inputs, edges, strict=True) if there.reached.any)
     own = tuple(p for p in inputs if p not in senders)
@@ -97,7 +97,7 @@ def exchange_of(inputs: Sequence[int], edges: Sequence[tuple[Way, Way]]) -> Exch
 
 
 def load_of(parts: Sequence[Numbers]) -> Load:
-    """Return what transfers that go together put on links."""
+    """Return the load of transfers that go together on links."""
     link_s = parts[0] if len(parts) == 1 else np.add.reduce(parts)
     return Load(link_s, np.flatnonzero(link_s))
 

@@ -46,12 +46,12 @@ class Trained:
 
     @property
     def groups(self) -> list[Group]:
-        """What servers sum."""
+        """The AllReduces of the servers."""
         return [Group(members, size) for members, size in summed(self.model, self.strategy)]
 
     @property
     def transfers(self) -> NDArray[np.int64]:
-        """What servers send each other, forward and back, shape (n, n) [bytes]."""
+        """The bytes that servers send each other, forward and back, shape (n, n)."""
         return transfers(self.model, self.strategy)
 
     def job(self, rings: Rings = lambda members: (members,)) -> Job:

@@ -1,4 +1,4 @@
-"""What a search tries next: another share for a layer, or a layer's share for its neighbours too.
+"""The next trial of a search: another share for a layer, or a layer's share for its neighbours too.
 
 With probability 1/4 a layer's share is copied to a neighbour, and with 3/4 each on to a neighbour of that,
 larger tensors preferred. Else one layer gets a random share. The last layer is drawn like all others; then

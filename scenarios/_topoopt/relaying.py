@@ -1,4 +1,4 @@
-"""What relaying costs: the bandwidth tax, as computed and as counted on interfaces, and the CPU for it.
+"""The cost of relaying: the bandwidth tax, as computed and as counted on interfaces, and the CPU for it.
 
 Computed is from circuits and demand alone: what servers send each other times the hops of the shortest path
 between them. Counted is what the interfaces of all servers sent besides headers, relayed bytes included.
@@ -27,7 +27,7 @@ HEADER_BYTES = ETHERNET_HEADER_BYTES + TCP_HEADER_BYTES
 
 @dataclass(frozen=True)
 class Relaying:
-    """What servers relayed in a run."""
+    """The relayed bytes and packets of a run."""
 
     computed_tax: float
     """Hops that a byte takes, on average, by the shortest paths."""
@@ -38,11 +38,11 @@ class Relaying:
     cpu_s: float
     """CPU time of the switches' daemon, in which kernels forward, and of the engine [s]; else NaN."""
     sent_bytes: float
-    """What servers had to send, in the emulation [bytes]; else NaN."""
+    """The bytes that servers had to send in the emulation; else NaN."""
 
 
 def relaying(outcome: Outcome) -> Relaying:
-    """Return what servers relayed in a run over circuits."""
+    """Return the relaying of a run over circuits."""
     experiment = outcome.experiment
     sent = sent_between(experiment)
     computed = bandwidth_tax(0.0, sent, circuit_hops(experiment))
@@ -61,7 +61,7 @@ def relaying(outcome: Outcome) -> Relaying:
 
 
 def sent_between(experiment: Experiment) -> Bytes:
-    """Return what servers send each other in a job, shape (servers, servers) [bytes]."""
+    """Return the bytes that servers send each other in a job, shape (servers, servers)."""
     fabric = experiment.fabric
     sent = [between_servers(node.pattern, fabric) for node in experiment.job.collectives]
     matrix: Bytes = np.sum(sent, axis=0)
@@ -69,7 +69,7 @@ def sent_between(experiment: Experiment) -> Bytes:
 
 
 def between_servers(pattern: Pattern, fabric: Fabric) -> Bytes:
-    """Return what a collective sends from server to server, shape (servers, servers) [bytes]."""
+    """Return the bytes that a collective sends from server to server, shape (servers, servers)."""
     return server_matrix(pattern.lower(coupled=True).moves, fabric)
 
 
@@ -94,7 +94,7 @@ def circuits_between(experiment: Experiment) -> list[tuple[int, int]]:
 
 
 def circuit_loads(outcome: Outcome) -> NDArray[np.float64]:
-    """Return what each circuit carried, in the order of the NICs at their inputs [bytes]."""
+    """Return the bytes that each circuit carried, in the order of the NICs at their inputs."""
     fabric = outcome.experiment.fabric
     sent = link_bytes(outcome.run.tables)
     return np.array([sent.get(fabric.nic_port(nic), 0) for nic in fabric.nics], dtype=float)

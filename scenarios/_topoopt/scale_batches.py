@@ -24,7 +24,7 @@ UNEVEN = {4: 0.39, 8: 0.59}
 
 
 def all_to_all(table: pd.DataFrame) -> Findings:
-    """Return what the rows of section 5.4 say."""
+    """Return the findings of the rows of section 5.4."""
     blocks, claims = [], list[Claim]()
     for degree in (4, 8):
         found = _batches(table, degree)

@@ -1,4 +1,4 @@
-"""What interconnects cost, as a table, a plot and claims (Figure 10)."""
+"""The costs of interconnects, as a table, a plot and claims (Figure 10)."""
 
 from functools import partial
 

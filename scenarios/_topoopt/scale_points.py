@@ -81,7 +81,7 @@ class ScalePoint:
 
 @dataclass(frozen=True)
 class Setting:
-    """What all points of a study have in common."""
+    """The parameters that all points of a study have in common."""
 
     budget: int = 500
     """Steps of each search; 0 for the start strategy."""
@@ -98,7 +98,7 @@ class Setting:
 
 
 def row_of(setting: Setting, point: ScalePoint) -> dict[str, object]:
-    """Return what the prediction of a point says.
+    """Return the row of a point, from its prediction.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def row_of(setting: Setting, point: ScalePoint) -> dict[str, object]:
 
 
 def _over_circuits(point: ScalePoint, best: Outcome, transfers: np.ndarray) -> dict[str, float]:
-    """Return what is so of circuits that stay."""
+    """Return the columns of circuits that stay."""
     if point.fabric not in (TOPOOPT, EXPANDER):
         return {}
     hops, loads = circuit_hops(best.experiment), circuit_loads(best)

@@ -1,4 +1,4 @@
-"""What predicted iterations say: a table, a plot and claims per figure of section 5."""
+"""The findings of predicted iterations: a table, a plot and claims per figure of section 5."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -27,7 +27,7 @@ REPORTS: Mapping[str, Callable[[pd.DataFrame], Findings]] = {
 
 
 def scale_report(figures: Sequence[str], seed: int, points: Sequence[ScalePoint], found: Found) -> Report:
-    """Return what points say: a row each, and what interconnects cost, which needs none.
+    """Return the report of points: a row each, and the costs of interconnects, which need none.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def scale_report(figures: Sequence[str], seed: int, points: Sequence[ScalePoint]
 
 
 def scale_findings(figures: Sequence[str], table: pd.DataFrame) -> Findings:
-    """Return what the rows of points say of some figures, and the costs of Figure 10."""
+    """Return the findings of some figures from the rows of points, and the costs of Figure 10."""
     parts = [costs()] if COSTS in figures else []
     parts += [REPORTS[figure](table) for figure in figures if figure in REPORTS and len(table)]
     return Findings(

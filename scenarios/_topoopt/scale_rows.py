@@ -1,4 +1,4 @@
-"""What figures of simulations read from rows of points, and how they judge and draw it."""
+"""The numbers that figures of simulations read from rows of points, and how they judge and draw them."""
 
 import math
 from collections.abc import Mapping

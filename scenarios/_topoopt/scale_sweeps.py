@@ -72,7 +72,7 @@ def swept(table: pd.DataFrame, degree: int, figure: str) -> Findings:
 
 
 def _tree_costs(rates: Sequence[float], degree: int) -> str:
-    """Return what a fat-tree of a quarter of TopoOpt's bandwidth costs, as a share of TopoOpt, by rate."""
+    """Return the cost of a fat-tree of a quarter of TopoOpt's bandwidth, as a share of TopoOpt's, by rate."""
     priced = [rate for rate in rates if rate in PRICES and fat_tree_bps(degree, rate) in PRICES]
     shares = [
         interconnect_bill(FAT_TREE, 128, degree, rate).usd / interconnect_bill(TOPOOPT, 128, degree, rate).usd

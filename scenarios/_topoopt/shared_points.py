@@ -61,14 +61,14 @@ SPARE = 1.7
 three jobs ended too early, and the longest iteration was 14 % shorter."""
 OF_EXCHANGE, OF_JOB = "exchange", "job"
 PATHS = (OF_EXCHANGE, OF_JOB)
-"""What has flows, each on one path, of its own."""
+"""The unit that has flows of its own, each on one path."""
 PRIVATE, SHARED = (TOPOOPT, IDEAL), (FAT_TREE, OVERSUBSCRIBED)
 """The fabrics on which jobs do not interact, and those on which they do."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What jobs share."""
+    """The cluster that jobs share."""
 
     servers: int = 432
     degree: int = 8
@@ -109,7 +109,7 @@ class DrawnJob:
 
 @dataclass(frozen=True)
 class JobFound:
-    """What a job took beside the others of its cluster."""
+    """The times of a job beside the others of its cluster."""
 
     model: str
     iteration_s: float
@@ -161,7 +161,7 @@ def points_of(jobs: Sequence[int], seeds: Sequence[int]) -> list[SharedPoint]:
 
 
 def calls_of(cluster: Cluster, points: Sequence[SharedPoint]) -> list[Call]:
-    """Return what is predicted: each model alone, and the points at which jobs interact."""
+    """Return the predictions to make: of each model alone, and of the points at which jobs interact."""
     shared = [point for point in points if point.fabric in SHARED]
     return [
         *(Call(alone_s, (cluster, model)) for model in MODELS),
@@ -172,7 +172,7 @@ def calls_of(cluster: Cluster, points: Sequence[SharedPoint]) -> list[Call]:
 def jobs_of(
     cluster: Cluster, points: Sequence[SharedPoint], found: Found
 ) -> tuple[AloneTimes, dict[SharedPoint, Sequence[JobFound]]]:
-    """Return what models take alone, and the jobs of each point, from what came of `calls_of` them."""
+    """Return the times of models alone, and the jobs of each point, from the results of `calls_of` them."""
     each = iter(found)
     times = {model: next(each) for model in MODELS}
     alone = {fabric: {model: times[model][fabric] for model in MODELS} for fabric in (*PRIVATE, *SHARED)}
@@ -183,14 +183,14 @@ def jobs_of(
 
 
 def found_alone(cluster: Cluster, alone: AloneTimes, point: SharedPoint) -> tuple[JobFound, ...]:
-    """Return what jobs take on `PRIVATE`, in the order in which they were drawn: as long as alone."""
+    """Return the times of jobs on `PRIVATE`, in the order in which they were drawn: as long as alone."""
     own_s = alone[point.fabric]
     drawn = drawn_jobs(cluster, point.jobs, point.seed)
     return tuple(JobFound(job.model, own_s[job.model], 1, own_s[job.model]) for job in drawn)
 
 
 def found_together(cluster: Cluster, point: SharedPoint) -> tuple[JobFound, ...]:
-    """Return what the jobs of a cluster take on `SHARED`, in the order in which they were drawn.
+    """Return the times of the jobs of a cluster on `SHARED`, in the order in which they were drawn.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def shared_experiment(
 
 
 def found_in(run: Run, jobs: Sequence[DrawnJob], repeats: Sequence[int]) -> tuple[JobFound, ...]:
-    """Return what a run says of its jobs."""
+    """Return the times of the jobs of a run."""
     ends_s = run.tasks["end_s"].groupby(run.tasks["node"].str.partition("/")[0]).max()
     found = []
     for number, (job, times) in enumerate(zip(jobs, repeats, strict=True)):

@@ -1,4 +1,4 @@
-"""What jobs that share a cluster take: the report of a study, its tables, claims and plot (Figure 16)."""
+"""The times of jobs that share a cluster: the report of a study, its tables, claims and plot (Figure 16)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ DEFINITIONS = (
 
 
 def shared_report(cluster: Cluster, points: Sequence[SharedPoint], costs: str, found: Found) -> Report:
-    """Return what points say: a row each, and one of ``jobs.csv`` per job of it.
+    """Return the report of points: a row each, and one of ``jobs.csv`` per job of it.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _claim(
 
 
 def cost_sentence(cluster: Cluster) -> str:
-    """Return what TopoOpt and the fat-tree cost; ScenarioError if the fat-tree's NICs have no price."""
+    """Return the costs of TopoOpt and the fat-tree; ScenarioError if the fat-tree's NICs have no price."""
     topoopt_usd = interconnect_bill(TOPOOPT, cluster.servers, cluster.degree, cluster.rate_bps).usd
     tree_usd = fat_tree_cost(cluster.servers, cluster.fat_tree_bps)
     return (

@@ -27,7 +27,7 @@ RING_BYTES = 400_000_000
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the testbed is made of."""
+    """The parts of the testbed."""
 
     degree: int = 4
     """d."""

@@ -1,4 +1,4 @@
-"""What a run on TopoOpt's testbed says: throughput, what relaying cost, claims, and drawings (section 6)."""
+"""The findings of a run on TopoOpt's testbed: throughput, cost of relaying, claims, drawings (section 6)."""
 
 import math
 from collections import defaultdict
@@ -173,7 +173,7 @@ def _relaying_sheet(outcomes: Sequence[Outcome], relayed: dict[str, Relaying]) -
 
 
 def _per_packet(outcomes: Sequence[Outcome], relayed: dict[str, Relaying]) -> str:
-    """Return what relaying a packet cost, by the two AllReduces; nothing without."""
+    """Return the cost of relaying a packet, by the two AllReduces; nothing without."""
     by_name = {outcome.experiment.job.name: relayed[outcome.experiment.key] for outcome in outcomes}
     if not {DIRECT, RELAYED} <= by_name.keys():
         return ""

@@ -45,7 +45,7 @@ from traffic.spread import Spread
 MpDegree = Literal["proportional"] | int
 HEADERS = ("servers", "GPUs", "rings", "at once", "MB", "hops", "busbw", "circuits", "/ circuits")
 ALIKE = ["kind", "steps", "servers", "gpus", "rings", "at_once", "bytes"]
-"""What is alike of the collectives in a row."""
+"""The properties that the collectives of a row share."""
 
 
 def trace_scenario(step: Job, fabric: Fabric, title: str, seeds: Sequence[int]) -> Study:
@@ -119,7 +119,7 @@ def over_plan(step: Job, fabric: Fabric, plan: Plan) -> Job:
 
 
 def circuits_findings(coins: Sequence[int], outcomes: Sequence[Outcome]) -> Findings:
-    """Return what crossed circuits, beside what these allow; nothing where no collective crosses servers.
+    """Return the bytes over circuits beside what these allow; nothing where no collective crosses servers.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _servers(pattern: Pattern, fabric: Fabric) -> tuple[int, ...]:
 
 
 def _summed_bytes(ring: Ring, fabric: Fabric) -> int:
-    """Return what servers would sum by a ring of their own that sends as much as a ring of GPUs [bytes].
+    """Return the bytes that servers would sum by a ring of their own that sends as much as one of GPUs.
 
     That is S for an AllReduce of a GPU in each server, and half of it for the others.
     """
@@ -218,7 +218,7 @@ def _through(gpus: Sequence[int], ring: int) -> list[int]:
 
 
 class _Loads:
-    """What collectives have circuits carry, by the paths of an experiment's first circuits."""
+    """The bytes that circuits carry for collectives, by the paths of an experiment's first circuits."""
 
     def __init__(self, experiment: Experiment) -> None:
         assert experiment.rule
@@ -229,7 +229,7 @@ class _Loads:
         self.of: Callable[..., Bytes] = cache(self._of)
 
     def _of(self, pattern: Pattern) -> Bytes:
-        """Return what each NIC sends for a pattern, relayed bytes included, shape (NICs,) [bytes]."""
+        """Return the bytes that each NIC sends for a pattern, relayed ones included, shape (NICs,)."""
         between = between_servers(pattern, self._fabric)
         source, destination = np.nonzero(between)
         gpu = np.array(self._fabric.gpu_offsets)
@@ -247,7 +247,7 @@ class _Loads:
 
 
 def _about(pattern: Pattern, fabric: Fabric, sent: Bytes) -> dict[str, object]:
-    """Return what a pattern is, what passes its busiest GPU, and how many hops its bytes took."""
+    """Return the kind of a pattern, the bytes that pass its busiest GPU, and the hops of its bytes."""
     servers, ring = _servers(pattern, fabric), pattern if isinstance(pattern, Ring) else None
     passing, gpus = bus_bytes(pattern), len(pattern.gpus)
     return {

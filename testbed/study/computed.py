@@ -50,32 +50,32 @@ class Call:
         return sha256(pickle.dumps((self.function, self.arguments))).hexdigest()[:LONG]
 
     def carried_out(self) -> object:
-        """Return what the function returns."""
+        """Return the result of the function."""
         return self.function(*self.arguments)
 
 
 Found = Sequence[Any]
-"""What calls returned, in their order."""
+"""The results of calls, in their order."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the results of a study say."""
+    """The report of the results of a study."""
 
     sentence: str
-    """What was computed."""
+    """A sentence on the calls that were made."""
     findings: Findings
     """Its tables, of which there is one at least, its plots and claims."""
     rows: Sequence[Mapping[Any, object]]
     """Of ``summary.csv``, by the names of its columns; each has a seed and a verdict."""
     files: str
-    """What lies where, a sentence."""
+    """A sentence on its files and where they are."""
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """Further numbers, by the name of their file without the ending."""
     definitions: Sequence[tuple[str, str]] = ()
     """Words of its tables, explained."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """What it was computed with, for ``run.json``."""
+    """The parameters of the computation, for ``run.json``."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ class Computed:
     name: str
     """Of its file and its results."""
     title: str
-    """What its report is called."""
+    """The title of its report."""
     points: Sequence[Call]
-    """What is carried out, in this order; a call that is there twice is carried out once."""
+    """The calls to carry out, in this order; a call that is there twice is carried out once."""
     report: Callable[[Found], Report]
-    """Return what the points' results say; it is called once all are there."""
+    """Returns the report on the points' results; it is called once all are there."""
 
 
 class ReportDirectory(RunDirectory):
@@ -123,14 +123,14 @@ class ReportDirectory(RunDirectory):
 
 
 class KeptResults(KeptFiles):
-    """What calls returned, in a results directory; parameters as of `KeptFiles`."""
+    """The results of calls, in a results directory; parameters as of `KeptFiles`."""
 
     def write(self, call: Call, result: object) -> None:
         """Write a result; MachineError if it cannot be written."""
         self.put(call, pickle.dumps((call.key, result)))
 
     def read(self, call: Call) -> object:
-        """Return what a call returned; ScenarioError if its file is not one of this version."""
+        """Return the result of a call; ScenarioError if its file is not one of this version."""
         with self.valid(call) as file:
             key, result = pickle.loads(file.read_bytes())
         self.check(call, key)

@@ -36,7 +36,7 @@ COINS = CoinChange((1, 5))
 
 
 def view(panel: Panel, routing: Routing | None) -> View:
-    """Return what is seen of a panel."""
+    """Return the view of a panel."""
     bound = CheckedRouting(routing) if routing else None
     return View(0.0, panel.fabric, panel.lit, panel.failed, routing=bound)
 
