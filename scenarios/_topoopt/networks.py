@@ -2,8 +2,8 @@
 
 Bytes from server to server take fixed routes, so what an exchange puts on each link is a sum over its pairs.
 On a switch a pair crosses the sender's NIC and the receiver's; over circuits it crosses a shortest path, hop
-by hop. Of equally short next hops a plan takes that of the coin change, as its runs do;
-other circuits have the one of the smallest jump, or one at random.
+by hop. Of equally short next hops a plan takes that of the coin change, as its runs do; other circuits take
+the one of the smallest jump, or one at random.
 
 References
 ----------
