@@ -1,6 +1,6 @@
 """How fast an all-to-all can be at best: the bound that every result is held against."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,16 +10,48 @@ from scipy.sparse import coo_array, csr_array, hstack
 
 from topologies.errors import DemandError
 from topologies.fabric import Fabric, Port
-from traffic.messages import Messages, crosses_network
+from traffic.messages import Messages
+
+Nodes = Sequence[Sequence[int]]
+"""GPUs that stand for each other, where they are in several servers (`collectives.pattern.EndToEnd`)."""
 
 
-def server_matrix(messages: Messages, fabric: Fabric) -> NDArray[np.int64]:
-    """Return the bytes from each server to each other, D(2) of RailS (eq. 1); its diagonal is 0."""
-    crossing = messages.select(crosses_network(messages, fabric))
-    servers = np.asarray(fabric.gpu_servers)
+def server_matrix(messages: Messages, fabric: Fabric, nodes: Nodes = ()) -> NDArray[np.int64]:
+    """Return the bytes from each server to each other, D(2) of RailS (eq. 1); its diagonal is 0.
+
+    The servers of a node count as the first of them.
+    """
+    servers = _first_servers(fabric, nodes)[np.asarray(fabric.gpu_servers)]
     matrix = np.zeros((len(fabric.servers), len(fabric.servers)), dtype=np.int64)
-    np.add.at(matrix, (servers[crossing.source], servers[crossing.destination]), crossing.bytes)
+    np.add.at(matrix, (servers[messages.source], servers[messages.destination]), messages.bytes)
+    np.fill_diagonal(matrix, 0)
     return matrix
+
+
+def _leaving_bps(fabric: Fabric, first: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the rates of each server's NICs together, without those whose OCS never leads out of a node."""
+    rates = nic_rates(fabric)
+    ocses = {switch.name: switch for switch in fabric.switches if switch.permitted}
+    if not ocses:
+        return np.asarray(rates.sum(axis=1))
+    node = {server.name: first[number] for number, server in enumerate(fabric.servers)}
+    for nic in fabric.nics:
+        near = fabric.peer(fabric.nic_port(nic))
+        if near.node in ocses:
+            ways = {Port(near.node, way[near.number]) for way in ocses[near.node].permitted}
+            ends = {fabric.peer(way).node for way in ways if way in fabric.link_at}
+            if {node.get(end, -1) for end in ends} == {first[nic.server]}:
+                rates[nic] = 0.0
+    return np.asarray(rates.sum(axis=1))
+
+
+def _first_servers(fabric: Fabric, nodes: Nodes) -> NDArray[np.int64]:
+    """Return the server that each server counts as: the first of its node, else itself."""
+    first = np.arange(len(fabric.servers))
+    for gpus in nodes:
+        servers = [fabric.gpu_servers[gpu] for gpu in gpus]
+        first[servers] = min(servers)
+    return first
 
 
 def nic_rates(fabric: Fabric) -> NDArray[np.float64]:
@@ -35,7 +67,10 @@ NOTHING_LENT: Mapping[Port, float] = {}
 
 
 def lower_bound_s(
-    messages: Messages, fabric: Fabric, lent_bytes: Mapping[Port, float] = NOTHING_LENT
+    messages: Messages,
+    fabric: Fabric,
+    lent_bytes: Mapping[Port, float] = NOTHING_LENT,
+    nodes: Nodes = (),
 ) -> float:
     """Return how long the messages take over the fabric at least, with the links' delays [s].
 
@@ -45,23 +80,26 @@ def lower_bound_s(
 
     Parameters
     ----------
-    messages, fabric, lent_bytes
+    messages, fabric, lent_bytes, nodes
         As of `busiest_server_s`.
     """
-    source, destination = np.nonzero(server_matrix(messages, fabric))
+    source, destination = np.nonzero(server_matrix(messages, fabric, nodes))
     if not len(source):
         return 0.0
-    delay_s = np.full(len(fabric.servers), np.inf)
+    delay_s, first = np.full(len(fabric.servers), np.inf), _first_servers(fabric, nodes)
     for nic in fabric.nics:
-        link = fabric.link_at[fabric.nic_port(nic)]
-        delay_s[nic.server] = min(delay_s[nic.server], link.delay_s)
-    return busiest_server_s(messages, fabric, lent_bytes) + float(
+        server, link = first[nic.server], fabric.link_at[fabric.nic_port(nic)]
+        delay_s[server] = min(delay_s[server], link.delay_s)
+    return busiest_server_s(messages, fabric, lent_bytes, nodes) + float(
         (delay_s[source] + delay_s[destination]).min()
     )
 
 
 def busiest_server_s(
-    messages: Messages, fabric: Fabric, lent_bytes: Mapping[Port, float] = NOTHING_LENT
+    messages: Messages,
+    fabric: Fabric,
+    lent_bytes: Mapping[Port, float] = NOTHING_LENT,
+    nodes: Nodes = (),
 ) -> float:
     """Return T*: no way of sending the messages over the fabric takes less time [s].
 
@@ -82,19 +120,23 @@ def busiest_server_s(
     lent_bytes
         What each port may send at once beyond its rate: the token bucket of an emulation's shaper. To a NIC
         that is not on a packet switch light brings what another's bucket lent: as much as its own.
+    nodes
+        GPUs whose servers send and receive for each other, as one server with the NICs of all.
 
     References
     ----------
     RailS, Theorems 2 and 3 (eq. 20, 25, 26).
     """
-    matrix = server_matrix(messages, fabric)
+    matrix, first = server_matrix(messages, fabric, nodes), _first_servers(fabric, nodes)
     lent = np.zeros((2, len(fabric.servers)))
     for nic in fabric.nics:
         port = fabric.nic_port(nic)
         out = lent_bytes.get(port, 0.0)
-        lent[:, nic.server] += out, lent_bytes.get(fabric.peer(port), out)
+        lent[:, first[nic.server]] += out, lent_bytes.get(fabric.peer(port), out)
     load = np.maximum(matrix.sum(axis=1) - lent[0], matrix.sum(axis=0) - lent[1])
-    return float((8.0 * load / nic_rates(fabric).sum(axis=1)).max(initial=0.0))
+    rates = np.bincount(first, _leaving_bps(fabric, first), len(first))
+    loaded = load > 0
+    return float((8.0 * load[loaded] / rates[loaded]).max(initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 
 from topologies.fabric import Fabric, Port
 from traffic.bounds import NOTHING_LENT, lower_bound_s
-from traffic.collectives.pattern import Pattern
+from traffic.collectives.pattern import EndToEnd, Pattern, end_to_end
 from traffic.job import Compute, Job
 
 
@@ -17,15 +17,27 @@ def node_bounds_s(
     fabric: Fabric,
     lent_bytes: Mapping[Port, float] = NOTHING_LENT,
     gone: Collection[int] = (),
+    *,
+    forwarded: bool = False,
 ) -> dict[str, float]:
     """Return how long each node takes at least, by its name [s].
 
-    A compute takes as long as its slowest GPU. A collective takes no less than all of its messages at
-    once (`traffic.bounds.lower_bound_s`), whatever waits for what among them; one that stays inside
-    servers has the bound 0. Ports may have lent each collective ``lent_bytes``.
-    What is from or to GPUs that are ``gone`` does not count.
+    A compute takes as long as its slowest GPU. A collective takes no less than all that it owes from end
+    to end at once (`traffic.bounds.lower_bound_s`), whatever waits for what; one that stays inside servers
+    has the bound 0.
+
+    Parameters
+    ----------
+    job, fabric
+        What runs, and where.
+    lent_bytes
+        What ports may have lent each collective.
+    gone
+        GPUs from and to which nothing counts.
+    forwarded
+        Whether bytes count each time that a GPU passes them on: the time is then the least that the job's
+        own patterns take, and no bound of what they owe.
     """
-    absent = list(gone)
     known: dict[Pattern, float] = {}
     bounds: dict[str, float] = {}
     for node in job.nodes:
@@ -33,11 +45,12 @@ def node_bounds_s(
             bounds[node.name] = max(map(node.on_gpu_s, node.gpus), default=0.0)
             continue
         if node.pattern not in known:  # repeated nodes have equal patterns
-            messages = node.pattern.lower().moves
-            if absent:
+            owed = EndToEnd(node.pattern.lower().moves) if forwarded else end_to_end(node.pattern)
+            messages = owed.messages
+            if gone:
                 ends = np.stack([messages.source, messages.destination])
-                messages = messages.select(np.logical_not(np.isin(ends, absent).any(axis=0)))
-            known[node.pattern] = lower_bound_s(messages, fabric, lent_bytes)
+                messages = messages.select(np.logical_not(np.isin(ends, list(gone)).any(axis=0)))
+            known[node.pattern] = lower_bound_s(messages, fabric, lent_bytes, owed.nodes)
         bounds[node.name] = known[node.pattern]
     return bounds
 

@@ -22,7 +22,7 @@ from topologies.fabric import MOST_GPUS
 from topologies.own_value import class_name
 from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.node_all_to_all import RingAllToAll
+from traffic.collectives.node_all_to_all import ExchangeRound, Hop, RingAllToAll
 from traffic.collectives.own_pattern import PATTERN, check_lowered
 from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
@@ -109,13 +109,25 @@ class _RingAllToAll(_Sending):
     kind: Literal["ring_all_to_all"]
     hops: list[list[_Hop]]
     hops_back: list[list[_Hop]] = Field(default_factory=list)
+    nodes: list[Gpus] = Field(default_factory=list)
     node_bytes: Bytes
 
     def node(self, gpus: int) -> Node:
-        rings, back = (
-            tuple(tuple((a, b) for a, b in ring) for ring in some) for some in (self.hops, self.hops_back)
-        )
-        return Collective(self.name, RingAllToAll(rings, self.node_bytes, back))
+        rings, back = (_hops(some) for some in (self.hops, self.hops_back))
+        nodes = tuple(map(tuple, self.nodes))
+        return Collective(self.name, RingAllToAll(rings, self.node_bytes, back, nodes))
+
+
+class _ExchangeRound(_Sending):
+    kind: Literal["exchange_round"]
+    hops: list[list[_Hop]]
+    nodes: list[Gpus]
+    distance: int
+    node_bytes: Bytes
+
+    def node(self, gpus: int) -> Node:
+        nodes = tuple(map(tuple, self.nodes))
+        return Collective(self.name, ExchangeRound(_hops(self.hops), nodes, self.distance, self.node_bytes))
 
 
 class _Message(Strict):
@@ -147,11 +159,11 @@ class _Part(_Waiting):
     nodes: "_Nodes"
 
 
-AnyNode = _Compute | _AllToAll | _Ring | _RingAllToAll | _PointToPoint | _Own | _Part
+AnyNode = _Compute | _AllToAll | _Ring | _RingAllToAll | _ExchangeRound | _PointToPoint | _Own | _Part
 _Nodes = Annotated[
     list[Annotated[AnyNode, Field(discriminator="kind")]], Field(min_length=1, max_length=MOST_NODES)
 ]
-PATTERNS = (AllToAll, Ring, RingAllToAll, PointToPoint)
+PATTERNS = (AllToAll, Ring, RingAllToAll, ExchangeRound, PointToPoint)
 """Every pattern that comes with lightrail."""
 OPERATIONS: Mapping[str, Operation] = {
     "ring_all_reduce": "all-reduce",
@@ -305,6 +317,10 @@ def _check_names(models: Sequence[AnyNode], where: str) -> None:
                 raise TraceError(f"{place}: no node is named {shown(name)}", "name one of the same list")
 
 
+def _hops(several: Sequence[Sequence[Sequence[int]]]) -> tuple[tuple[Hop, ...], ...]:
+    return tuple(tuple((near, far) for near, far in hops) for hops in several)
+
+
 def _members(gpus: Sequence[int] | None, of: int) -> tuple[int, ...]:
     return tuple(range(of)) if gpus is None else tuple(gpus)
 
@@ -350,7 +366,11 @@ def _words_of_pattern(name: str, pattern: Pattern) -> dict[str, object]:
     if isinstance(pattern, RingAllToAll):
         hops, back = ([[[*hop] for hop in ring] for ring in some] for some in (pattern.rings, pattern.back))
         kind = {"kind": "ring_all_to_all", "hops": hops, **_given(hops_back=back)}
-        return {**kind, "node_bytes": pattern.node_bytes}
+        return {**kind, "nodes": [[*node] for node in pattern.nodes], "node_bytes": pattern.node_bytes}
+    if isinstance(pattern, ExchangeRound):
+        lanes = [[[*hop] for hop in lane] for lane in pattern.lanes]
+        kind = {"kind": "exchange_round", "hops": lanes, "nodes": [[*node] for node in pattern.nodes]}
+        return {**kind, "distance": pattern.distance, "node_bytes": pattern.node_bytes}
     assert isinstance(pattern, PointToPoint)
     columns = ("source", "destination", "bytes")
     messages = [dict(zip(columns, each, strict=True)) for each in pattern.messages]

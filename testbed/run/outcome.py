@@ -243,26 +243,31 @@ class Outcome:
         return self.run.link_bytes
 
 
-def bound_s(experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_LENT) -> float:
+def bound_s(
+    experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_LENT, *, forwarded: bool = False
+) -> float:
     """Return how long the job's bytes are under way at least [s].
 
-    Shapers may lend each collective ``lent_bytes``; schedules over circuits are paced without. What
-    GPUs that a fault takes along send and receive does not count.
+    It is a bound of the fabric and of what the job owes, whatever carries it. Shapers may lend each
+    collective ``lent_bytes``; schedules over circuits are paced without. What GPUs that a fault takes along
+    send and receive does not count. With ``forwarded`` it is the least that the job's own patterns take,
+    which may have GPUs pass bytes on (`traffic.job_bounds.node_bounds_s`).
     """
     if experiment.rule and experiment.rule.bound_s and not experiment.gone:
         return experiment.rule.bound_s()
-    return communication_bound_s(experiment.job, node_bounds_of(experiment, lent_bytes))
+    return communication_bound_s(experiment.job, node_bounds_of(experiment, lent_bytes, forwarded=forwarded))
 
 
 def node_bounds_of(
-    experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_LENT
+    experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_LENT, *, forwarded: bool = False
 ) -> dict[str, float]:
     """Return how long each node of an experiment takes at least, by its name [s].
 
     Where circuits have a bound, which is of the whole job, that is the bound of its only collective.
+    Parameters are those of `bound_s`.
     """
     job, rule = experiment.whole_job, experiment.rule
-    bounds_s = node_bounds_s(job, experiment.fabric, lent_bytes, experiment.gone)
+    bounds_s = node_bounds_s(job, experiment.fabric, lent_bytes, experiment.gone, forwarded=forwarded)
     if rule and rule.bound_s and not experiment.gone and len(job.collectives) == 1:
         bounds_s[job.collectives[0].name] = rule.bound_s()
     return bounds_s

@@ -54,7 +54,7 @@ def tried(
         judged = verdict(
             measures,
             measured_s=measured_s,
-            bound_s=bound_s(experiment, lent_bytes),
+            bound_s=bound_s(experiment, lent_bytes, forwarded=True),
             emulated_s=experiment.dilation.emulated_s(predicted_s),
             unmet=broken,
             limits=LIT if experiment.over_circuits else PACKETS,

@@ -121,7 +121,8 @@ def _volume(
     if excess and (slots := [each for each in experiments if each.has_slots]):
         return max(_slots_volume(plan_of(each.rule), rate, study.slot_s, excess) for each in slots)
     least = [_delays_volume(each, rate, excess) for each in experiments if excess and each.circuits]
-    bounds_s, longest_s = [bound_s(each) for each in experiments], max(glance.level_s for _, glance in points)
+    bounds_s = [bound_s(each, forwarded=True) for each in experiments]
+    longest_s = max(glance.level_s for _, glance in points)
     last = experiments[-1]
     by_bytes = job_volume(last.job, last.fabric, rate, bounds_s, longest_s, last.mtu, study.rings_s)
     return max([by_bytes, *least])

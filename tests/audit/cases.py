@@ -34,7 +34,7 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.fan import Fan
-from traffic.collectives.node_all_to_all import RingAllToAll
+from traffic.collectives.node_all_to_all import ExchangeRound, RingAllToAll
 from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
@@ -101,6 +101,9 @@ def _jobs() -> Iterator[tuple[str, Experiment]]:
         "reduce-scatter": Ring((EVERY,), 8 * MEGABYTE, "reduce-scatter"),
         "all-gather": Ring((EVERY,), 8 * MEGABYTE, "all-gather"),
         "ring all-to-all": RingAllToAll((hops,), MEGABYTE),
+        "binary exchange": ExchangeRound(
+            (tuple((gpu, gpu ^ 2) for gpu in EVERY),), tuple((gpu,) for gpu in EVERY), 2, MEGABYTE
+        ),
         "point to point": PointToPoint(((0, 5, 3 * MEGABYTE), (1, 0, MEGABYTE), (5, 1, 2 * MEGABYTE))),
         "one to many": Fan((0, 5), EVERY, MEGABYTE),
         "many to one": Fan((6,), EVERY, MEGABYTE, back=True),

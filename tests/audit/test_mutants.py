@@ -46,7 +46,7 @@ from traffic import delegated, delegation
 from traffic.clock import NEVER
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.fan import Fan
-from traffic.collectives.node_all_to_all import RingAllToAll
+from traffic.collectives.node_all_to_all import ExchangeRound, RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.delegated import Delegated
@@ -237,6 +237,10 @@ def the_last_left_out(patch: Patch) -> None:
 
 def equal_steps(patch: Patch) -> None:
     lowers(patch, RingAllToAll, lambda part: with_bytes(part, np.full(len(part), part.moves.bytes[0])))
+
+
+def a_block_too_few(patch: Patch) -> None:
+    lowers(patch, ExchangeRound, lambda part: with_bytes(part, part.moves.bytes * 3 // 4))
 
 
 def a_coupled_ring_of_half(patch: Patch) -> None:
@@ -528,6 +532,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "pattern: a pair twice": Mutant("uniform, ecmp", a_pair_twice, "bytes"),
     "pattern: the last message left out": Mutant("point to point", the_last_left_out, "bytes"),
     "pattern: equal steps": Mutant("ring all-to-all", equal_steps, "bytes"),
+    "pattern: a block too few": Mutant("binary exchange", a_block_too_few, "bytes"),
     "pattern: a coupled ring of half": Mutant(
         "ring both ways", a_coupled_ring_of_half, "bytes", couples=True
     ),

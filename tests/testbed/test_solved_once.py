@@ -22,7 +22,7 @@ from tests.traffic.job_cases import jobs
 from topologies.mfabric import mfabric_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.node_all_to_all import RingAllToAll
+from traffic.collectives.node_all_to_all import ExchangeRound, RingAllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.communicators import Communicators
@@ -94,7 +94,7 @@ def sturdy(node: Node) -> Node:
             node,
             pattern=replace(pattern, bytes=pattern.bytes + 1000 * len(pattern.gpus) * len(pattern.rings)),
         )
-    if isinstance(pattern, RingAllToAll):
+    if isinstance(pattern, RingAllToAll | ExchangeRound):
         return replace(node, pattern=replace(pattern, node_bytes=pattern.node_bytes + 2000))
     if isinstance(pattern, PointToPoint):
         return replace(

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.node_all_to_all import RingAllToAll
+from traffic.collectives.node_all_to_all import ExchangeRound, RingAllToAll
 from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
@@ -17,7 +17,7 @@ OPERATIONS: tuple[Operation, ...] = ("all-reduce", "reduce-scatter", "all-gather
 @st.composite
 def patterns(draw: st.DrawFn, gpus: int, largest: int = 1000) -> Pattern:
     """Draw a pattern between some of two or more GPUs, of messages up to about ``largest`` bytes."""
-    kind = draw(st.sampled_from(["all-to-all", "ring", "ring all-to-all", "point to point"]))
+    kind = draw(st.sampled_from(["all-to-all", "ring", "ring all-to-all", "exchange", "point to point"]))
     if kind == "point to point":
         return PointToPoint(tuple(draw(st.lists(_messages(gpus, largest), max_size=4))))
     members = draw(st.permutations(range(gpus)))[: draw(st.integers(2, gpus))]
@@ -29,6 +29,13 @@ def patterns(draw: st.DrawFn, gpus: int, largest: int = 1000) -> Pattern:
         hops = tuple(zip(members, members[1:] + members[:1], strict=True))
         back = ((tuple((b, a) for a, b in reversed(hops)),),) if draw(st.booleans()) else ()
         return RingAllToAll((hops,), 2 * draw(st.integers(1, largest)), *back)
+    if kind == "exchange":
+        nodes = 1 << draw(st.integers(1, len(members).bit_length() - 1))
+        w = 1 << draw(st.integers(0, nodes.bit_length() - 2))
+        hops = tuple((members[node], members[node ^ w]) for node in range(nodes))
+        return ExchangeRound(
+            (hops,), tuple((gpu,) for gpu in members[:nodes]), w, draw(st.integers(1, largest))
+        )
     cells = draw(st.lists(st.integers(0, largest), min_size=len(members) ** 2, max_size=len(members) ** 2))
     matrix = np.array(cells).reshape(len(members), len(members))
     return AllToAll(Demand(draw(st.sampled_from(["tokens", "results"])), matrix), tuple(members))

@@ -2,13 +2,17 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from topologies.khop_ring import GPU_BPS, KHopRing, khop_ring_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job
-from traffic.job_bounds import job_bound_s, node_bounds_s
+from traffic.job_bounds import communication_bound_s, job_bound_s, node_bounds_s
+from traffic.workloads.khop_all_to_all import exchange_job, ring_job
 
 
 def test_bounds_are_the_longest_path_or_the_busiest_gpu() -> None:
@@ -27,3 +31,26 @@ def test_bounds_are_the_longest_path_or_the_busiest_gpu() -> None:
     assert job_bound_s(job, bounds_s) == pytest.approx(42.0)  # a and d on GPU 0
     shorter = Job("drawn", 4, (*nodes[:3], Compute("d", (0,), 0.0)))
     assert job_bound_s(shorter, node_bounds_s(shorter, fabric)) == pytest.approx(20.0)  # a, b, c
+
+
+@given(st.integers(2, 4), st.integers(0, 2), st.integers(1, 1000))
+def test_the_bound_of_an_all_to_all_is_the_same_whatever_carries_it(
+    bundles: int, more: int, quarter: int
+) -> None:
+    """All that a node owes leaves by its K bundles; what the ones and the others pass on is no part of it."""
+    ring, m = KHopRing(1 << bundles, bundles + more, bundles, doubling=True), 4000 * quarter
+    fabric = khop_ring_fabric(ring)
+    jobs = exchange_job(ring, m), *(ring_job(ring, m, both_ways=way) for way in (False, True))
+    least_s = (ring.nodes - 1) * m * 8 / (bundles * GPU_BPS)
+    for job in jobs:
+        assert communication_bound_s(job, node_bounds_s(job, fabric)) == pytest.approx(least_s)
+        assert communication_bound_s(job, node_bounds_s(job, fabric, forwarded=True)) >= least_s * (1 - 1e-9)
+
+
+def test_what_patterns_pass_on_counts_where_it_is_asked_for() -> None:
+    """Four nodes of GPUs of two NICs: a lane's GPU passes on 6 m, 4 m in two rounds, or 2 m both ways."""
+    ring, m = KHopRing(4, 4, 2, doubling=True), 40_000_000
+    fabric = khop_ring_fabric(ring)
+    jobs = exchange_job(ring, m), *(ring_job(ring, m, both_ways=way) for way in (False, True))
+    passed_s = [communication_bound_s(job, node_bounds_s(job, fabric, forwarded=True)) for job in jobs]
+    assert passed_s == pytest.approx([1e-4, 1.5e-4, 1e-4])

@@ -11,6 +11,7 @@ from tests.topologies.khop_rings import khop_rings
 from topologies.errors import DemandError, FabricError
 from topologies.khop_ring import KHopRing, khop_ring_fabric
 from traffic.collectives.node_all_to_all import (
+    ExchangeRound,
     RingAllToAll,
     binary_exchange_s,
     exchange_rounds,
@@ -18,7 +19,7 @@ from traffic.collectives.node_all_to_all import (
     ring_all_to_all_s,
     ring_steps,
 )
-from traffic.collectives.pattern import bytes_between
+from traffic.collectives.pattern import bytes_between, end_to_end
 from traffic.workloads.khop_all_to_all import exchange_job, ring_job
 
 POWERS = st.integers(1, 6).map(lambda log: 1 << log)
@@ -137,6 +138,84 @@ def test_messages_of_a_job_go_over_the_lanes_of_links_and_share_them_evenly(bund
                 assert pair in lanes
                 sent[frozenset(pair)] += size
             assert len(set(sent.values())) == 1
+
+
+@given(st.integers(1, 4), st.integers(2, 4), st.integers(1, 100), st.booleans())
+def test_rounds_and_rings_owe_the_same_all_to_all_from_end_to_end(
+    bundles: int, gpus: int, quarter: int, both_ways: bool
+) -> None:
+    """Each node owes each other one m, half of it between its GPUs of either lane, once in all rounds."""
+    bundles = max(2, min(bundles, gpus))
+    ring, m = KHopRing(1 << bundles, gpus, bundles, doubling=True), 4 * quarter
+    p = ring.nodes
+    due = np.zeros((p, gpus, p, gpus), dtype=np.int64)
+    for lane in range(2):
+        due[:, lane, :, lane] = m // 2 * ~np.eye(p, dtype=bool)
+    for job in (exchange_job(ring, m), ring_job(ring, m, both_ways=both_ways)):
+        owed = np.zeros((p * gpus, p * gpus), dtype=np.int64)
+        for node in job.collectives:
+            found = end_to_end(node.pattern)
+            np.add.at(owed, (found.messages.source, found.messages.destination), found.messages.bytes)
+            assert found.nodes == tuple(tuple(range(node * gpus, (node + 1) * gpus)) for node in range(p))
+        assert (owed.reshape(due.shape) == due).all()
+
+
+@given(st.integers(1, 5).flatmap(lambda log: st.tuples(st.just(log), st.integers(0, log - 1))))
+def test_a_round_owes_the_blocks_that_algorithm_6_brings_to_their_last_node(drawn: tuple[int, int]) -> None:
+    p, w = 1 << drawn[0], 1 << drawn[1]
+    rounds = exchange_rounds(p)
+    sent = next(each.sent for each in rounds if each.distance == w)
+    arrives = {(a, b) for node, blocks in enumerate(sent) for a, b in blocks if b == node ^ w}
+    hops = tuple((node, node ^ w) for node in range(p))
+    found = end_to_end(ExchangeRound((hops,), tuple((node,) for node in range(p)), w, 5)).messages
+    assert set(zip(found.source.tolist(), found.destination.tolist(), strict=True)) == arrives
+    assert (found.bytes == 5).all()
+    assert len(found) == len(arrives)
+
+
+def test_nodes_of_a_ring_are_the_gpus_that_its_hops_join() -> None:
+    forward, back = ((1, 2), (3, 4), (5, 0)), ((0, 5), (4, 3), (2, 1))
+    pattern = RingAllToAll((forward,), 4, (back,))
+    assert pattern.nodes == ((0, 1), (2, 3), (4, 5))
+    assert end_to_end(pattern).nodes == pattern.nodes
+    moved = pattern.renumbered([5, 4, 3, 2, 1, 0])
+    assert moved.nodes == ((5, 4), (3, 2), (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "back"),
+    [
+        (((0,), (1,)), ()),
+        (((0, 3), (1,), (2, 3)), ()),
+        (((0,), (2,), (1,)), ()),
+        ((), (((0, 1), (1, 2), (2, 0)),)),
+        ((), (((3, 4), (4, 5), (5, 3)),)),
+    ],
+    ids=["too few", "one GPU twice", "another order", "not back", "of other nodes"],
+)
+def test_rings_whose_hops_do_not_join_their_nodes_are_refused(
+    nodes: tuple[tuple[int, ...], ...], back: tuple[tuple[tuple[int, int], ...], ...]
+) -> None:
+    with pytest.raises(DemandError, match="do not join"):
+        RingAllToAll((((0, 1), (1, 2), (2, 0)),), 4, back, nodes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hops", "distance", "size", "said"),
+    [
+        (3, ((0, 1), (1, 0), (2, 2)), 1, 4, "a round over 1 of 3 nodes"),
+        (4, ((0, 3), (1, 2), (2, 1), (3, 0)), 3, 4, "a round over 3 of 4 nodes"),
+        (2, ((0, 1), (1, 0)), 2, 4, "a round over 2 of 2 nodes"),
+        (4, ((0, 1), (1, 0), (2, 3), (3, 2)), 2, 4, "do not join 4 nodes"),
+        (2, ((0, 1),), 1, 4, "do not join 2 nodes"),
+        (2, ((0, 1), (1, 0)), 1, 0, "0 bytes"),
+    ],
+)
+def test_rounds_that_no_exchange_has_are_refused(
+    nodes: int, hops: tuple[tuple[int, int], ...], distance: int, size: int, said: str
+) -> None:
+    with pytest.raises(DemandError, match=said):
+        ExchangeRound((hops,), tuple((node,) for node in range(nodes)), distance, size)
 
 
 @given(khop_rings())

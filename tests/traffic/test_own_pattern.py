@@ -17,12 +17,14 @@ from topologies.events import View
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
 from traffic.collectives.own_pattern import PATTERN
-from traffic.collectives.pattern import Pattern
+from traffic.collectives.pattern import EndToEnd, Pattern
 from traffic.collectives.ring import Ring
 from traffic.faults import KnownRevision, Revisions, cut
 from traffic.job import Collective, Job
+from traffic.job_bounds import node_bounds_s
 from traffic.job_file import job_document, job_of_document, read_job, write_job
 from traffic.messages import Messages
+from traffic.metrics import bus_bytes
 from traffic.ops import Ops, each_alone
 
 HERE = "tests.traffic.test_own_pattern"
@@ -256,3 +258,53 @@ def test_operations_that_cannot_be_carried_out_are_refused_before_anything_runs(
         Experiment(WIRED, job_with(Returns(PAIRS, 8, what=what)), "rails")
     expected = said if what == "raises" else f"the operations of the pattern '{HERE}:Returns' {said}"
     assert str(refused.value).startswith(expected)
+
+
+@dataclass(frozen=True)
+class Passes(Sent):
+    """Owes something else from end to end than it moves."""
+
+    what: str = ""
+
+    @property
+    def end_to_end(self) -> EndToEnd:
+        right = EndToEnd(self.lower().moves, ((0, 1), (2, 3)))
+        if self.what == "raises":
+            raise IndexError("no message")
+        changed: dict[str, object] = {
+            "": right,
+            "nothing": None,
+            "nobody": replace(right, messages=replace(right.messages, source=right.messages.source + 9)),
+            "twice": replace(right, nodes=((0, 1), (1, 2))),
+            "others": replace(right, nodes=((0, 9),)),
+            "a list": replace(right, nodes=[0, 1]),  # type: ignore[arg-type]
+        }
+        return changed[self.what]  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("raises", "your pattern raised IndexError at "),
+        ("nothing", "are an object of type NoneType; see docs/own_pattern.md"),
+        ("nobody", "have the source 9, which is not among its gpus"),
+        ("twice", "have nodes with a GPU twice, or one that is not among its gpus"),
+        ("others", "have nodes with a GPU twice, or one that is not among its gpus"),
+        ("a list", "have nodes that are no tuple of tuples"),
+    ],
+)
+def test_what_it_owes_from_end_to_end_is_checked_too(what: str, said: str) -> None:
+    with pytest.raises((DemandError, ScenarioError)) as refused:
+        Experiment(WIRED, job_with(Passes(PAIRS, 8, what=what)), "rails")
+    own = f"the operations of the pattern '{HERE}:Passes.end_to_end' {said}"
+    assert str(refused.value).startswith(said if what == "raises" else own)
+
+
+def test_bus_bandwidth_and_bound_are_of_what_it_owes_from_end_to_end() -> None:
+    """GPU 0 sends to GPU 1 beside it; GPUs 0 and 1 are a node, and so are 2 and 3: nothing leaves one."""
+    moves, passes = Sent(((0, 2), (2, 0)), 8), Passes(PAIRS, 8)
+    sent, owed = (
+        node_bounds_s(job_with(pattern), rail_fabric(2, 2, rate_bps=8.0)) for pattern in (moves, passes)
+    )
+    assert (sent, owed) == ({"sum": 4.0}, {"sum": 0.0})
+    assert bus_bytes(moves) == bus_bytes(passes) == 8

@@ -4,10 +4,15 @@
     m   bytes from every node to every node, its own part included
     B   rate of a link between nodes, each way [bit/s]
     w   distance of a round's partners
+    L   lanes of a link between nodes
 
 In a round of the binary exchange node i swaps half of all that it holds with i XOR w; w halves from p / 2
 to 1. A ring passes on what is for nodes farther along, one way round or the shorter way; what is for the
 opposite node then goes half either way.
+
+Both owe the same from end to end, whatever nodes pass on: m from every node to every other one. A node has as
+many ranks as links have lanes, its first GPUs: each owes m / L to its like in every other node. The GPUs of a
+node stand for each other, so bytes may leave and enter by any of them.
 
 Printed and corrected here: Algorithm 6 has the range of destinations start at "r & w", which misses bytes
 from four nodes on; it is r AND NOT (w - 1), up to that + w exclusive.
@@ -20,11 +25,14 @@ InfiniteHBD, section 7 and appendix G, algorithm 6.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
 from topologies.errors import DemandError
 from topologies.events import View
-from traffic.collectives.owed import Owed
+from traffic.collectives.owed import Owed, exactly
+from traffic.collectives.pattern import EndToEnd
 from traffic.collectives.ring import waits_around
 from traffic.messages import Messages
 from traffic.ops import Ops, each_alone
@@ -32,7 +40,9 @@ from traffic.ops import Ops, each_alone
 Block = tuple[int, int]
 """What a node has for another: m bytes, by the ranks of the two."""
 Hop = tuple[int, int]
-"""The GPU that sends from a node to the next of a ring, and the one that receives there."""
+"""The GPU that sends from a node to another, and the one that receives there."""
+Nodes = tuple[tuple[int, ...], ...]
+"""The GPUs of each node."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +154,75 @@ def ring_steps(nodes: int, *, both_ways: bool) -> list[int]:
 
 
 @dataclass(frozen=True)
+class ExchangeRound:
+    """A round of the binary exchange, in which every node sends p m / 2 bytes to its partner.
+
+    Of the all-to-all it owes what it brings to its last node: a block goes over one bit of its two nodes'
+    ranks after the other, the highest first, and arrives with the lowest one in which they differ.
+
+    Raises
+    ------
+    DemandError
+        If the nodes are no power of two or share a GPU, the distance is not that of a round, a hop does not
+        join a node with its partner, or lanes cannot share the bytes evenly.
+    """
+
+    lanes: tuple[tuple[Hop, ...], ...]
+    """The hops of each lane, from each node to its partner."""
+    nodes: Nodes
+    """The GPUs of each node, by its rank."""
+    distance: int
+    """w: node i and i XOR w are partners."""
+    node_bytes: int
+    """m, from every node to every node [bytes]."""
+    name = "binary exchange"
+
+    def __post_init__(self) -> None:
+        """Check that hops join partners."""
+        p, w = len(self.nodes), self.distance
+        if p < 2 or p & (p - 1) or not 1 <= w < p or w & (w - 1):
+            raise DemandError(
+                f"a round over {w} of {p} nodes", "take powers of two, a distance below the nodes"
+            )
+        if self.node_bytes < 1 or not self.lanes or self.node_bytes % len(self.lanes):
+            raise DemandError(
+                f"{self.node_bytes} bytes to each node over {len(self.lanes)} lanes",
+                f"give a multiple of {max(len(self.lanes), 1)}",
+            )
+        for lane in self.lanes:
+            _check_hops(self.nodes, lane, [node ^ w for node in range(p)])
+
+    @property
+    def gpus(self) -> frozenset[int]:
+        """The GPUs of all nodes."""
+        return frozenset(gpu for node in self.nodes for gpu in node)
+
+    @property
+    def end_to_end(self) -> EndToEnd:
+        """The blocks that arrive in this round at the nodes that they are for."""
+        node = np.arange(len(self.nodes))
+        apart = node[:, np.newaxis] ^ node
+        return _owed_between(self.nodes, (apart & -apart) == self.distance, len(self.lanes), self.node_bytes)
+
+    def lower(self, view: View | None = None, *, coupled: bool = False) -> Ops:
+        """Return a message per lane from each node to its partner, half of all blocks that it holds."""
+        source, destination = np.array(self.lanes, dtype=np.int64).transpose(1, 0, 2).reshape(-1, 2).T
+        size = len(self.nodes) // 2 * self.node_bytes // len(self.lanes)
+        return each_alone(Messages(source, destination, np.full(len(source), size, dtype=np.int64)))
+
+    def renumbered(self, gpus: Sequence[int]) -> "ExchangeRound":
+        """Return the same round between other GPUs: ``gpus[k]`` takes the part of GPU k."""
+        return replace(self, lanes=_renumbered(self.lanes, gpus), nodes=_renumbered_nodes(self.nodes, gpus))
+
+
+def owed_in_exchange_round(pattern: ExchangeRound) -> Owed:
+    """Return what each hop carries, p m / 2 over all lanes."""
+    hops = np.array([hop for lane in pattern.lanes for hop in lane], dtype=np.int64)
+    size = pattern.node_bytes * len(pattern.nodes) // (2 * len(pattern.lanes))
+    return exactly(hops[:, 0], hops[:, 1], np.full(len(hops), size, dtype=np.int64))
+
+
+@dataclass(frozen=True)
 class RingAllToAll:
     """An all-to-all between nodes over rings, step by step; a node passes on what is for others.
 
@@ -153,7 +232,8 @@ class RingAllToAll:
     Raises
     ------
     DemandError
-        If rings are not of equally many nodes, two or more, or bytes cannot be cut into equal parts.
+        If rings are not of equally many nodes, two or more, hops do not go from node to node, or bytes
+        cannot be cut into equal parts.
     """
 
     rings: tuple[tuple[Hop, ...], ...]
@@ -162,6 +242,8 @@ class RingAllToAll:
     """m, from every node to every node [bytes]."""
     back: tuple[tuple[Hop, ...], ...] = ()
     """As many rings that run the other way; without them all bytes go one way round."""
+    nodes: Nodes = ()
+    """The GPUs of each node, in the order of the rings; by default the fewest that hops allow."""
     name = "ring all-to-all"
 
     def __post_init__(self) -> None:
@@ -177,11 +259,23 @@ class RingAllToAll:
                 f"{self.node_bytes} bytes to each node over {len(self.rings)} rings",
                 f"give a multiple of {2 * len(self.rings)}",
             )
+        if not self.nodes:
+            object.__setattr__(self, "nodes", _nodes_of(self.rings, self.back))
+        p = len(self.nodes)
+        for some, step in ((self.rings, 1), (self.back, -1)):
+            for ring in some:
+                _check_hops(self.nodes, ring, [(node + step) % p for node in range(p)])
 
     @property
     def gpus(self) -> frozenset[int]:
-        """The GPUs that send or receive."""
-        return frozenset(gpu for ring in (*self.rings, *self.back) for hop in ring for gpu in hop)
+        """The GPUs of all nodes."""
+        return frozenset(gpu for node in self.nodes for gpu in node)
+
+    @property
+    def end_to_end(self) -> EndToEnd:
+        """What each node owes each other one."""
+        others = ~np.eye(len(self.nodes), dtype=bool)
+        return _owed_between(self.nodes, others, len(self.rings), self.node_bytes)
 
     def lower(self, view: View | None = None, *, coupled: bool = False) -> Ops:
         """Return the messages of all rings, step by step; a hop waits for what came over the one before."""
@@ -195,11 +289,8 @@ class RingAllToAll:
 
     def renumbered(self, gpus: Sequence[int]) -> "RingAllToAll":
         """Return the same all-to-all between other GPUs: ``gpus[k]`` takes the part of GPU k."""
-        rings, back = (
-            tuple(tuple((gpus[a], gpus[b]) for a, b in ring) for ring in some)
-            for some in (self.rings, self.back)
-        )
-        return replace(self, rings=rings, back=back)
+        rings, back = (_renumbered(some, gpus) for some in (self.rings, self.back))
+        return replace(self, rings=rings, back=back, nodes=_renumbered_nodes(self.nodes, gpus))
 
 
 def owed_in_ring_all_to_all(pattern: RingAllToAll) -> Owed:
@@ -218,3 +309,41 @@ def owed_in_ring_all_to_all(pattern: RingAllToAll) -> Owed:
         follows=np.concatenate([edge[:, -1:], edge[:, :-1]], axis=1).ravel(),
         steps=nodes // 2 if pattern.back else nodes - 1,
     )
+
+
+def _owed_between(nodes: Nodes, owed: NDArray[np.bool_], lanes: int, node_bytes: int) -> EndToEnd:
+    """Return m bytes between each two nodes that owe each other, evenly between the ranks of each lane."""
+    ranks = np.array([[gpus[lane % len(gpus)] for lane in range(lanes)] for gpus in nodes], dtype=np.int64)
+    sources, destinations = np.nonzero(owed)
+    source, destination = ranks[sources].ravel(), ranks[destinations].ravel()
+    size = np.full(len(source), node_bytes // lanes, dtype=np.int64)
+    return EndToEnd(Messages(source, destination, size), nodes)
+
+
+def _nodes_of(rings: Sequence[Sequence[Hop]], back: Sequence[Sequence[Hop]]) -> Nodes:
+    """Return the GPUs of each node of rings: where one comes in it goes on, and the others beside it."""
+    joined: nx.Graph[int] = nx.Graph()
+    for some in (rings, back):
+        for ring in some:
+            joined.add_edges_from((ring[place - 1][1], near) for place, (near, _) in enumerate(ring))
+            joined.add_edges_from((first, near) for (first, _), (near, _) in zip(some[0], ring, strict=True))
+    return tuple(tuple(sorted(nx.node_connected_component(joined, near))) for near, _ in rings[0])
+
+
+def _check_hops(nodes: Nodes, hops: Sequence[Hop], to: Sequence[int]) -> None:
+    """Refuse hops that do not go from each node to the one given for it."""
+    number = {gpu: node for node, gpus in enumerate(nodes) for gpu in gpus}
+    going = sorted((number.get(near, -1), number.get(far, -1)) for near, far in hops)
+    if len(number) != sum(map(len, nodes)) or going != list(enumerate(to)):
+        raise DemandError(
+            f"the hops {str(list(hops))[:60]} do not join {len(nodes)} nodes as their pattern has it",
+            "list the GPUs of each node in nodes, each once, and a hop from every node to its next",
+        )
+
+
+def _renumbered(several: tuple[tuple[Hop, ...], ...], gpus: Sequence[int]) -> tuple[tuple[Hop, ...], ...]:
+    return tuple(tuple((gpus[near], gpus[far]) for near, far in hops) for hops in several)
+
+
+def _renumbered_nodes(nodes: Nodes, gpus: Sequence[int]) -> Nodes:
+    return tuple(tuple(gpus[gpu] for gpu in node) for node in nodes)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from topologies.errors import DemandError
 from topologies.own import own_code
 from topologies.own_value import Kind, class_name
-from traffic.collectives.pattern import Pattern
+from traffic.collectives.pattern import EndToEnd, Forwards, Pattern
 from traffic.messages import Messages
 from traffic.ops import ANY, OWN, Ops, Part
 
@@ -32,13 +32,15 @@ def check_lowered(pattern: Pattern) -> None:
     ------
     LightrailError
         If its own code raises, or it returns no operations, or some without bytes or between GPUs that do not
-        take part, or that wait for each other, or owe something else when they may be coupled.
+        take part, or that wait for each other, or owe something else when they may be coupled; or if what it
+        owes from end to end is no messages between its GPUs.
     """
     name = class_name(type(pattern))
     with own_code("pattern", name):
         ops, again = cast(object, pattern.lower()), cast(object, pattern.lower())
         coupled = cast(object, pattern.lower(coupled=True))
         gpus = np.array(sorted(pattern.gpus), dtype=np.int64)
+        owed = [cast(object, pattern.end_to_end)] if isinstance(pattern, Forwards) else []
     for found in (ops, again, coupled):
         _check_ops(name, found, gpus)
     ops, again, coupled = cast(tuple[Ops, Ops, Ops], (ops, again, coupled))
@@ -48,6 +50,8 @@ def check_lowered(pattern: Pattern) -> None:
         raise _not_valid(name, "are others each time that they are asked for")
     if not _owes_as(ops, coupled):
         raise _not_valid(name, "carry other bytes when they may be coupled")
+    for found in owed:
+        _check_end_to_end(f"{name}.end_to_end", found, gpus)
 
 
 def _check_ops(name: str, ops: object, gpus: NDArray[np.int64]) -> None:
@@ -63,6 +67,18 @@ def _check_ops(name: str, ops: object, gpus: NDArray[np.int64]) -> None:
     if not _is_integers(ops.after) or ops.after.shape != (len(ops.after), 2):
         raise _not_valid(name, "have no array of pairs of integers for after")
     _check_after(name, ops.after, len(ops))
+
+
+def _check_end_to_end(name: str, owed: object, gpus: NDArray[np.int64]) -> None:
+    if not isinstance(owed, EndToEnd):
+        raise _not_valid(name, f"are an object of type {type(owed).__name__}")
+    _check_part(name, Part(owed.messages), gpus)
+    nodes = cast(object, owed.nodes)
+    if not isinstance(nodes, tuple) or not all(isinstance(node, tuple) for node in nodes):
+        raise _not_valid(name, "have nodes that are no tuple of tuples")
+    listed = [gpu for node in owed.nodes for gpu in node]
+    if len(set(listed)) < len(listed) or not set(listed) <= set(gpus.tolist()):
+        raise _not_valid(name, "have nodes with a GPU twice, or one that is not among its gpus")
 
 
 def _check_part(name: str, part: Part, gpus: NDArray[np.int64]) -> None:

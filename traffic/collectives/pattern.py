@@ -1,12 +1,14 @@
 """A pattern: how a collective moves its bytes, whatever carries them."""
 
 from collections.abc import Sequence
-from typing import Protocol, Self
+from dataclasses import dataclass
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.events import View
+from traffic.messages import Messages
 from traffic.ops import Ops
 
 
@@ -40,6 +42,31 @@ class Pattern(Protocol):
     def renumbered(self, gpus: Sequence[int]) -> Self:
         """Return the same pattern between other GPUs: ``gpus[k]`` takes the part of GPU k."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class EndToEnd:
+    """What a collective owes from end to end: bytes that GPUs pass on for others count once."""
+
+    messages: Messages
+    """Who owes whom how much, from the first sender to the last receiver."""
+    nodes: tuple[tuple[int, ...], ...] = ()
+    """GPUs that stand for each other: what one of a node owes or is owed may pass any of them."""
+
+
+@runtime_checkable
+class Forwards(Protocol):
+    """A pattern whose GPUs pass on bytes for others, so that it moves more than it owes."""
+
+    @property
+    def end_to_end(self) -> EndToEnd:
+        """What it owes from end to end, which bus bandwidth and bound are of."""
+        ...
+
+
+def end_to_end(pattern: Pattern) -> EndToEnd:
+    """Return what a pattern owes from end to end: its moves, unless it is one that `Forwards`."""
+    return pattern.end_to_end if isinstance(pattern, Forwards) else EndToEnd(pattern.lower().moves)
 
 
 def bytes_between(pattern: Pattern, gpus: int) -> NDArray[np.int64]:

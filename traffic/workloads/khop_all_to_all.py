@@ -6,8 +6,7 @@ between two nodes evenly. GPUs forwarding inside a node take no time here.
 
 from topologies.errors import DemandError
 from topologies.khop_ring import KHopRing
-from traffic.collectives.node_all_to_all import Hop, RingAllToAll, exchange_rounds
-from traffic.collectives.point_to_point import PointToPoint
+from traffic.collectives.node_all_to_all import ExchangeRound, Hop, Nodes, RingAllToAll, exchange_rounds
 from traffic.job import Collective, Job, chain
 
 LANES = 2
@@ -31,14 +30,15 @@ def exchange_job(ring: KHopRing, node_bytes: int) -> Job:
     if node_bytes < 1 or node_bytes % (2 * LANES):
         raise DemandError(f"{node_bytes} bytes to each node", f"give a multiple of {2 * LANES}")
     rounds = [
-        PointToPoint(
+        ExchangeRound(
             tuple(
-                (near.server, far.server, len(blocks) * node_bytes // LANES)
-                for node, blocks in enumerate(each.sent)
-                for near, far in ring.lanes(node, node ^ each.distance)
-            )
+                tuple(_hop(ring, node, node ^ w, lane) for node in range(ring.nodes)) for lane in range(LANES)
+            ),
+            _nodes(ring),
+            w,
+            node_bytes,
         )
-        for each in exchange_rounds(ring.nodes)
+        for w in (each.distance for each in exchange_rounds(ring.nodes))
     ]
     sending = [Collective(f"round {number}", sent) for number, sent in enumerate(rounds, start=1)]
     return _job(ring, node_bytes, sending)
@@ -61,13 +61,18 @@ def ring_job(ring: KHopRing, node_bytes: int, *, both_ways: bool) -> Job:
         )
         for step in (1, -1)
     )
-    pattern = RingAllToAll(forward, node_bytes, back if both_ways else ())
+    pattern = RingAllToAll(forward, node_bytes, back if both_ways else (), _nodes(ring))
     return _job(ring, node_bytes, [Collective("ring", pattern)])
 
 
 def _hop(ring: KHopRing, node: int, after: int, lane: int) -> Hop:
     near, far = ring.lanes(node, after)[lane]
     return near.server, far.server
+
+
+def _nodes(ring: KHopRing) -> Nodes:
+    r = ring.gpus_per_node
+    return tuple(tuple(range(node * r, node * r + r)) for node in range(ring.nodes))
 
 
 def _job(ring: KHopRing, node_bytes: int, sending: list[Collective]) -> Job:
