@@ -4,6 +4,8 @@ Percentiles are over the messages that crossed the network. Those inside a serve
 not measured, and would only dilute them; they count for the last byte and for the bandwidth.
 """
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 from topologies.fabric import Fabric, Path, Port
 from traffic.clock import NEVER, SECOND
 from traffic.collectives.all_to_all import AllToAll
-from traffic.collectives.pattern import Pattern
+from traffic.collectives.pattern import Pattern, end_to_end
+from traffic.collectives.ring import Ring
 from traffic.job import Job
 from traffic.tables import NVLINK, Tables
 
@@ -63,6 +66,23 @@ def communication_s(tables: Tables) -> float:
     Where nodes follow each other it is the sum of their times; what overlaps counts once. A collective that
     gave up messages counts until it ended: until then they were waited for.
     """
+    _, first_ps, last_ps = _spans_ps(tables)
+    total_ps, until_ps = 0, 0
+    for start_ps, end_ps in sorted(zip(first_ps.tolist(), last_ps.tolist(), strict=True)):
+        total_ps += max(end_ps - max(start_ps, until_ps), 0)
+        until_ps = max(until_ps, end_ps)
+    return total_ps / SECOND
+
+
+def collective_times_s(tables: Tables) -> dict[str, float]:
+    """Return how long bytes of each collective were under way, by its name [s], as of `communication_s`."""
+    nodes, first_ps, last_ps = _spans_ps(tables)
+    names = [tables.nodes[node] for node in nodes.tolist()]
+    return dict(zip(names, ((last_ps - first_ps) / SECOND).tolist(), strict=True))
+
+
+def _spans_ps(tables: Tables) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the nodes of which bytes arrived, and when the first were released and the last had arrived."""
     node, released_ps, ended_ps = _arrived(tables, "node", "released_ps", "end_ps")
     nodes, node = np.unique(node, return_inverse=True)
     first_ps, last_ps = np.full(len(nodes), NEVER), np.zeros(len(nodes), dtype=np.int64)
@@ -73,43 +93,99 @@ def communication_s(tables: Tables) -> float:
         spans = tables.spans[(tables.spans["gpu"] < 0) & tables.spans["node"].isin(lost)]
         waited = spans[spans["node"].isin(nodes)]
         np.maximum.at(last_ps, np.searchsorted(nodes, waited["node"]), waited["end_ps"].to_numpy())
-    total_ps, until_ps = 0, 0
-    for start_ps, end_ps in sorted(zip(first_ps.tolist(), last_ps.tolist(), strict=True)):
-        total_ps += max(end_ps - max(start_ps, until_ps), 0)
-        until_ps = max(until_ps, end_ps)
-    return total_ps / SECOND
+    return nodes, first_ps, last_ps
 
 
-def busbw_gbytes_s(job: Job, seconds: float) -> float:
-    """Return the bus bandwidth of a job's collectives, as nccl-tests defines it [1e9 bytes/s].
+def busbw_gbytes_s(job: Job, took_s: Mapping[str, float]) -> float:
+    """Return the bus bandwidth of a job's collectives where all are of one kind [1e9 bytes/s].
 
-    Of an all-to-all it is S / t * (n - 1) / n. Under skew S is what the busiest GPU sends or receives;
-    n are the ranks, without GPUs that idle. S counts the matrix' diagonal, whose share (n - 1) / n takes
-    out again; where the diagonal is empty, busbw is that much too low. Of another pattern it is what the
-    busiest GPU sends or receives, over t: of a ring AllReduce nccl-tests' S / t * 2 (n - 1) / n.
+    It is NaN where they are of several (`kinds_busbw_gbytes_s`), and 0 where none took any time.
+
+    Parameters
+    ----------
+    job, took_s
+        As of `kinds_busbw_gbytes_s`.
+    """
+    kinds = kinds_busbw_gbytes_s(job, took_s)
+    return math.nan if len(kinds) > 1 else sum(kinds.values())
+
+
+def collectives_busbw_gbytes_s(job: Job, took_s: Mapping[str, float]) -> dict[str, float]:
+    """Return the bus bandwidth of each collective, by its name: `bus_bytes` over its own time [1e9 bytes/s].
+
+    Parameters
+    ----------
+    job, took_s
+        As of `kinds_busbw_gbytes_s`.
+    """
+    return {name: size / GB / took_s[name] for name, (_, size) in _counted(job, took_s).items()}
+
+
+def kinds_busbw_gbytes_s(job: Job, took_s: Mapping[str, float]) -> dict[str, float]:
+    """Return the bus bandwidth of each kind of a job's collectives, by its pattern's name [1e9 bytes/s].
+
+    Of a collective it is `bus_bytes` over its own time. Of several of a kind it is the bytes of all over the
+    times of all, the mean that weighs each by its time: collectives at once on GPUs of their own have the
+    busbw of one of them.
 
     Parameters
     ----------
     job
-        Whose collectives add up.
-    seconds
-        What they take together; busbw is 0 if that is nothing.
+        Whose collectives.
+    took_s
+        How long each took, by its name: `collective_times_s`. Those that took no time do not count.
 
     References
     ----------
-    NVIDIA/nccl-tests, src/alltoallv.cu, AlltoAllvGetBw and AlltoAllvComputeMaxCounts.
+    NVIDIA/nccl-tests, doc/PERFORMANCE.md.
     """
-    return sum(bus_bytes(node.pattern) for node in job.collectives) / GB / seconds if seconds else 0.0
+    counted: defaultdict[str, float] = defaultdict(float)
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for name, (kind, size) in _counted(job, took_s).items():
+        counted[kind] += size
+        seconds[kind] += took_s[name]
+    return {kind: size / GB / seconds[kind] for kind, size in counted.items()}
+
+
+def _counted(job: Job, took_s: Mapping[str, float]) -> dict[str, tuple[str, float]]:
+    """Return the kind and the bus bytes of each collective that took any time, by its name."""
+    timed = [node for node in job.collectives if took_s.get(node.name)]
+    sizes = {pattern: bus_bytes(pattern) for pattern in {node.pattern for node in timed}}
+    return {node.name: (node.pattern.name, sizes[node.pattern]) for node in timed}
 
 
 def bus_bytes(pattern: Pattern) -> float:
-    """Return what nccl-tests' busbw counts of a collective, as `busbw_gbytes_s` says [bytes]."""
+    """Return what nccl-tests' busbw counts of a collective: what its busiest rank owes or is owed [bytes].
+
+    Of an all-to-all it is S (n - 1) / n. Under skew S is what the busiest GPU sends or receives; n are the
+    ranks, without GPUs that idle. S counts the matrix' diagonal, whose share (n - 1) / n takes out again;
+    where the diagonal is empty, busbw is that much too low. Of another pattern it is what the busiest GPU
+    sends or receives of what is owed from end to end, whatever it passes on: of a ring AllReduce nccl-tests'
+    S 2 (n - 1) / n, of an all-to-all between nodes of L ranks each (p - 1) m / L
+    (`traffic.collectives.node_all_to_all`).
+
+    References
+    ----------
+    NVIDIA/nccl-tests, doc/PERFORMANCE.md; src/alltoallv.cu, AlltoAllvGetBw and AlltoAllvComputeMaxCounts.
+    """
     if isinstance(pattern, AllToAll):
-        owed, n = pattern.demand.matrix, len(pattern.ranks)
-        return max(int(owed.sum(axis=0).max()), int(owed.sum(axis=1).max())) * (n - 1) / n
-    messages = pattern.lower().moves
+        return _largest_bytes(pattern) * (len(pattern.ranks) - 1) / len(pattern.ranks)
+    messages = end_to_end(pattern).messages
     ends = (messages.source, messages.destination)
     return max((float(np.bincount(end, messages.bytes).max()) for end in ends if len(end)), default=0.0)
+
+
+def size_bytes(pattern: Pattern) -> int:
+    """Return S, nccl-tests' column *size*, of a collective; of patterns that it does not have `bus_bytes`."""
+    if isinstance(pattern, Ring):
+        return pattern.bytes
+    return _largest_bytes(pattern) if isinstance(pattern, AllToAll) else round(bus_bytes(pattern))
+
+
+def _largest_bytes(pattern: AllToAll) -> int:
+    """Return what the busiest GPU of an all-to-all sends or receives, its own part included."""
+    owed = pattern.demand.matrix
+    return max(int(owed.sum(axis=0).max()), int(owed.sum(axis=1).max()))
 
 
 def link_bytes(tables: Tables) -> dict[Port, int]:

@@ -33,7 +33,7 @@ from testbed.report.claims import (
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.table import number
 from testbed.run.outcome import LEFT_OUT, Outcome
-from traffic.metrics import busbw_gbytes_s
+from traffic.metrics import busbw_gbytes_s, collective_times_s
 from traffic.models.layered import LayeredModel
 
 MS = 1e3
@@ -194,7 +194,8 @@ def _ring_claims(cluster: Cluster, outcomes: Sequence[Outcome]) -> list[Claim]:
         if experiment.job.name == DIRECT and outcome.emulated and outcome.verdict.word not in LEFT_OUT:
             interfaces = cluster.degree // 2 * 2  # a ring both ways takes two
             rate = interfaces * cluster.rate_bps / 8e9
-            share = busbw_gbytes_s(experiment.job, outcome.cct_s) / rate
+            took_s = collective_times_s(outcome.run.tables)
+            share = busbw_gbytes_s(experiment.job, took_s) / rate
             about = f"busbw of {DIRECT} over the rate of its circuits", f"{LIGHTRAIL}, link rate", FULL_RATE
             claims.append(worst_claim(*about, [share], min, transport=experiment.transport_name))
     return claims

@@ -39,7 +39,7 @@ from traffic.collectives.pattern import Pattern
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job, Node
 from traffic.messages import Messages
-from traffic.metrics import GB, bus_bytes
+from traffic.metrics import GB, bus_bytes, size_bytes
 from traffic.spread import Spread
 
 MpDegree = Literal["proportional"] | int
@@ -249,16 +249,15 @@ class _Loads:
 def _about(pattern: Pattern, fabric: Fabric, sent: Bytes) -> dict[str, object]:
     """Return the kind of a pattern, the bytes that pass its busiest GPU, and the hops of its bytes."""
     servers, ring = _servers(pattern, fabric), pattern if isinstance(pattern, Ring) else None
-    passing, gpus = bus_bytes(pattern), len(pattern.gpus)
     return {
         "kind": pattern.name,
         "steps": _steps(ring, servers, fabric) if ring else "-",
         "servers": len(servers),
-        "gpus": gpus,
+        "gpus": len(pattern.gpus),
         "rings": len(ring.rings) if ring else 0,
-        "bytes": ring.bytes if ring else round(passing * gpus / (gpus - 1)),
+        "bytes": size_bytes(pattern),
         "hops": sent.sum() / between_servers(pattern, fabric).sum(),
-        "bus_bytes": passing,
+        "bus_bytes": bus_bytes(pattern),
     }
 
 

@@ -1,5 +1,6 @@
 """The report of collectives under schemes: rails, spines, and what sprays over them."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -10,11 +11,12 @@ from testbed.report.figures import figures
 from testbed.report.means import in_order, points, transports_of
 from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
-from testbed.report.table import block_rows, caption, more_words, time_unit
+from testbed.report.table import block_rows, caption, more_words, significant, time_unit
 from testbed.report.transports import shares_text, transports_text
 from testbed.run.agreement import AGREES_FROM, AGREES_TO, LIMIT, LIMIT_MARK, MARK
-from testbed.run.outcome import Outcome
+from testbed.run.outcome import LEFT_OUT, Outcome
 from topologies.fabric import Fabric
+from traffic.metrics import collective_times_s, kinds_busbw_gbytes_s
 
 
 def collective_page(
@@ -41,6 +43,7 @@ def collective_page(
         definitions=definitions(transports_of(table)),
         files="The experiments themselves, demand matrices included, are in run.json beside this file; all "
         f"messages are in records.csv, all points in summary.csv. {TRACES}",
+        more=_kinds(outcomes),
     )
 
 
@@ -125,6 +128,31 @@ def _results(table: pd.DataFrame, baseline: str) -> Sheet:
     return Sheet(["scheme", *more, "verdict"], numbers, blocks, f"{caption(rows, baseline)} CCT in {unit}.")
 
 
+def _kinds(outcomes: Sequence[Outcome]) -> list[Sheet]:
+    """Return the busbw of each kind of collective of jobs that have several, a mean over seeds."""
+    found: defaultdict[str, defaultdict[tuple[str, str, str], list[float]]]
+    found = defaultdict(lambda: defaultdict(list))
+    for outcome in outcomes:
+        experiment, job = outcome.experiment, outcome.experiment.job
+        several = len({node.pattern.name for node in job.collectives}) > 1
+        if several and outcome.verdict.word not in LEFT_OUT and not experiment.gone:
+            took_s = collective_times_s(outcome.run.tables)
+            for kind, busbw in kinds_busbw_gbytes_s(job, took_s).items():
+                found[job.name][kind, experiment.name, experiment.transport_name].append(busbw)
+    blocks = [
+        Block(
+            [Line([*words, significant(sum(each) / len(each))]) for words, each in sorted(of_job.items())],
+            name,
+        )
+        for name, of_job in found.items()
+    ]
+    return [Sheet(("collective", "scheme", "transport"), ("busbw",), blocks, KINDS)] if blocks else []
+
+
+KINDS = (
+    "1e9 bytes/s, of jobs with several kinds of collective: the bytes of all of a kind over the times of all."
+)
+
 VERDICTS = (
     ("faithful", "The machine carried the emulation without leaving a trace in the numbers."),
     ("strained", "It may have left one; the reason says where."),
@@ -165,8 +193,10 @@ DEFINITIONS = (
     ("mean, p99", "Over the messages that crossed the network, each from the start of its all-to-all."),
     (
         "busbw",
-        "nccl-tests' bus bandwidth for alltoallv: the most that any GPU sends or receives, over CCT, times "
-        "(n - 1) / n between n GPUs, without those that idle; 1 GB is 10⁹ bytes.",
+        "nccl-tests' bus bandwidth, of a collective over its own time: of an all-to-all the most that any "
+        "GPU sends or receives times (n - 1) / n between n GPUs, without those that idle. What GPUs pass on "
+        "for others does not count. Of several it is the bytes of all over the times of all; a job that has "
+        "several kinds has one of each. 1 GB is 10⁹ bytes.",
     ),
     (
         "MSE",

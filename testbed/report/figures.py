@@ -39,7 +39,7 @@ def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BA
     table
         Their summary.
     baseline
-        What busbw is relative to; without it in the run there is no plot of busbw.
+        What busbw is relative to; without a busbw of it in the run there is no plot of busbw.
     """
     transports, shades = transports_of(table), colours(table["name"])
     if len(transports) == 1:
@@ -59,7 +59,7 @@ def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BA
 def _figures(outcomes: Sequence[Outcome], table: pd.DataFrame, shades: Shades, baseline: str) -> list[Plot]:
     """Return the plots of what one transport carried."""
     plots = []
-    if (table["name"] == baseline).any():
+    if table.loc[table["name"] == baseline, "busbw_gbytes_s"].notna().any():
         bars = partial(busbw_bars, table, shades, baseline)
         plots.append(Plot("busbw", bars, BUSBW_CAPTION.format(baseline)))
     plots += [

@@ -78,6 +78,11 @@ class Point:
         return set(self.words) <= set(LEFT_OUT)
 
     @property
+    def has_no_busbw(self) -> bool:
+        """Whether no seed that has numbers has a busbw: its job has several kinds, or its GPUs were lost."""
+        return math.isnan(self["busbw_gbytes_s"].value) and not math.isnan(self["cct_s"].value)
+
+    @property
     def verdict(self) -> str:
         """The verdict in words, as `verdict_text` has them."""
         return verdict_text(self.words)

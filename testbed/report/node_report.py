@@ -155,8 +155,9 @@ DEFINITIONS = (
     ("took", "From when a node started, on its first GPU, to its end on its last."),
     (
         "bound",
-        "What a node takes at least: a compute its slowest GPU; a collective its busiest server's bytes over "
-        "the rate of its NICs, a dash where it stays inside servers. The job's bound is its longest path of "
+        "What a node takes at least: a compute its slowest GPU; a collective what its busiest server owes or "
+        "is owed from end to end, whatever is passed on, over the rate of its NICs (of all servers of a node "
+        "that are in one), a dash where it stays inside servers. The job's bound is its longest path of "
         "bounds, or all computes of its busiest GPU.",
     ),
     ("model", "What max-min fair fluids take over the same paths; alone where nothing was emulated."),

@@ -236,7 +236,8 @@ def _busbw_groups(
             draw(axes, bar, bar.point["busbw_relative"])
             draw_bound(axes, bar, bar.point["busbw_limit"].value)
         if all(np.isnan(point["busbw_limit"].value) for point in mine):
-            write_mark(axes, f"{baseline} was not run", (group, 0), rotation=90)
+            text = "no single busbw" if mine[-1].has_no_busbw else f"{baseline} was not run"
+            write_mark(axes, text, (group, 0), rotation=90)
         labels.append(named(workload, mine[-1].note).replace(" (", "\n("))
     axes.set_xticks(range(len(workloads)), labels)
 

@@ -17,7 +17,7 @@ from testbed.run.outcome import Outcome
 from topologies.fabric import Fabric
 from traffic.collectives.pattern import Pattern
 from traffic.collectives.ring import Ring
-from traffic.metrics import GB, bus_bytes
+from traffic.metrics import GB, bus_bytes, size_bytes
 from traffic.rings_over import closed_form_s
 
 WORDS = ("collective", "over")
@@ -106,15 +106,13 @@ def _about(pattern: Pattern, fabric: Fabric) -> dict[str, object]:
     """Return what a pattern is, what passes its busiest GPU, and its closed form."""
     servers = {fabric.gpu_servers[gpu] for gpu in pattern.gpus}
     ring = pattern if isinstance(pattern, Ring) else None
-    passing = bus_bytes(pattern)
-    n = len(pattern.gpus)
     return {
         "kind": pattern.name,
         "over": "network" if len(servers) > 1 else "NVLink",
-        "gpus": n,
+        "gpus": len(pattern.gpus),
         "rings": len(ring.rings) if ring else 0,
-        "bytes": ring.bytes if ring else round(passing * n / (n - 1)) if n > 1 else 0,
-        "bus_bytes": passing,
+        "bytes": size_bytes(pattern),
+        "bus_bytes": bus_bytes(pattern),
         "closed_s": closed_form_s(ring, fabric) if ring else math.nan,
     }
 
@@ -147,8 +145,9 @@ def _iteration(outcome: Outcome, emulated: bool) -> Line:
 DEFINITIONS = (
     (
         "busbw",
-        "As nccl-tests defines it: what the busiest GPU sends, 2 (n - 1) / n of the bytes of an AllReduce "
-        "and (n - 1) / n of others, over the time; GB = 1e9 bytes.",
+        "As nccl-tests defines it: 2 (n - 1) / n of the bytes of an AllReduce, (n - 1) / n of those of an "
+        "AllGather, a ReduceScatter or an all-to-all, and what the busiest GPU owes of others, over the "
+        "time; GB = 1e9 bytes.",
     ),
     (
         "closed form",

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -324,10 +324,7 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
     synthetic = dict.fromkeys(point.workload for point in rows if point.note.startswith("synthetic"))
     if synthetic:
         said.append(f"Synthetic workloads: {', '.join(synthetic)}.")
-    lacking = [point.workload for point in rows if math.isnan(point["busbw_relative"].value)]
-    if lacking:
-        which = ", ".join(dict.fromkeys(lacking))
-        said.append(f"The baseline {baseline} was not run for {which}: no relative busbw there.")
+    said += _lacking(rows, baseline)
     if any(MARK in agreement_cell(point) for point in rows):
         said.append(MARKED)
     if any(point.is_limit for point in rows):
@@ -340,6 +337,18 @@ def caption(rows: Sequence[Point], baseline: str) -> str:
     if any("model" in point.words for point in rows):
         said.append("model: predicted, no byte crossed an emulated network.")
     return " ".join(said)
+
+
+def _lacking(rows: Sequence[Point], baseline: str) -> Iterator[str]:
+    """Yield why points have no relative busbw: none that is one number, or no baseline."""
+    lacking = [point for point in rows if math.isnan(point["busbw_relative"].value)]
+    several = [point for point in lacking if point.has_no_busbw]
+    if several:
+        which = ", ".join(dict.fromkeys(point.workload for point in several))
+        yield f"No single busbw for {which}: collectives of several kinds, or GPUs were lost."
+    if len(several) < len(lacking):
+        which = ", ".join(dict.fromkeys(point.workload for point in lacking if not point.has_no_busbw))
+        yield f"The baseline {baseline} was not run for {which}: no relative busbw there."
 
 
 def left_out_texts(words: Collection[str]) -> list[str]:

@@ -20,6 +20,7 @@ from traffic.job_bounds import communication_bound_s, node_bounds_s
 from traffic.metrics import (
     busbw_gbytes_s,
     cct,
+    collective_times_s,
     communication_s,
     load_mse,
     nic_received_bytes,
@@ -294,7 +295,9 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         "cct_p80_s": times.p80_s,
         "cct_p95_s": times.p95_s,
         "cct_p99_s": times.p99_s,
-        "busbw_gbytes_s": math.nan if experiment.gone else busbw_gbytes_s(experiment.job, measured),
+        "busbw_gbytes_s": math.nan
+        if experiment.gone
+        else busbw_gbytes_s(experiment.job, collective_times_s(outcome.run.tables)),
         "mse_sent": load_mse(nic_sent_bytes(outcome.link_bytes, fabric)),
         "mse_received": load_mse(nic_received_bytes(outcome.link_bytes, fabric)),
         "predicted_s": predicted,

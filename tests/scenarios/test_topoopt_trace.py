@@ -154,8 +154,8 @@ def test_what_is_not_summed_gets_circuits_by_its_bytes_and_is_relayed_over_other
         assert ((0, 4) in {(min(pair), max(pair)) for pair in pairs}) == is_joined
     outcome = predicted(one_call(fabric, summed, heavy, light), fabric)
     hops = circuits_table(outcome).set_index(["kind", "bytes"])["hops"]
-    assert hops["ring all-reduce", MB] == hops["point to point", 2 * 900 * MB] == 1
-    assert hops["point to point", 2 * MB] == 2
+    assert hops["ring all-reduce", MB] == hops["point to point", 900 * MB] == 1
+    assert hops["point to point", MB] == 2
 
 
 def test_an_all_to_all_takes_the_shortest_paths_of_all_pairs() -> None:

@@ -14,6 +14,7 @@ from testbed.report.figures import png_of
 from testbed.report.page import Page as ReportPage
 from testbed.report.report_html import report_html
 from testbed.report.run_json import Run
+from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, Verdict, summary
 from tests.blank import blank
 from tests.testbed.cases import (
@@ -25,7 +26,10 @@ from tests.testbed.cases import (
     small_outcomes,
     with_verdict,
 )
+from traffic.collectives.point_to_point import PointToPoint
+from traffic.collectives.ring import Ring
 from traffic.demand import Demand
+from traffic.job import Collective, Job
 from traffic.workloads.synthetic import uniform
 
 EMPTY = {"meta", "img", "br", "link", "hr"}
@@ -193,3 +197,25 @@ def test_the_report_says_where_the_time_went_of_what_disagrees() -> None:
     assert "the busiest NIC was idle" in text
     assert "1.60 !" in text
     assert "Where the time went" not in Page(html_of(small_outcomes(seeds=1))).text
+
+
+def test_a_job_of_several_kinds_has_a_busbw_of_each_and_no_single_one() -> None:
+    """Rings of 12.5 GB/s on GPUs 0 and 2, a send of 12.5 GB/s between GPUs 1 and 3, both at once."""
+    fabric = small_fabric()
+    nodes = (
+        Collective("sum", Ring(((0, 2),), 80_000_000)),
+        Collective("send", PointToPoint(((1, 3, 8_000_000),))),
+    )
+    job = Job("kinds", fabric.gpus, nodes)
+    page = page_of([outcome_of(Experiment(fabric, job, "ecmp"))])
+    (sheet,) = page.more
+    cells = [line.cells for block in sheet.blocks for line in block.lines]
+    assert cells == [
+        ["point to point", "ecmp", "credit", "12.5"],
+        ["ring all-reduce", "ecmp", "credit", "12.5"],
+    ]
+    assert page.table["busbw_gbytes_s"].isna().all()
+    assert "No single busbw for kinds: collectives of several kinds" in page.results.caption
+    assert "was not run" not in page.results.caption
+    assert "busbw" not in [plot.name for plot in page.plots]
+    assert not page_of(small_outcomes(seeds=1)).more

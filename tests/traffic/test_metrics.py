@@ -1,5 +1,6 @@
 """Metrics against numbers worked out by hand."""
 
+import math
 from dataclasses import astuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.testbed.runs import run_of
 from tests.traffic.cases import uneven_fabric
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
+from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Job
@@ -21,7 +23,9 @@ from traffic.metrics import (
     Cct,
     busbw_gbytes_s,
     cct,
+    collective_times_s,
     communication_s,
+    kinds_busbw_gbytes_s,
     link_bytes,
     load_mse,
     nic_received_bytes,
@@ -72,7 +76,7 @@ def test_times_count_from_the_start_of_each_step() -> None:
 def test_nothing_sent_takes_no_time() -> None:
     nothing = single(Demand("nothing", np.zeros((4, 4), dtype=np.int64)))
     assert cct(tables()) == Cct(0.0, 0.0, 0.0, 0.0, 0.0)
-    assert busbw_gbytes_s(nothing, 0.0) == 0.0
+    assert busbw_gbytes_s(nothing, collective_times_s(tables())) == 0.0
     assert link_bytes(tables()) == {}
     assert load_mse(nic_sent_bytes({}, rail_fabric(2, 2))) == 0.0
 
@@ -84,24 +88,52 @@ def test_messages_inside_servers_alone_have_no_percentiles() -> None:
 def test_busbw_is_that_of_the_busiest_gpu() -> None:
     matrix = np.array([[10, 50, 30, 20], [0, 0, 0, 0], [0, 40, 0, 0], [0, 0, 0, 0]]) * 10**9
     # GPU 0 sends 110 GB, its own 10 among them; the most received is 90 GB. 5 s pass.
-    assert busbw_gbytes_s(single(Demand("skewed", matrix)), 5.0) == 16.5
+    assert busbw_gbytes_s(single(Demand("skewed", matrix)), {"step 0": 5.0}) == 16.5
 
 
 def test_the_busiest_gpu_may_be_a_receiver() -> None:
     matrix = np.array([[0, 50], [0, 50]]) * 10**9
-    assert busbw_gbytes_s(single(Demand("incast", matrix)), 5.0) == 10.0
+    assert busbw_gbytes_s(single(Demand("incast", matrix)), {"step 0": 5.0}) == 10.0
 
 
 def test_the_steps_of_a_job_add_up() -> None:
     first, second = np.array([[0, 6], [2, 0]]), np.array([[0, 1], [4, 0]])
     steps = Step(Demand("first", first * 10**9)), Step(Demand("second", second * 10**9))
-    assert busbw_gbytes_s(job_of_steps("two", steps), 5.0) == 1.0
+    assert busbw_gbytes_s(job_of_steps("two", steps), {"step 0": 4.0, "step 1": 1.0}) == 1.0
 
 
 def test_busbw_of_rings_is_that_of_nccl_tests() -> None:
     rings = ((0, 1, 2, 3), (3, 2, 1, 0))
     job = Job("ring", 4, (Collective("a", Ring(rings, 8 * 10**9)),))
-    assert busbw_gbytes_s(job, 2.0) == pytest.approx(8 / 2.0 * 2 * 3 / 4)
+    assert busbw_gbytes_s(job, {"a": 2.0}) == pytest.approx(8 / 2.0 * 2 * 3 / 4)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.floats(0.1, 10.0)), min_size=1, max_size=5))
+def test_several_of_a_kind_have_a_mean_and_no_sum(pairs: list[tuple[int, float]]) -> None:
+    nodes = tuple(
+        Collective(f"{k}", PointToPoint(((2 * k, 2 * k + 1, size * 10**9),)))
+        for k, (size, _) in enumerate(pairs)
+    )
+    job, took_s = Job("pairs", 2 * len(pairs), nodes), {f"{k}": lasts for k, (_, lasts) in enumerate(pairs)}
+    each = [size / lasts for size, lasts in pairs]
+    found = busbw_gbytes_s(job, took_s)
+    assert min(each) * (1 - 1e-9) <= found <= max(each) * (1 + 1e-9)
+    assert found * sum(took_s.values()) == pytest.approx(sum(size for size, _ in pairs))
+
+
+def test_several_kinds_have_a_busbw_each() -> None:
+    ring, send = Ring(((0, 1),), 4 * 10**9), PointToPoint(((2, 3, 6 * 10**9),))
+    nodes = Collective("a", ring), Collective("b", send), Collective("c", send), Collective("d", send)
+    job, took_s = Job("kinds", 4, nodes), {"a": 2.0, "b": 1.0, "c": 5.0}
+    assert kinds_busbw_gbytes_s(job, took_s) == {"ring all-reduce": 2.0, "point to point": 2.0}
+    assert math.isnan(busbw_gbytes_s(job, took_s))
+
+
+def test_a_collective_takes_from_its_first_release_to_its_last_byte() -> None:
+    two = tables(
+        (0, 0, 2, 8, 1.0, 2.0, DIRECT), (0, 0, 2, 8, 1.5, 3.0, DIRECT), (1, 0, 2, 8, 2.0, 6.0, DIRECT)
+    )
+    assert collective_times_s(two) == {"0": 2.0, "1": 4.0}
 
 
 def test_what_overlaps_is_under_way_once() -> None:
@@ -114,7 +146,8 @@ def test_what_overlaps_is_under_way_once() -> None:
 
 def test_gpus_that_idle_are_no_ranks() -> None:
     trace = single(Demand("trace", np.array([[5, 5], [5, 5]]) * 10**9))
-    assert busbw_gbytes_s(trace, 5.0) == busbw_gbytes_s(placed(trace, rail_fabric(4, 2)), 5.0) == 1.0
+    for job in (trace, placed(trace, rail_fabric(4, 2))):
+        assert busbw_gbytes_s(job, {"step 0": 5.0}) == 1.0
 
 
 def test_nics_are_charged_for_what_passes_them() -> None:
