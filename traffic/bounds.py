@@ -1,6 +1,6 @@
-"""How fast an all-to-all can be at best: the bound that every result is held against."""
+"""How fast a collective can be at best: the bound that every result is held against."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from scipy.sparse import coo_array, csr_array, hstack
 
 from topologies.errors import DemandError
 from topologies.fabric import Fabric, Port
+from traffic.collectives.ring import Ring
 from traffic.messages import Messages
 
 Nodes = Sequence[Sequence[int]]
@@ -86,13 +87,64 @@ def lower_bound_s(
     source, destination = np.nonzero(server_matrix(messages, fabric, nodes))
     if not len(source):
         return 0.0
-    delay_s, first = np.full(len(fabric.servers), np.inf), _first_servers(fabric, nodes)
-    for nic in fabric.nics:
-        server, link = first[nic.server], fabric.link_at[fabric.nic_port(nic)]
-        delay_s[server] = min(delay_s[server], link.delay_s)
+    delay_s = _delays_s(fabric, _first_servers(fabric, nodes))
     return busiest_server_s(messages, fabric, lent_bytes, nodes) + float(
         (delay_s[source] + delay_s[destination]).min()
     )
+
+
+def sum_bound_s(
+    ring: Ring,
+    fabric: Fabric,
+    lent_bytes: Mapping[Port, float] = NOTHING_LENT,
+    gone: Collection[int] = (),
+) -> float:
+    """Return how long a sum between the members of a ring takes at least, in whatever order or tree [s].
+
+    Servers may sum and spread inside, over NVLink. Then of ReduceScatter a server sends what is for GPUs
+    elsewhere, and of AllGather it receives what is theirs. Of AllReduce S leaves and enters each server, and
+    between s of them it crosses 2 (s - 1) times in all: each but one gives its part, and is given the sum.
+
+    Parameters
+    ----------
+    ring, fabric, lent_bytes
+        As of `lower_bound_s`.
+    gone
+        GPUs from and to which nothing counts.
+
+    References
+    ----------
+    P. Patarasuk and X. Yuan, JPDC 69(2), 2009, section 3.
+    """
+    members = np.array(sorted(ring.gpus - {*gone}), dtype=np.int64)
+    own = np.bincount(fabric.server_of_gpu[members], minlength=len(fabric.servers))
+    there = own > 0
+    if there.sum() < 2:
+        return 0.0
+    part = ring.bytes // (len(ring.rings) * len(ring.gpus)) * len(ring.rings)
+    elsewhere = np.where(there, len(members) - own, 0)
+    out, into = {
+        "all-reduce": (there * ring.bytes, there * ring.bytes),
+        "reduce-scatter": (elsewhere * part, own * part),
+        "all-gather": (own * part, elsewhere * part),
+    }[ring.operation]
+    alone = np.arange(len(fabric.servers))
+    lent = _lent(fabric, lent_bytes, alone)
+    busiest_s = _busiest_s(np.maximum(out - lent[0], into - lent[1]), fabric, alone)
+    crossing = 0 if gone or ring.operation != "all-reduce" else 2 * (int(there.sum()) - 1) * ring.bytes
+    rate_bps = nic_rates(fabric)[there].sum()
+    together_s = max(8.0 * (crossing - float(lent[0][there].sum())), 0.0) / rate_bps
+    delays_s = np.sort(_delays_s(fabric, alone)[there])[:2]
+    return float(max(busiest_s, together_s) + delays_s.sum())
+
+
+def _delays_s(fabric: Fabric, first: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the least delay of a server's links, those of a node at its first server [s]."""
+    delay_s = np.full(len(fabric.servers), np.inf)
+    for nic in fabric.nics:
+        server, link = first[nic.server], fabric.link_at[fabric.nic_port(nic)]
+        delay_s[server] = min(delay_s[server], link.delay_s)
+    return delay_s
 
 
 def busiest_server_s(
@@ -128,12 +180,22 @@ def busiest_server_s(
     RailS, Theorems 2 and 3 (eq. 20, 25, 26).
     """
     matrix, first = server_matrix(messages, fabric, nodes), _first_servers(fabric, nodes)
+    lent = _lent(fabric, lent_bytes, first)
+    return _busiest_s(np.maximum(matrix.sum(axis=1) - lent[0], matrix.sum(axis=0) - lent[1]), fabric, first)
+
+
+def _lent(fabric: Fabric, lent_bytes: Mapping[Port, float], first: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return what the ports of each server's NICs lent, out and into it, shape (2, servers) [bytes]."""
     lent = np.zeros((2, len(fabric.servers)))
     for nic in fabric.nics:
         port = fabric.nic_port(nic)
         out = lent_bytes.get(port, 0.0)
         lent[:, first[nic.server]] += out, lent_bytes.get(fabric.peer(port), out)
-    load = np.maximum(matrix.sum(axis=1) - lent[0], matrix.sum(axis=0) - lent[1])
+    return lent
+
+
+def _busiest_s(load: NDArray[np.float64], fabric: Fabric, first: NDArray[np.int64]) -> float:
+    """Return how long the slowest server takes for its load [bytes]."""
     rates = np.bincount(first, _leaving_bps(fabric, first), len(first))
     loaded = load > 0
     return float((8.0 * load[loaded] / rates[loaded]).max(initial=0.0))

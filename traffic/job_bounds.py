@@ -7,9 +7,11 @@ from graphlib import TopologicalSorter
 import numpy as np
 
 from topologies.fabric import Fabric, Port
-from traffic.bounds import NOTHING_LENT, lower_bound_s
-from traffic.collectives.pattern import EndToEnd, Pattern, end_to_end
+from traffic.bounds import NOTHING_LENT, lower_bound_s, sum_bound_s
+from traffic.collectives.pattern import Pattern, end_to_end
+from traffic.collectives.ring import Ring
 from traffic.job import Compute, Job
+from traffic.messages import Messages
 
 
 def node_bounds_s(
@@ -23,8 +25,8 @@ def node_bounds_s(
     """Return how long each node takes at least, by its name [s].
 
     A compute takes as long as its slowest GPU. A collective takes no less than all that it owes from end
-    to end at once (`traffic.bounds.lower_bound_s`), whatever waits for what; one that stays inside servers
-    has the bound 0.
+    to end at once (`traffic.bounds.lower_bound_s`), whatever waits for what, and a ring no less than any sum
+    of its bytes between its members (`sum_bound_s`); one that stays inside servers has the bound 0.
 
     Parameters
     ----------
@@ -45,14 +47,33 @@ def node_bounds_s(
             bounds[node.name] = max(map(node.on_gpu_s, node.gpus), default=0.0)
             continue
         if node.pattern not in known:  # repeated nodes have equal patterns
-            owed = EndToEnd(node.pattern.lower().moves) if forwarded else end_to_end(node.pattern)
-            messages = owed.messages
-            if gone:
-                ends = np.stack([messages.source, messages.destination])
-                messages = messages.select(np.logical_not(np.isin(ends, list(gone)).any(axis=0)))
-            known[node.pattern] = lower_bound_s(messages, fabric, lent_bytes, owed.nodes)
+            bound_s = _moves_bound_s if forwarded else _owed_bound_s
+            known[node.pattern] = bound_s(node.pattern, fabric, lent_bytes, gone)
         bounds[node.name] = known[node.pattern]
     return bounds
+
+
+def _owed_bound_s(
+    pattern: Pattern, fabric: Fabric, lent_bytes: Mapping[Port, float], gone: Collection[int]
+) -> float:
+    if type(pattern) is Ring:  # what is derived from it may be no sum
+        return sum_bound_s(pattern, fabric, lent_bytes, gone)
+    owed = end_to_end(pattern)
+    return lower_bound_s(_between(owed.messages, gone), fabric, lent_bytes, owed.nodes)
+
+
+def _moves_bound_s(
+    pattern: Pattern, fabric: Fabric, lent_bytes: Mapping[Port, float], gone: Collection[int]
+) -> float:
+    return lower_bound_s(_between(pattern.lower().moves, gone), fabric, lent_bytes)
+
+
+def _between(messages: Messages, gone: Collection[int]) -> Messages:
+    """Return the messages that are neither from nor to GPUs that are gone."""
+    if not gone:
+        return messages
+    ends = np.stack([messages.source, messages.destination])
+    return messages.select(np.logical_not(np.isin(ends, list(gone)).any(axis=0)))
 
 
 def communication_bound_s(job: Job, bounds_s: Mapping[str, float]) -> float:

@@ -127,8 +127,9 @@ def with_ratios(table: pd.DataFrame, baseline: str = BASELINE) -> pd.DataFrame:
     -------
     DataFrame
         The table with four columns more: ``busbw_relative``, busbw over the baseline's with the same
-        workload, seed and transport; ``busbw_limit``, what that would be at the lower bound, whatever the
-        scheme; ``over_bound``, CCT over the lower bound; ``baseline_void``, whether the baseline is left out.
+        workload, seed and transport; ``busbw_limit``, what that would be if all times were as much
+        shorter as CCT is at the lower bound; ``over_bound``, CCT over the lower bound; ``baseline_void``,
+        whether the baseline is left out.
     """
     keys = ["workload", "seed", "against"]
     base = table[table["name"] == baseline].assign(against=lambda rows: rows["transport"])

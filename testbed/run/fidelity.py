@@ -156,7 +156,7 @@ def verdict(
     measures
         What was seen of the machine; NaN is unknown.
     measured_s, bound_s
-        The CCT and its lower bound [real seconds].
+        The CCT, and the least that the job's own patterns take, what they pass on included [real seconds].
     emulated_s
         The prediction at emulated scale [s]; a short run is advised of that.
     unmet

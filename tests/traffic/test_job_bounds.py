@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.traffic.cases import uneven_fabric
+from tests.traffic.job_cases import OPERATIONS
 from topologies.khop_ring import GPU_BPS, KHopRing, khop_ring_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
@@ -45,6 +47,47 @@ def test_the_bound_of_an_all_to_all_is_the_same_whatever_carries_it(
     for job in jobs:
         assert communication_bound_s(job, node_bounds_s(job, fabric)) == pytest.approx(least_s)
         assert communication_bound_s(job, node_bounds_s(job, fabric, forwarded=True)) >= least_s * (1 - 1e-9)
+
+
+@given(st.integers(2, 5), st.integers(1, 3), st.integers(1, 3), st.data())
+def test_the_bound_of_a_sum_is_the_same_for_all_rings_and_no_more_than_any_takes(
+    servers: int, gpus: int, rings: int, data: st.DataObject
+) -> None:
+    """NICs of a byte a second; whatever order a ring has, what its busiest server moves takes no less."""
+    fabric = rail_fabric(servers, gpus, rate_bps=8.0)
+    n, size = servers * gpus, 60 * servers * gpus
+    orders = tuple(tuple(data.draw(st.permutations(range(n)))) for _ in range(rings))
+    between = {"all-reduce": 2 * (servers - 1) / servers, "reduce-scatter": (servers - 1) / servers}
+    between["all-gather"] = between["reduce-scatter"]
+    for operation in OPERATIONS:
+        job = Job("sum", n, (Collective("sum", Ring(orders, size, operation)),))
+        least_s = between[operation] * size / gpus
+        assert communication_bound_s(job, fabric) == pytest.approx(least_s)
+        assert communication_bound_s(job, fabric, forwarded=True) >= least_s * (1 - 1e-9)
+
+
+def test_a_sum_is_bound_by_its_slow_server() -> None:
+    """Servers of 10, 10 and 40 bytes a second: S leaves and enters each, which is more than all together."""
+    fabric = uneven_fabric(1, 1, 4)
+    ends = tuple(fabric.gpu_offsets[:3])
+    job = Job("sum", fabric.gpus, (Collective("sum", Ring((ends,), 600)),))
+    assert communication_bound_s(job, fabric) == pytest.approx(600 / 10)
+    assert communication_bound_s(job, fabric, gone=ends[:1]) == pytest.approx(600 / 10)
+    assert communication_bound_s(job, fabric, gone=ends[:2]) == 0.0
+    lent = {fabric.nic_port(nic): 60.0 for nic in fabric.nics}
+    assert communication_bound_s(job, fabric, lent) == pytest.approx(540 / 10)
+    far = fabric.with_links(delay_s=0.1, loss=0.0)
+    assert communication_bound_s(job, far) == pytest.approx(60.2)
+
+
+def test_a_sum_is_bound_by_all_servers_together() -> None:
+    """Four servers of 10 bytes a second, of 600 bytes 2 (s - 1) S = 3,600 less what their ports lent."""
+    fabric = uneven_fabric(1, 1, 1, 1)
+    job = Job("sum", 4, (Collective("sum", Ring(((0, 1, 2, 3),), 600)),))
+    assert communication_bound_s(job, fabric) == pytest.approx(3600 / 40)
+    lent = {fabric.nic_port(nic): 60.0 for nic in fabric.nics}
+    assert communication_bound_s(job, fabric, lent) == pytest.approx((3600 - 240) / 40)
+    assert communication_bound_s(job, fabric, gone=(3,)) == pytest.approx(600 / 10)
 
 
 def test_what_patterns_pass_on_counts_where_it_is_asked_for() -> None:
