@@ -158,10 +158,10 @@ def bus_bytes(pattern: Pattern) -> float:
     """Return what nccl-tests' busbw counts of a collective: what its busiest rank owes or is owed [bytes].
 
     Of an all-to-all it is S (n - 1) / n. Under skew S is what the busiest GPU sends or receives; n are the
-    ranks, without GPUs that idle. S counts the matrix' diagonal, whose share (n - 1) / n takes out again;
-    where the diagonal is empty, busbw is that much too low. Of another pattern it is what the busiest GPU
-    sends or receives of what is owed from end to end, whatever it passes on: of a ring AllReduce nccl-tests'
-    S 2 (n - 1) / n, of an all-to-all between nodes of L ranks each (p - 1) m / L
+    ranks, without GPUs that idle. S counts the matrix' diagonal, whose share (n - 1) / n takes out again; an
+    empty diagonal leaves out what GPUs owe themselves, and nothing is taken out. Of another pattern it is
+    what the busiest GPU sends or receives of what is owed from end to end, whatever it passes on: of a ring
+    AllReduce nccl-tests' S 2 (n - 1) / n, of an all-to-all between nodes of L ranks each (p - 1) m / L
     (`traffic.collectives.node_all_to_all`).
 
     References
@@ -169,7 +169,9 @@ def bus_bytes(pattern: Pattern) -> float:
     NVIDIA/nccl-tests, doc/PERFORMANCE.md; src/alltoallv.cu, AlltoAllvGetBw and AlltoAllvComputeMaxCounts.
     """
     if isinstance(pattern, AllToAll):
-        return _largest_bytes(pattern) * (len(pattern.ranks) - 1) / len(pattern.ranks)
+        owed, n = pattern.demand.matrix, len(pattern.ranks)
+        largest = max(int(owed.sum(axis=0).max()), int(owed.sum(axis=1).max()))
+        return largest * (n - 1) / n if owed.diagonal().any() else float(largest)
     messages = end_to_end(pattern).messages
     ends = (messages.source, messages.destination)
     return max((float(np.bincount(end, messages.bytes).max()) for end in ends if len(end)), default=0.0)
@@ -179,13 +181,9 @@ def size_bytes(pattern: Pattern) -> int:
     """Return S, nccl-tests' column *size*, of a collective; of patterns that it does not have `bus_bytes`."""
     if isinstance(pattern, Ring):
         return pattern.bytes
-    return _largest_bytes(pattern) if isinstance(pattern, AllToAll) else round(bus_bytes(pattern))
-
-
-def _largest_bytes(pattern: AllToAll) -> int:
-    """Return what the busiest GPU of an all-to-all sends or receives, its own part included."""
-    owed = pattern.demand.matrix
-    return max(int(owed.sum(axis=0).max()), int(owed.sum(axis=1).max()))
+    if isinstance(pattern, AllToAll) and (n := len(pattern.ranks)) > 1:
+        return round(bus_bytes(pattern) * n / (n - 1))
+    return round(bus_bytes(pattern))
 
 
 def link_bytes(tables: Tables) -> dict[Port, int]:

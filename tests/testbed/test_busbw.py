@@ -68,6 +68,8 @@ def over(fabric: Fabric, *patterns: Pattern, scheme: str = "rails", in_turn: boo
 def cases() -> Iterator[Case]:
     for scheme in POLICIES:
         yield f"all-to-all, {scheme}", over(FABRIC, even(GPUS), scheme=scheme), LINK
+    others = even(GPUS).demand.matrix * ~np.eye(GPUS, dtype=bool)
+    yield "all-to-all, no diagonal", over(FABRIC, AllToAll(Demand("others", others))), LINK
     for operation in OPERATIONS:
         yield f"ring {operation}", over(FABRIC, Ring((EVERY,), 80 * MEGABYTE, operation)), LINK
         two = rail_fabric(4, 2)

@@ -15,12 +15,14 @@ from tests.testbed.runs import run_of
 from tests.traffic.cases import uneven_fabric
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
+from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Job
 from traffic.metrics import (
     Cct,
+    bus_bytes,
     busbw_gbytes_s,
     cct,
     collective_times_s,
@@ -30,6 +32,7 @@ from traffic.metrics import (
     load_mse,
     nic_received_bytes,
     nic_sent_bytes,
+    size_bytes,
     uplink_bytes,
 )
 from traffic.records import COLUMNS
@@ -99,7 +102,19 @@ def test_the_busiest_gpu_may_be_a_receiver() -> None:
 def test_the_steps_of_a_job_add_up() -> None:
     first, second = np.array([[0, 6], [2, 0]]), np.array([[0, 1], [4, 0]])
     steps = Step(Demand("first", first * 10**9)), Step(Demand("second", second * 10**9))
-    assert busbw_gbytes_s(job_of_steps("two", steps), {"step 0": 4.0, "step 1": 1.0}) == 1.0
+    assert busbw_gbytes_s(job_of_steps("two", steps), {"step 0": 4.0, "step 1": 1.0}) == 2.0
+
+
+@given(st.integers(2, 16), st.integers(1, 1 << 40), st.booleans())
+def test_busbw_of_an_even_all_to_all_is_that_of_nccl_tests_whether_or_not_its_diagonal_is_given(
+    n: int, count: int, diagonal: bool
+) -> None:
+    matrix = np.full((n, n), count)
+    if not diagonal:
+        np.fill_diagonal(matrix, 0)
+    pattern = AllToAll(Demand("even", matrix))
+    assert size_bytes(pattern) == pytest.approx(n * count)
+    assert bus_bytes(pattern) == pytest.approx(n * count * (n - 1) / n)
 
 
 def test_busbw_of_rings_is_that_of_nccl_tests() -> None:
