@@ -74,6 +74,11 @@ JOBS = [
     """{"format": "lightrail job 1", "name": "ring", "gpus": 4, "nodes": [
       {"kind": "ring_all_to_all", "name": "a", "node_bytes": 4000,
        "hops": [[[0, 1], [1, 2], [2, 3], [3, 0]]]}]}""",
+    """{"format": "lightrail job 1", "name": "exchange", "gpus": 4, "nodes": [
+      {"kind": "exchange_round", "name": "a", "node_bytes": 4000, "distance": 2,
+       "nodes": [[0], [1], [2], [3]], "hops": [[[0, 2], [1, 3], [2, 0], [3, 1]]]},
+      {"kind": "exchange_round", "name": "b", "node_bytes": 4000, "distance": 1, "after": ["a"],
+       "nodes": [[0], [1], [2], [3]], "hops": [[[0, 1], [1, 0], [2, 3], [3, 2]]]}]}""",
 ]
 SIMAI = """HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 checkpoints: 0 checkpoint_initiates: 0
 3

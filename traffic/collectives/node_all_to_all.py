@@ -336,7 +336,7 @@ def _check_hops(nodes: Nodes, hops: Sequence[Hop], to: Sequence[int]) -> None:
     going = sorted((number.get(near, -1), number.get(far, -1)) for near, far in hops)
     if len(number) != sum(map(len, nodes)) or going != list(enumerate(to)):
         raise DemandError(
-            f"the hops {str(list(hops))[:60]} do not join {len(nodes)} nodes as their pattern has it",
+            f"the hops {str(list(hops))[:60]} do not join {len(nodes)} nodes, each to the one it sends to",
             "list the GPUs of each node in nodes, each once, and a hop from every node to its next",
         )
 
