@@ -62,8 +62,8 @@ def test_the_bound_of_a_sum_is_the_same_for_all_rings_and_no_more_than_any_takes
     for operation in OPERATIONS:
         job = Job("sum", n, (Collective("sum", Ring(orders, size, operation)),))
         least_s = between[operation] * size / gpus
-        assert communication_bound_s(job, fabric) == pytest.approx(least_s)
-        assert communication_bound_s(job, fabric, forwarded=True) >= least_s * (1 - 1e-9)
+        assert communication_bound_s(job, node_bounds_s(job, fabric)) == pytest.approx(least_s)
+        assert communication_bound_s(job, node_bounds_s(job, fabric, forwarded=True)) >= least_s * (1 - 1e-9)
 
 
 def test_a_sum_is_bound_by_its_slow_server() -> None:
@@ -71,23 +71,23 @@ def test_a_sum_is_bound_by_its_slow_server() -> None:
     fabric = uneven_fabric(1, 1, 4)
     ends = tuple(fabric.gpu_offsets[:3])
     job = Job("sum", fabric.gpus, (Collective("sum", Ring((ends,), 600)),))
-    assert communication_bound_s(job, fabric) == pytest.approx(600 / 10)
-    assert communication_bound_s(job, fabric, gone=ends[:1]) == pytest.approx(600 / 10)
-    assert communication_bound_s(job, fabric, gone=ends[:2]) == 0.0
+    assert communication_bound_s(job, node_bounds_s(job, fabric)) == pytest.approx(600 / 10)
+    assert communication_bound_s(job, node_bounds_s(job, fabric, gone=ends[:1])) == pytest.approx(600 / 10)
+    assert communication_bound_s(job, node_bounds_s(job, fabric, gone=ends[:2])) == 0.0
     lent = {fabric.nic_port(nic): 60.0 for nic in fabric.nics}
-    assert communication_bound_s(job, fabric, lent) == pytest.approx(540 / 10)
+    assert communication_bound_s(job, node_bounds_s(job, fabric, lent)) == pytest.approx(540 / 10)
     far = fabric.with_links(delay_s=0.1, loss=0.0)
-    assert communication_bound_s(job, far) == pytest.approx(60.2)
+    assert communication_bound_s(job, node_bounds_s(job, far)) == pytest.approx(60.2)
 
 
 def test_a_sum_is_bound_by_all_servers_together() -> None:
     """Four servers of 10 bytes a second, of 600 bytes 2 (s - 1) S = 3,600 less what their ports lent."""
     fabric = uneven_fabric(1, 1, 1, 1)
     job = Job("sum", 4, (Collective("sum", Ring(((0, 1, 2, 3),), 600)),))
-    assert communication_bound_s(job, fabric) == pytest.approx(3600 / 40)
+    assert communication_bound_s(job, node_bounds_s(job, fabric)) == pytest.approx(3600 / 40)
     lent = {fabric.nic_port(nic): 60.0 for nic in fabric.nics}
-    assert communication_bound_s(job, fabric, lent) == pytest.approx((3600 - 240) / 40)
-    assert communication_bound_s(job, fabric, gone=(3,)) == pytest.approx(600 / 10)
+    assert communication_bound_s(job, node_bounds_s(job, fabric, lent)) == pytest.approx((3600 - 240) / 40)
+    assert communication_bound_s(job, node_bounds_s(job, fabric, gone=(3,))) == pytest.approx(600 / 10)
 
 
 def test_what_patterns_pass_on_counts_where_it_is_asked_for() -> None:
