@@ -80,7 +80,7 @@ def crosses_network(messages: Messages, fabric: Fabric) -> NDArray[np.bool_]:
 
 
 def chunks_of(messages: Messages, chunk_bytes: int = CHUNK_BYTES) -> Chunks:
-    """Return the chunks of messages: as many whole ones as fit, and the rest.
+    """Return the chunks of messages: as many whole ones as fit, and the rest; of nothing there is none.
 
     Raises
     ------
@@ -97,8 +97,8 @@ def chunks_of(messages: Messages, chunk_bytes: int = CHUNK_BYTES) -> Chunks:
         )
     message = np.repeat(np.arange(len(messages)), counts)
     sizes = np.full(len(message), chunk_bytes, dtype=np.int64)
-    last = np.cumsum(counts) - 1
-    sizes[last] = messages.bytes - (counts - 1) * chunk_bytes
+    last, some = np.cumsum(counts) - 1, counts > 0
+    sizes[last[some]] -= (counts * chunk_bytes - messages.bytes)[some]
     return Chunks(message, sizes)
 
 

@@ -33,8 +33,8 @@ class Carriers:
     fabric, backend, ledger, light
         Of the run.
     arrived
-        Told, at once but not in the middle of anything, that all that a message had put together on something
-        counts as arrived: its number, and what the ledger calls that.
+        Told, at once but not in the middle of anything, the number of a message of which a part counts as
+        arrived: what it had put together on something, or what chose.
     returned
         Told what messages lack that a queue pair gives back.
     """
@@ -46,7 +46,7 @@ class Carriers:
         ledger: Ledger,
         light: Light,
         *,
-        arrived: Callable[[int, int], None],
+        arrived: Callable[[int], None],
         returned: Callable[[QueuePair, Left], None],
     ) -> None:
         self._fabric, self._backend, self._ledger, self._light = fabric, backend, ledger, light
@@ -180,17 +180,25 @@ class Carriers:
         return sum(each.left for each in found)
 
     def recall(self, numbers: Collection[int]) -> Left:
-        """Take back what messages lack that choose, or take what is lit."""
+        """Take back what messages lack that choose, or take what is lit.
+
+        One that has arrived lacks nothing: the backend has reported that, or is about to. One that was taken
+        back, and lacks only what was rounded away, counts as arrived.
+        """
         if not numbers:
             return []
         stopped = self._backend.stop(ops=sorted(numbers))
         self._carried(stopped, self._backend.now_ps)
-        left = []
-        for number in sorted({each.op for each in stopped}):
-            op = self._ops[number]
-            op.pieces -= 1
+        taken_back, left = {each.op for each in stopped if each.lane < 0}, Left()
+        for number in sorted(taken_back.union(numbers)):
             self._forget_choice(number)
-            left.append((number, op.size - op.carried))
+            op = self._ops[number]
+            lacks = op.size - op.carried if number in taken_back else 0
+            if lacks:
+                op.pieces -= 1
+                left.append((number, lacks))
+            elif number in taken_back:
+                self._arrived(number)
         return left
 
     def _forget_choice(self, number: int) -> None:
@@ -347,5 +355,6 @@ class Carriers:
                 op.pieces -= whole
                 left.append((each.op, lacks))
             elif whole:
-                self._arrived(each.op, over)
+                op.landed(over, self._backend.now_ps)
+                self._arrived(each.op)
         return left

@@ -374,8 +374,8 @@ class Kernel:
         elif not op.then:
             self._arrived(op.part_of, at_ps, None)
 
-    def _counts_as_arrived(self, number: int, lane: int) -> None:
-        """Have what an operation put together on a lane count as arrived, when all else is done."""
+    def _counts_as_arrived(self, number: int, lane: int | None = None) -> None:
+        """Have what was started together of an operation count as arrived, when all else is done."""
         self._at(Phase.ARRIVAL, self.now_ps, partial(self._arrived, number, self.now_ps, lane))
 
     # Light and faults

@@ -23,6 +23,7 @@ from testbed.run.predict import predict
 from testbed.run.run import Run
 from tests.examples import examples
 from tests.testbed.rest_cases import (
+    CIRCUIT_BPS,
     DELAY_S,
     OCSES,
     PACKET_BPS,
@@ -37,13 +38,14 @@ from tests.testbed.rest_cases import (
 from tests.testbed.run_cases import When
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
-from topologies.events import Event, NodeStarted, Order, ProgramsEnded, SendRest, Show, TimedCircuits
+from topologies.events import Event, NodeStarted, Order, ProgramsEnded, SendRest, Show, TimedCircuits, View
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.demand import Demand
 from traffic.job import Collective, Job, chain
-from traffic.scheme import OverCircuits, Sprayed
+from traffic.messages import Messages
+from traffic.scheme import Choice, OverCircuits, Placement, Sprayed, WhileLit
 from traffic.scheme_setup import WHILE_LIT, WhileLitSetup
 from traffic.spraying.registry import POLICIES, policy_named
 
@@ -103,6 +105,30 @@ def test_the_rest_takes_as_long_as_it_does_over_packets_alone(case: Rest) -> Non
     busiest = max(left.sum(axis=0).max(), left.sum(axis=1).max())
     if busiest:
         assert run.iteration_s == pytest.approx(case.light_s + 8 * busiest / PACKET_BPS, rel=1e-6)
+
+
+@given(rests(), st.data())
+def test_nothing_is_placed_again_of_what_ends_with_its_light(case: Rest, data: st.DataObject) -> None:
+    exact = (1 - ROUNDING / 3) * (8 * case.matrix / CIRCUIT_BPS).max(axis=1)  # but for rounding: the largest
+    slots = [
+        tuple(
+            Slot(slot.permutation, data.draw(st.sampled_from([slot.weight, *exact[exact > 0]])))
+            for slot in own
+        )
+        for own in case.schedule.switches
+    ]
+    case, placed = replace(case, schedule=Schedule(tuple(slots), DELAY_S)), list[int]()
+
+    class Noting(Sprayed):
+        def place(self, view: View, messages: Messages) -> Placement | Choice | WhileLit:
+            placed.extend(messages.bytes.tolist())
+            return super().place(view, messages)
+
+    backend = FluidBackend(case.fabric, case.delay_s)
+    scheme = OverCircuits(Noting(partial(policy_named, "ecmp")))
+    found = Kernel(case.fabric, case.job, backend, scheme, circuits=case.circuits).run().messages
+    assert 0 not in placed
+    assert (by_kind(case.fabric, found["path"].tolist()).sum(axis=1) == found["bytes"]).all()
 
 
 @given(rests(gpus=2))
