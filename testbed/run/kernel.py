@@ -4,8 +4,9 @@ What a job means is written here once; it knows no medium and no paper. Movers m
 (`testbed.run.movers`), of which the backend has the clock: a booted network, or fluids. A collective that may
 go is lowered to operations (`traffic.ops`); what waits for nothing is released, placed on lanes and started.
 
-All that happens, and all that was planned, goes through one heap, by time [ps], phase and ticket. So what
-comes at one time has an order: what fails does so before what arrives, and what starts sees all that ended.
+All that happens, and all that was planned, goes through one heap, by time [ps], phase, rank and ticket. So
+what comes at one time has an order: what fails does so before what arrives, what starts sees all that ended,
+and nodes start in job order.
 """
 
 import heapq
@@ -60,6 +61,9 @@ class Phase(IntEnum):
     """Nodes start that wait for nothing any more."""
 
 
+OF_THE_JOB = (Phase.ARRIVAL, Phase.COMPUTE, Phase.START)
+
+
 class Kernel:
     """Runs a job once over a backend.
 
@@ -112,7 +116,9 @@ class Kernel:
         self._communicators = communicators or Communicators(job)
         self._communicator: dict[str, int] = {}
         """The number of the communicator of each collective that has begun, or moved."""
-        self._heap: list[tuple[int, Phase, int, Callable[[], None]]] = []
+        self._heap: list[tuple[int, Phase, int, int, Callable[[], None]]] = []
+        self._turn_ps = NEVER
+        """Until when all is being done that is due; `NEVER` between two turns."""
         self._tickets = count()
         self._graph = JobGraph(job)
         self._pieces_of: dict[str, int] = {}
@@ -222,13 +228,22 @@ class Kernel:
         """Time since the start [ps]."""
         return self._backend.now_ps
 
-    def _at(self, phase: Phase, at_ps: int, action: Callable[[], None]) -> None:
-        """Do something at a time; what was asked for first comes first in its phase."""
-        heapq.heappush(self._heap, (checked(at_ps), phase, next(self._tickets), action))
+    def _at(self, phase: Phase, at_ps: int, action: Callable[[], None], rank: int = 0) -> None:
+        """Do something at a time; in its phase by rank, and what was asked for first comes first.
+
+        What a job has done by now belongs to this turn, though a live clock has gone on since that began. A
+        rule's timers do not: one that sets them again and again would not let time pass.
+        """
+        if phase in OF_THE_JOB and self._turn_ps < at_ps <= self.now_ps:
+            at_ps = self._turn_ps
+        heapq.heappush(self._heap, (checked(at_ps), phase, rank, next(self._tickets), action))
 
     def _do_what_is_due(self, now_ps: int) -> None:
+        self._turn_ps = now_ps
         while self._heap and self._heap[0][0] <= now_ps:
-            heapq.heappop(self._heap)[3]()
+            *_, action = heapq.heappop(self._heap)
+            action()
+        self._turn_ps = NEVER
 
     def _advance(self) -> None:
         """Let time pass until something happens, or is due; say which faults stand if nothing can."""
@@ -254,9 +269,10 @@ class Kernel:
     # Nodes
 
     def start_all(self, nodes: Iterable[Node]) -> None:
-        """Start nodes that wait for nothing, when all else has been done that comes now."""
+        """Start nodes that wait for nothing, when all else has been done that comes now, in job order."""
+        now_ps = self.now_ps
         for node in nodes:
-            self._at(Phase.START, self.now_ps, partial(self._start, node.name))
+            self._at(Phase.START, now_ps, partial(self._start, node.name), self._graph.rank(node.name))
 
     def _start(self, name: str) -> None:
         """Start a node as it is now: what was known to fail at the same time may have moved it."""

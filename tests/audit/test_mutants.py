@@ -461,8 +461,8 @@ def never_happens(patch: Patch) -> None:
 def timers_in_half_the_time(patch: Patch) -> None:
     at = Kernel._at
 
-    def sooner(self: Kernel, phase: Phase, at_ps: int, action: Callable[[], None]) -> None:
-        at(self, phase, self.now_ps + (at_ps - self.now_ps) // 2, action)
+    def sooner(self: Kernel, phase: Phase, at_ps: int, action: Callable[[], None], rank: int = 0) -> None:
+        at(self, phase, self.now_ps + (at_ps - self.now_ps) // 2, action, rank)
 
     patch.setattr(Kernel, "_at", sooner)
 
