@@ -1,6 +1,7 @@
 """Fluids that start at any time over links that change: max-min at every event, and closed forms."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,17 +20,20 @@ BYTE_PER_S = 8.0
 
 @dataclass(frozen=True)
 class Change:
-    """What the caller changes at a time: bytes for a flow, or the rate of a link."""
+    """What the caller changes at a time: bytes for a flow, the links it crosses, or the rate of a link."""
 
     at_s: float
     flow: int
     size: float
+    path: tuple[int, ...]
     link: int
     rate_bps: float
 
     def apply(self, network: FluidNetwork, number: int) -> None:
         if self.size:
             network.post(self.flow, self.size, number)
+        elif self.path:
+            network.set_path(self.flow, self.path)
         else:
             network.set_rates(self.link, self.rate_bps)
 
@@ -42,10 +46,21 @@ def histories(
     paths, rate_bps = draw(meshes())
     flow, link = st.integers(0, len(paths) - 1), st.integers(0, len(rate_bps) - 1)
     size, rate = st.sampled_from([0.0, 0.0, 1.0, 5.0]), st.sampled_from([0.0, 0.0, 1.0, 20.0])
-    time = st.floats(0.0, 10.0, width=16)
-    changes = draw(st.lists(st.builds(Change, time, flow, size, link, rate), max_size=12))
-    lit = [Change(11.0, 0, 0.0, number, float(rate)) for number, rate in enumerate(rate_bps)]
+    time, path = (
+        st.floats(0.0, 10.0, width=16),
+        st.just(()) | st.lists(link, max_size=4, unique=True).map(tuple),
+    )
+    changes = draw(st.lists(st.builds(Change, time, flow, size, path, link, rate), max_size=12))
+    lit = [Change(11.0, 0, 0.0, (), number, float(rate)) for number, rate in enumerate(rate_bps)]
     return paths, rate_bps, sorted(changes, key=lambda change: change.at_s) + lit
+
+
+def led(paths: NDArray[np.int64], flow: int, path: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the paths of flows, of which one is led over others: nothing of its old one is left."""
+    rows = np.pad(paths, ((0, 0), (0, max(len(path) - paths.shape[1], 0))), constant_values=-1)
+    rows[flow] = -1
+    rows[flow, : len(path)] = path
+    return rows
 
 
 def network_of(
@@ -71,7 +86,7 @@ def test_rates_are_max_min_fair_at_every_event(
     history: tuple[NDArray[np.int64], NDArray[np.float64], list[Change]],
 ) -> None:
     paths, rate_bps, changes = history
-    network, lit_bps = network_of(rate_bps, paths), rate_bps.copy()
+    network, lit_bps, paths = network_of(rate_bps, paths), rate_bps.copy(), paths.copy()
     waiting: dict[int, int] = {}
     for number, change in enumerate([*changes, None]):
         while True:
@@ -79,6 +94,8 @@ def test_rates_are_max_min_fair_at_every_event(
             lit = np.array([(lit_bps[row[row >= 0]] > 0).all() for row in paths])
             got, flows = network.rates_bps(), busy & lit
             assert (got[~flows] == 0).all()
+            crossed = [bool((paths[busy] == link).any()) for link in range(len(rate_bps))]
+            assert [network.uses([link]) for link in range(len(rate_bps))] == crossed
             assert_max_min(paths[flows], lit_bps, got[flows], np.ones(flows.sum()))
             arrived = network.advance(ps(change.at_s) if change else NEVER)
             for each in arrived:
@@ -89,9 +106,75 @@ def test_rates_are_max_min_fair_at_every_event(
             change.apply(network, number)
             if change.size:
                 waiting[number] = change.flow
+            elif change.path:
+                paths = led(paths, change.flow, change.path)
             else:
                 lit_bps[change.link] = change.rate_bps
     assert not waiting
+
+
+@given(meshes(), st.data())
+def test_rates_are_max_min_fair_wherever_flows_are_led(
+    mesh: tuple[NDArray[np.int64], NDArray[np.float64]], data: st.DataObject
+) -> None:
+    """All have bytes for ever; they come, are led over other links, and links change, in any order."""
+    paths, rate_bps = mesh
+    network, known = FluidNetwork(rate_bps), paths[:0]
+    new = [tuple(link for link in row if link >= 0) for row in paths.tolist()]
+    link = st.integers(0, len(rate_bps) - 1)
+    for step in data.draw(
+        st.lists(st.sampled_from(["comes", "is led", "changes"]), min_size=10, max_size=20)
+    ):
+        if step == "changes":
+            number = data.draw(link)
+            rate_bps[number] = data.draw(st.sampled_from([1.0, 5.0, 20.0]))
+            network.set_rates(number, rate_bps[number])
+        elif step == "is led" and len(known):
+            flow = data.draw(st.integers(0, len(known) - 1))
+            path = tuple(data.draw(st.lists(link, min_size=1, max_size=4, unique=True)))
+            network.set_path(flow, path)
+            known = led(known, flow, path)
+        elif len(known) < len(new):
+            (flow,) = network.add_flows([new[len(known)]])
+            network.post(flow, 1e15, flow)
+            known = led(np.pad(known, ((0, 1), (0, 0))), flow, new[flow])
+        if len(known):
+            assert_max_min(known, rate_bps, network.rates_bps(), np.ones(len(known)))
+
+
+@given(histories())
+def test_what_was_posted_was_delivered_or_is_left(
+    history: tuple[NDArray[np.int64], NDArray[np.float64], list[Change]],
+) -> None:
+    paths, rate_bps, changes = history
+    network, flows = network_of(rate_bps, paths), range(len(paths))
+    posted, waiting = np.zeros(len(paths)), dict[int, int]()
+    for number, change in enumerate(changes):
+        for arrived in iter(partial(network.advance, ps(change.at_s)), []):
+            for each in arrived:
+                assert waiting.pop(each.message) == each.pool
+        change.apply(network, number)
+        if change.size:
+            posted[change.flow] += change.size
+            waiting[number] = change.flow
+        lacking = np.array([network.held_bytes([flow]) for flow in flows])
+        assert network.delivered_bytes(flows) + lacking == pytest.approx(posted)
+        assert network.filled(flows) == sorted(set(waiting.values()))
+        assert network.quiet == (not waiting)
+        for flow in flows:
+            assert network.held(flow) == {number for number, pool in waiting.items() if pool == flow}
+            assert sum(network.left(flow).values()) == pytest.approx(lacking[flow])
+            assert network.left(flow).keys() <= network.held(flow)
+            assert network.quiet_but([flow]) == (set(waiting.values()) <= {flow})
+    for flow in flows:
+        left, owed = network.left(flow), network.held_bytes([flow])
+        assert network.withdraw(flow) == [
+            (each, left.get(each, 0.0)) for each in sorted(waiting) if waiting[each] == flow
+        ]
+        assert network.held_bytes([flow]) == 0.0
+        assert network.delivered_bytes([flow]) == pytest.approx(posted[flow] - owed)
+    assert network.quiet
+    assert network.next_ps == NEVER
 
 
 @settings(max_examples=examples(9, 30))
@@ -134,6 +217,8 @@ def stepped(
             change = left.pop(0)
             if change.size:
                 queues[change.flow].append([len(changes) - len(left) - 1, change.size])
+            elif change.path:
+                paths = led(paths, change.flow, change.path)
             else:
                 rates[change.link] = change.rate_bps
         for flow, rate in filled(rates, paths, [bool(queue) for queue in queues]).items():
@@ -316,6 +401,12 @@ def test_a_path_of_no_link_is_refused() -> None:
         network_of([1.0], [[-1]])
     with pytest.raises(FabricError, match="does not exist"):
         network_of([1.0], [[1]])
+    network = network_of([1.0], [[0]])
+    for links, said in (([], "crosses no link"), ([1], "does not exist")):
+        with pytest.raises(FabricError, match=said):
+            network.set_path(0, links)
+    network.post(0, 1.0, 7)
+    assert arrivals(network) == {7: 8.0}
 
 
 @given(size=st.integers(1, 10_000), rate=st.floats(1.0, 1e4), share=st.floats(0.0, 2.0))

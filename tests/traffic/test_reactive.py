@@ -500,6 +500,17 @@ def test_reps_remembers_the_last_places_only() -> None:
     assert connection.sent(2) == sent[1:]
 
 
+def test_reps_uses_again_what_was_silent_and_answers() -> None:
+    connection, (silent, other) = Connection(per_nic=1, in_flight=64), (0, 1)
+    sent = connection.sent(16)
+    assert sent.count(silent) > 1
+    for _ in range(sent.count(other)):
+        connection.good(other, 0.01)
+    assert set(connection.sent(4, 2.0)) == {other}
+    connection.good(silent, 2.1)
+    assert set(connection.sent(8, 2.2)) == {silent, other}  # all places of the ring
+
+
 def test_reps_passes_over_what_has_no_room() -> None:
     connection = Connection()
     for state in connection.states[1:]:

@@ -21,7 +21,7 @@ from topologies.leaf_spine import leaf_spine_fabric
 from topologies.packet_part import packet_part
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
-from traffic.messages import Chunks, Messages
+from traffic.messages import Chunks, Messages, chunks_of
 from traffic.spraying.checks import choice
 from traffic.spraying.entropies import distinct_entropies
 from traffic.spraying.minrtt import MinRtt
@@ -253,17 +253,22 @@ def test_lpt_among_all_bins_is_lpt(sizes: list[int], bins: int) -> None:
     assert lpt_among(weights, np.ones((len(sizes), bins), dtype=np.bool_)).tolist() == heap_lpt(sizes, bins)
 
 
-@given(st.lists(st.tuples(st.integers(0, 99), st.sets(st.integers(0, 3), min_size=1)), max_size=40))
+@given(
+    st.lists(st.tuples(st.integers(0, 99), st.sets(st.integers(0, 3), min_size=1)), max_size=40),
+    st.just([0] * 4) | st.lists(st.integers(0, 300), min_size=4, max_size=4),
+)
 def test_lpt_among_some_bins_keeps_to_them_and_takes_the_least_loaded(
-    flows: list[tuple[int, set[int]]],
+    flows: list[tuple[int, set[int]]], held: list[int]
 ) -> None:
     weights = np.array([weight for weight, _ in flows], dtype=np.int64)
     usable = np.array([[index in bins for index in range(4)] for _, bins in flows]).reshape(-1, 4)
-    chosen, load = lpt_among(weights, usable), np.zeros(4)
+    start = np.array(held) if any(held) else None
+    chosen, load = lpt_among(weights, usable, start), np.array(held)
     for flow in np.argsort(-weights, kind="stable").tolist():
         assert usable[flow, chosen[flow]]
         assert load[chosen[flow]] == load[usable[flow]].min()
         load[chosen[flow]] += weights[flow]
+    assert start is None or start.tolist() == held
 
 
 def test_a_flow_that_may_use_no_bin_is_refused() -> None:
@@ -290,6 +295,40 @@ def test_rails_keeps_to_one_rail_and_is_even_but_for_a_chunk(work: Work) -> None
     assert (sent.max(axis=1) - sent.min(axis=1) <= work.chunks.bytes.max(initial=0)).all()
 
 
+@given(work=works(), data=st.data())
+def test_rails_puts_chunks_longest_first_where_least_is_left_of_what_works(
+    work: Work, data: st.DataObject
+) -> None:
+    """Some NICs of all rails but the first have failed, and messages come in any order."""
+    some = data.draw(st.sets(st.sampled_from(work.fabric.nics)))
+    failed = frozenset(work.fabric.nic_port(nic) for nic in some if nic.nic)
+    fabric = packet_part(work.fabric, failed).fabric
+    turned = np.array(data.draw(st.permutations(range(len(work.crossing)))), dtype=np.int64)
+    columns = work.crossing.source, work.crossing.destination, work.crossing.bytes
+    messages = Messages(*(column[turned] for column in columns))
+    chunks = chunks_of(messages, 8)
+    held = {nic: data.draw(st.integers(0, 50)) for nic in fabric.nics}
+    policy = Rails()
+    policy.goes_on_from(held.__getitem__)
+    found = policy.assign(fabric=fabric, messages=messages, chunks=chunks, rng=np.random.default_rng())
+    left = {(nic.server, rail): held[nic] for nic, rail in rails_of_nics(fabric).items()}
+    sizes, of = chunks.bytes.tolist(), chunks.message.tolist()
+    for chunk in sorted(range(len(chunks)), key=lambda chunk: (-sizes[chunk], messages.source[of[chunk]])):
+        pair = found.queue_pairs[found.chunk_qp[chunk]]
+        servers = [fabric.gpu_servers[ends[of[chunk]]] for ends in (messages.source, messages.destination)]
+        assert [pair.source.server, pair.destination.server] == servers
+        rails = set(fabric.rails(servers[0])) & set(fabric.rails(servers[1]))
+        least = min(rails, key=lambda rail: (left[servers[0], rail], rail))
+        assert {rails_of_nics(fabric)[nic] for nic in (pair.source, pair.destination)} == {least}
+        left[servers[0], least] += sizes[chunk]
+
+
+def rails_of_nics(fabric: Fabric) -> dict[Nic, int]:
+    """Return the rail of each NIC."""
+    servers = range(len(fabric.servers))
+    return {Nic(server, nic): rail for server in servers for rail, nic in fabric.rails(server).items()}
+
+
 def test_rails_deals_equal_chunks_gpu_by_gpu_in_turn() -> None:
     matrix = np.zeros((4, 4), dtype=np.int64)
     matrix[0, 2], matrix[1, 3] = 24, 16  # three and two chunks of 8 bytes, both from server 0
@@ -306,6 +345,18 @@ def test_rails_forgets_the_collective_before() -> None:
             fabric=work.fabric, messages=work.crossing, chunks=work.chunks, rng=np.random.default_rng()
         )
         assert sent_by_rail(assignment, work).tolist() == [[2 * size, 2 * size]] * 2
+
+
+def test_rails_goes_on_from_a_backlog_once() -> None:
+    matrix = np.zeros((4, 4), dtype=np.int64)
+    matrix[0, 2] = 32  # four chunks
+    work, policy = work_of(rail_fabric(2, 2), matrix), Rails()
+    policy.goes_on_from({Nic(0, 0): 16, Nic(0, 1): 0}.__getitem__)
+    for sent in ([8, 24], [16, 16]):
+        found = policy.assign(
+            fabric=work.fabric, messages=work.crossing, chunks=work.chunks, rng=np.random.default_rng()
+        )
+        assert sent_by_rail(found, work)[0].tolist() == sent
 
 
 def with_a_fast_rail(fabric: Fabric) -> Fabric:
