@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,7 @@ from traffic.records import NVLINK
 from traffic.scheme import Placement, Sprayed, WholeMessages
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import Lanes, Message, QueuePair
+from traffic.spraying.registry import policy_named
 
 SECOND = 1000
 """What a link of the fabric below carries in a second [bytes]."""
@@ -328,3 +330,18 @@ def test_a_pool_that_rounding_empties_before_its_end_still_ends(ring_bytes: int)
     scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
     run = Kernel(fabric, Job("both", 8, nodes), FluidBackend(fabric, {}), scheme).run()
     assert run.messages["end_s"].notna().all()
+
+
+@pytest.mark.parametrize("faults", [1, 2])
+@pytest.mark.parametrize("scheme", ["minrtt", "plb", "reps"])
+def test_what_arrives_as_a_link_fails_is_not_sent_again(scheme: str, faults: int) -> None:
+    fabric = rail_fabric(2, 2, 1, rate_bps=8.0 * SECOND, nvlink_bps=80.0 * SECOND)
+    job = Job("drawn", 4, (sends("a", (0, 2, 2 * SECOND), (1, 3, 2 * SECOND)),))
+    fail = [cut(server, (Port(server, 1),), "a", 2.0, 0.0) for server in ("h0", "h1")[:faults]]
+    chosen = partial(policy_named, scheme)
+    without, found = (
+        Kernel(fabric, job, FluidBackend(fabric, {}), Sprayed(chosen), faults=some).run().messages
+        for some in ([], fail)
+    )
+    assert found["end_s"].tolist() == [2.0, 2.0]
+    assert found.equals(without)
