@@ -117,29 +117,37 @@ def test_rates_are_max_min_fair_at_every_event(
 def test_rates_are_max_min_fair_wherever_flows_are_led(
     mesh: tuple[NDArray[np.int64], NDArray[np.float64]], data: st.DataObject
 ) -> None:
-    """All have bytes for ever; they come, are led over other links, and links change, in any order."""
+    """Flows come, with bytes for ever, are led over other links, withdrawn and filled, and links change."""
     paths, rate_bps = mesh
-    network, known = FluidNetwork(rate_bps), paths[:0]
+    network, known, busy = FluidNetwork(rate_bps), paths[:0], np.zeros(0, dtype=bool)
     new = [tuple(link for link in row if link >= 0) for row in paths.tolist()]
-    link = st.integers(0, len(rate_bps) - 1)
-    for step in data.draw(
-        st.lists(st.sampled_from(["comes", "is led", "changes"]), min_size=10, max_size=20)
-    ):
+    link, steps = (
+        st.integers(0, len(rate_bps) - 1),
+        ["comes", "is led", "is led", "stops or goes on", "changes"],
+    )
+    for step in data.draw(st.lists(st.sampled_from(steps), min_size=10, max_size=20)):
+        flow = data.draw(st.integers(0, len(known) - 1)) if len(known) else 0
         if step == "changes":
             number = data.draw(link)
             rate_bps[number] = data.draw(st.sampled_from([1.0, 5.0, 20.0]))
             network.set_rates(number, rate_bps[number])
         elif step == "is led" and len(known):
-            flow = data.draw(st.integers(0, len(known) - 1))
             path = tuple(data.draw(st.lists(link, min_size=1, max_size=4, unique=True)))
             network.set_path(flow, path)
             known = led(known, flow, path)
+        elif step == "stops or goes on" and len(known):
+            if busy[flow]:
+                network.withdraw(flow)
+            else:
+                network.post(flow, 1e15, flow)
+            busy[flow] = not busy[flow]
         elif len(known) < len(new):
             (flow,) = network.add_flows([new[len(known)]])
             network.post(flow, 1e15, flow)
-            known = led(np.pad(known, ((0, 1), (0, 0))), flow, new[flow])
-        if len(known):
-            assert_max_min(known, rate_bps, network.rates_bps(), np.ones(len(known)))
+            known, busy = led(np.pad(known, ((0, 1), (0, 0))), flow, new[flow]), np.append(busy, True)
+        got = network.rates_bps()
+        assert not got[~busy].any()
+        assert_max_min(known[busy], rate_bps, got[busy], np.ones(busy.sum()))
 
 
 @given(histories())
@@ -391,9 +399,10 @@ def test_coupled_flows_stand_while_one_of_them_is_in_the_dark() -> None:
 
 def test_coupled_flows_weigh_what_they_are_given() -> None:
     network = coupled_network([4 * BYTE_PER_S, 9 * BYTE_PER_S], [[0], [1]], [0])
-    network.weigh(0, 3.0)
     network.post([0, 1, 2], [6.0, 3.0, 2.0], [0, 1, 2])
-    assert (network.rates_bps() / BYTE_PER_S).tolist() == pytest.approx([3.0, 1.5, 1.0])
+    for weight, rates in ((1.0, [2.0, 1.0, 2.0]), (3.0, [3.0, 1.5, 1.0])):
+        network.weigh(0, weight)
+        assert (network.rates_bps() / BYTE_PER_S).tolist() == pytest.approx(rates)
 
 
 def test_a_path_of_no_link_is_refused() -> None:

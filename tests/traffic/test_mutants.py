@@ -20,8 +20,9 @@ from tests.traffic import test_reactive as reactive
 from tests.traffic import test_spray as sprayed
 from tests.traffic import test_spraying as spraying
 from traffic.fluid.network import FluidNetwork
-from traffic.spraying import connections, entropies, rails
+from traffic.spraying import connections, entropies, policy, rails
 from traffic.spraying.minrtt import MinRtt
+from traffic.spraying.optimal import Optimal
 from traffic.spraying.plb import Plb
 from traffic.spraying.pxn import Pxn
 from traffic.spraying.rails import Rails
@@ -81,6 +82,12 @@ MUTANTS = {
         "pass",
         fluid.test_parcels_arrive_when_small_steps_of_time_say,
     ),
+    "withdraw: others get no more": Mutant(
+        FluidNetwork.withdraw,
+        "self._touched_pools.add(pool)",
+        "pass",
+        fluid.test_rates_are_max_min_fair_wherever_flows_are_led,
+    ),
     "withdraw: bytes stay": Mutant(
         FluidNetwork.withdraw,
         "self._left[pool] = gone, 0.0",
@@ -92,6 +99,12 @@ MUTANTS = {
         "self._holding.discard(pool)",
         "pass",
         fluid.test_what_was_posted_was_delivered_or_is_left,
+    ),
+    "weigh: rates stay": Mutant(
+        FluidNetwork.weigh,
+        "self._touched_pools.add(int(self._pool[flow]))",
+        "pass",
+        fluid.test_coupled_flows_weigh_what_they_are_given,
     ),
     "uses: flows without bytes as well": Mutant(
         FluidNetwork.uses,
@@ -212,6 +225,24 @@ MUTANTS = {
         "while",
         "while False and",
         spraying.test_many_entropies_are_all_distinct,
+    ),
+    "entropies: those that were drawn before may come again": Mutant(
+        entropies.KeptEntropies.one_each,
+        "rng, np.array(taken, dtype=np.int64)",
+        "rng",
+        spraying.test_entropies_stay_and_are_all_distinct_between_two_nics,
+    ),
+    "optimal: who has received too much gets more": Mutant(
+        Optimal.assign,
+        "- received[destination]",
+        "+ received[destination]",
+        spraying.test_the_optimum_splits_every_pair_evenly_where_rails_are_alike,
+    ),
+    "policy: entropies of a pair of NICs alone": Mutant(
+        policy.entropies_between,
+        "len(each.sources) * len(each.destinations)",
+        "1",
+        reactive.test_queue_pairs_between_nics_and_their_entropies_are_all_lanes,
     ),
     "pxn: on the rail of the GPU that sends": Mutant(
         Pxn.connections,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from math import inf
 from typing import overload
@@ -28,7 +28,9 @@ from traffic.spraying.policy import (
     LaneState,
     QueuePair,
     ReactivePolicy,
+    between_nics,
     each_of,
+    entropies_between,
 )
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.spraying.rehearsal import rehearse
@@ -101,6 +103,21 @@ def test_where_one_switch_joins_two_nics_one_entropy_is_enough() -> None:
     assert len(subflows.between(Nic(0, 1), Nic(1, 1))) == 1
     across = subflows.between(Nic(0, 1), Nic(1, 0))
     assert len(set(across.entropies)) == len(across) == 5
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4)), min_size=1, max_size=3))
+def test_queue_pairs_between_nics_and_their_entropies_are_all_lanes(
+    counts: list[tuple[int, int, int]],
+) -> None:
+    lanes = [
+        LaneSet(
+            tuple(Nic(0, nic) for nic in range(near)), tuple(Nic(1, nic) for nic in range(far)), range(each)
+        )
+        for near, far, each in counts
+    ]
+    sprayed = zip(between_nics(lanes), entropies_between(lanes), strict=True)
+    assert each_of(lanes) == [replace(pair, entropy=value) for pair, own in sprayed for value in own]
+    assert list(map(len, lanes)) == [near * far * each for near, far, each in counts]
 
 
 @given(among=st.integers(1, ENTROPIES), share=st.floats(0, 1))

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.examples import examples
 from tests.traffic.cases import Work, assigned, uneven_fabric, work_of, works
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
@@ -23,7 +24,7 @@ from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.messages import Chunks, Messages, chunks_of
 from traffic.spraying.checks import choice
-from traffic.spraying.entropies import distinct_entropies
+from traffic.spraying.entropies import KeptEntropies, distinct_entropies
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import (
     ENTROPIES,
@@ -132,6 +133,23 @@ def test_many_entropies_are_all_distinct() -> None:
     entropy = distinct_entropies(np.zeros(ENTROPIES // 2, dtype=np.int64), np.random.default_rng(0))
     assert len(set(entropy.tolist())) == ENTROPIES // 2
     assert set(entropy.tolist()) <= set(range(ENTROPIES))
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), max_size=4))
+def test_entropies_stay_and_are_all_distinct_between_two_nics(counts: list[tuple[int, int]]) -> None:
+    kept, rng = KeptEntropies(), np.random.default_rng(0)
+    ends = (Nic(0, 0), Nic(1, 0)), (Nic(0, 0), Nic(2, 0))
+    known: dict[tuple[Nic, Nic], list[int]] = {end: [] for end in ends}
+    for count in counts:
+        each = [
+            end for pair in itertools.zip_longest(*map(itertools.repeat, ends, count)) for end in pair if end
+        ]
+        values = kept.one_each(each, rng)
+        for end in ends:
+            own = [value for value, at in zip(values, each, strict=True) if at == end]
+            assert len(set(own)) == len(own)
+            assert own[: len(known[end])] == known[end][: len(own)]
+            known[end] = max(known[end], own, key=len)
 
 
 @given(work=works(), qps=st.integers(1, 5))
@@ -382,6 +400,7 @@ def test_the_optimum_knows_which_rail_is_fast(name: str, over_the_bound: float) 
     assert max(busy_s.values()) == pytest.approx(over_the_bound * bound_s, rel=0.01)
 
 
+@settings(max_examples=examples(100, 300))  # few works have pairs whose remainders add up
 @given(work=works())
 def test_the_optimum_splits_every_pair_evenly_where_rails_are_alike(work: Work) -> None:
     assignment, servers = assigned("optimal", work), len(work.fabric.servers)
