@@ -113,6 +113,7 @@ def test_rates_are_max_min_fair_at_every_event(
     assert not waiting
 
 
+@settings(max_examples=examples(60, 200))
 @given(meshes(), st.data())
 def test_rates_are_max_min_fair_wherever_flows_are_led(
     mesh: tuple[NDArray[np.int64], NDArray[np.float64]], data: st.DataObject
@@ -327,6 +328,14 @@ def test_what_is_withdrawn_had_not_left_and_can_be_led_elsewhere() -> None:
     network.set_path(0, [1])
     network.post(0, 5.0, 3)
     assert arrivals(network) == {3: 8.0}
+
+
+def test_a_flow_led_elsewhere_leaves_its_old_links_to_others() -> None:
+    network = network_of([BYTE_PER_S] * 2, [[0], [0]])
+    network.post([0, 1], [1.0, 1.0], [0, 1])
+    assert arrivals(network, 1.0) == {}
+    network.set_path(1, [1])
+    assert arrivals(network) == {0: 1.5, 1: 1.5}
 
 
 def test_links_and_flows_can_be_added() -> None:
