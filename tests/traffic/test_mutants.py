@@ -94,6 +94,12 @@ MUTANTS = {
         "_ = gone, 0.0",
         fluid.test_what_was_posted_was_delivered_or_is_left,
     ),
+    "withdraw: what left meanwhile as well": Mutant(
+        FluidNetwork.withdraw,
+        "self._bring_up(np.array([pool]))",
+        "pass",
+        fluid.test_what_was_posted_was_delivered_or_is_left,
+    ),
     "withdraw: messages stay": Mutant(
         FluidNetwork.withdraw,
         "self._holding.discard(pool)",
@@ -117,6 +123,12 @@ MUTANTS = {
         "met[1:]",
         "()",
         fluid.test_rates_are_max_min_fair_wherever_flows_are_led,
+    ),
+    "coupled flows over other links keep their rates": Mutant(
+        FluidNetwork._find_components,
+        "links + coupled]",
+        "links + 0 * coupled]",
+        fluid.test_rates_of_coupled_flows_are_max_min_fair_as_links_change,
     ),
     "coupled flows go on without one in the dark": Mutant(
         FluidNetwork._shares,
@@ -270,6 +282,12 @@ MUTANTS = {
     ),
     "reps: recycles what met congestion": Mutant(
         Reps.acknowledged, "if not marked", "if True", reactive.test_reps_does_not_recycle_what_met_congestion
+    ),
+    "reps: counts what arrived as in flight": Mutant(
+        _Connection.settled,
+        "self.in_flight[message][lane] -= 1",
+        "pass",
+        reactive.test_reps_counts_nothing_of_a_message_that_has_arrived,
     ),
     "reps: what was silent stays unused": Mutant(
         _Connection.heard_of,

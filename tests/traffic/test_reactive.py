@@ -26,6 +26,7 @@ from traffic.spraying.policy import (
     HearsLosses,
     LaneSet,
     LaneState,
+    Message,
     QueuePair,
     ReactivePolicy,
     between_nics,
@@ -507,6 +508,16 @@ def test_reps_keeps_at_most_its_window_in_flight() -> None:
     connection.good(connection.sent(4)[0])
     assert connection.next() is not None
     assert connection.next() is None
+
+
+def test_reps_counts_nothing_of_a_message_that_has_arrived() -> None:
+    connection = Connection(in_flight=4)
+    connection.reps.admit(message=Message(1, 0, 3, 1000))
+    for qp in connection.sent(4):
+        connection.good(qp)
+    connection.reps.withdraw(message=0)
+    sent = [connection.reps.choose(message=1, states=connection.states, now=0.0) for _ in range(5)]
+    assert sent.index(None) == 4
 
 
 def test_reps_remembers_the_last_places_only() -> None:
