@@ -185,7 +185,7 @@ def busiest_server_s(
 
 
 def _lent(fabric: Fabric, lent_bytes: Mapping[Port, float], first: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return what the ports of each server's NICs lent, out and into it, shape (2, servers) [bytes]."""
+    """Return the bytes that the ports of each server's NICs lent, out and into it, shape (2, servers)."""
     lent = np.zeros((2, len(fabric.servers)))
     for nic in fabric.nics:
         port = fabric.nic_port(nic)

@@ -155,7 +155,7 @@ def _counted(job: Job, took_s: Mapping[str, float]) -> dict[str, tuple[str, floa
 
 
 def bus_bytes(pattern: Pattern) -> float:
-    """Return what nccl-tests' busbw counts of a collective: what its busiest rank owes or is owed [bytes].
+    """Return the bytes that nccl-tests' busbw counts: of all that is owed, those of the busiest rank.
 
     Of an all-to-all it is S (n - 1) / n. Under skew S is what the busiest GPU sends or receives; n are the
     ranks, without GPUs that idle. S counts the matrix' diagonal, whose share (n - 1) / n takes out again; an

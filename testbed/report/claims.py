@@ -32,7 +32,7 @@ TIMES, SHARE = "{:.2f}x", "{:.3f}"
 """How a ratio is written, and how a load MSE."""
 
 LIGHTRAIL = "lightrail"
-"""What the source of a claim begins with that no paper makes."""
+"""The beginning of the source of a claim that no paper makes."""
 PREDICTED = "predicted, nothing was emulated"
 
 Range = tuple[float, float]
@@ -69,7 +69,7 @@ class Claim:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is lightrail's, and no paper's."""
+        """True if the claim is lightrail's, and no paper's."""
         return self.source.startswith(LIGHTRAIL)
 
 

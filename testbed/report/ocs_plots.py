@@ -83,7 +83,7 @@ def _end(times: Sequence[float]) -> float:
 
 
 def _labels(rows: Sequence[Point]) -> list[str]:
-    """Return what each point of a panel is called: its circuits, and its scheme where these have several."""
+    """Return the name of each point of a panel: its circuits, and its scheme where these have several."""
     labels = scheme_labels(rows)
     several = len({label for label, point in zip(labels, rows, strict=True) if point.circuits}) > 1
     return [

@@ -386,7 +386,7 @@ def _short(name: str, longest: int = LONGEST_NAME) -> str:
 
 
 def _names(spans: pd.DataFrame, in_job_order: Iterable[str]) -> dict[str, str]:
-    """Return what each collective is called in the key, in the job's order: that is the same in all pictures.
+    """Return the name of each collective in the key, in the job's order: that is the same in all pictures.
 
     Where there are too many, those that differ in numbers only are one, and those that take least are others.
     """

@@ -52,7 +52,7 @@ HEADROOM = 1.2
 HELD, HELD_TRIES = 1.04, 2
 """How many times the known time a try may take; one of two has to hold, as the machine may pause once."""
 HELD_PACKETS = 400
-"""What a NIC sends in a try at least: the first packet's grant and path take the time of some 3 more."""
+"""Packets that a NIC sends in a try at least: the first one's grant and path take as long as some 3."""
 EMULATED_CCT_S = 1.5
 """How long the lower bound of a point takes at emulated scale: long against start-up, short for a user."""
 EMULATED_STEP_S = 0.08

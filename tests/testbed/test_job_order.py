@@ -23,7 +23,7 @@ from traffic.scheme import Sprayed
 from traffic.spraying.ecmp import Ecmp
 
 SECOND = 1000
-"""What a link of the fabric below carries in a second [bytes]."""
+"""Rate of a link of the fabric below [bytes/s]."""
 FABRIC = rail_fabric(2, 2, 1, rate_bps=8.0 * SECOND, nvlink_bps=80.0 * SECOND)
 NOTHING = PointToPoint(())
 SOMETHING = PointToPoint(((0, 2, SECOND),))

@@ -33,7 +33,7 @@ from traffic.spraying.policy import Lanes, Message, QueuePair
 from traffic.spraying.registry import policy_named
 
 SECOND = 1000
-"""What a link of the fabric below carries in a second [bytes]."""
+"""Rate of a link of the fabric below [bytes/s]."""
 FABRIC = rail_fabric(2, 2, 0, rate_bps=8.0 * SECOND, nvlink_bps=80.0 * SECOND)
 """GPUs 0 and 1 in one server, 2 and 3 in another."""
 

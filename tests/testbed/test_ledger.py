@@ -37,7 +37,7 @@ from traffic.tables import CROSSES, DARK, GATHER, LIGHT, LIT, NVLINK, PACKETS, S
 from traffic.workloads.synthetic import uniform
 
 RATE = 1000
-"""What a link of the fabric below carries in a second [bytes]."""
+"""Rate of a link of the fabric below [bytes/s]."""
 FABRIC = rail_fabric(2, 2, 0, rate_bps=8.0 * RATE, nvlink_bps=80.0 * RATE)
 """GPUs 0 and 1 in one server, 2 and 3 in another."""
 LEG = ("message", "medium", "lane", "from_gpu", "to_gpu", "bytes", "first_ps", "last_ps")

@@ -20,7 +20,7 @@ BYTE_PER_S = 8.0
 
 @dataclass(frozen=True)
 class Change:
-    """What the caller changes at a time: bytes for a flow, the links it crosses, or the rate of a link."""
+    """A change by the caller: bytes for a flow, the links it crosses, or the rate of a link."""
 
     at_s: float
     flow: int
@@ -155,7 +155,7 @@ def test_rates_are_max_min_fair_wherever_flows_are_led(
 def test_rates_of_coupled_flows_are_max_min_fair_as_links_change(
     mesh: tuple[NDArray[np.int64], NDArray[np.float64]], data: st.DataObject
 ) -> None:
-    """What holds one of them back holds all back, over whichever links the others go."""
+    """A link that holds one of them back holds all back, over whichever links the others go."""
     paths, rate_bps = mesh
     network, count = FluidNetwork(rate_bps), len(paths)
     used = [[link for link in row if link >= 0] for row in paths.tolist()]

@@ -216,7 +216,7 @@ class ExchangeRound:
 
 
 def owed_in_exchange_round(pattern: ExchangeRound) -> Owed:
-    """Return what each hop carries, p m / 2 over all lanes."""
+    """Return the load of each hop, p m / 2 over all lanes [bytes]."""
     hops = np.array([hop for lane in pattern.lanes for hop in lane], dtype=np.int64)
     size = pattern.node_bytes * len(pattern.nodes) // (2 * len(pattern.lanes))
     return exactly(hops[:, 0], hops[:, 1], np.full(len(hops), size, dtype=np.int64))
@@ -273,7 +273,7 @@ class RingAllToAll:
 
     @property
     def end_to_end(self) -> EndToEnd:
-        """What each node owes each other one."""
+        """The bytes that each node owes each other one."""
         others = ~np.eye(len(self.nodes), dtype=bool)
         return _owed_between(self.nodes, others, len(self.rings), self.node_bytes)
 

@@ -46,7 +46,7 @@ class Pattern(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class EndToEnd:
-    """What a collective owes from end to end: bytes that GPUs pass on for others count once."""
+    """Messages that a collective owes from end to end: bytes that GPUs pass on for others count once."""
 
     messages: Messages
     """Who owes whom how much, from the first sender to the last receiver."""
@@ -60,12 +60,12 @@ class Forwards(Protocol):
 
     @property
     def end_to_end(self) -> EndToEnd:
-        """What it owes from end to end, which bus bandwidth and bound are of."""
+        """Its messages from end to end; bus bandwidth and bound are of these."""
         ...
 
 
 def end_to_end(pattern: Pattern) -> EndToEnd:
-    """Return what a pattern owes from end to end: its moves, unless it is one that `Forwards`."""
+    """Return the messages that a pattern owes from end to end: its moves, unless it says so (`Forwards`)."""
     return pattern.end_to_end if isinstance(pattern, Forwards) else EndToEnd(pattern.lower().moves)
 
 
