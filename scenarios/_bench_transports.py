@@ -118,7 +118,7 @@ def _sparse(transport: str) -> list[float]:
 
 
 def outcomes_of(experiments: Sequence[Experiment]) -> list[Outcome]:
-    """Return the outcomes of experiments at one rate under one transport, judged as a scenario's points are."""
+    """Return the outcomes of experiments at one rate, judged as the points of a scenario are."""
     first, points = experiments[0], list[Outcome]()
     with Network(first.fabric, first.dilation.rate, host=first.host) as network:
         link_error, controlled = worst_link_error(network, first.seed), ControlledPoints(network)
