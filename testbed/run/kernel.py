@@ -62,6 +62,7 @@ class Phase(IntEnum):
 
 
 OF_THE_JOB = (Phase.ARRIVAL, Phase.COMPUTE, Phase.START)
+"""The phases of the job itself, in which time that a live clock takes between two events decides nothing."""
 
 
 class Kernel:
