@@ -14,7 +14,7 @@ import numpy as np
 from testbed.network.link_sample import settled_rates_bps
 from testbed.network.network import Network
 from testbed.run.evidence import cpu_pressure_s
-from testbed.run.packet_paths import paths_over
+from testbed.run.packet_paths import Paths, paths_over
 from topologies.fabric import Fabric, Nic, Path
 from topologies.own_routing import CheckedRouting
 from traffic.packets import frame_bytes, packet_bytes
@@ -59,7 +59,7 @@ def control(network: Network, hop_bps: float, *, datagrams: bool = False) -> Con
     """
     fabric, factor, packet = network.fabric, network.rate_factor, packet_bytes(network.mtu)
     payload_share = packet / frame_bytes(network.mtu)
-    paths = shift(fabric, hop_bps / factor / payload_share, network.routing)
+    paths = shift(fabric, hop_bps / factor / payload_share, network.routing, datagrams=datagrams)
     if not paths:
         return None
 
@@ -90,7 +90,9 @@ def _engine(network: Network, rate_bps: NicRate, packet: int, *, datagrams: bool
     return Engine(network.endpoints, transport=Ideal(rate_bps, packet), check=network.check_alive)
 
 
-def shift(fabric: Fabric, hop_bps: float, routing: CheckedRouting | None = None) -> dict[QueuePair, Path]:
+def shift(
+    fabric: Fabric, hop_bps: float, routing: CheckedRouting | None = None, *, datagrams: bool = False
+) -> dict[QueuePair, Path]:
     """Return the queue pairs of a shift permutation and their paths, on which all can send at full rate.
 
     Parameters
@@ -102,11 +104,14 @@ def shift(fabric: Fabric, hop_bps: float, routing: CheckedRouting | None = None)
         more only so many senders take part; where none does, the one that forwards most is taken whole.
     routing
         By which ports switches send on before the shortest path; by default nothing else.
+    datagrams
+        Whether packets are datagrams, which switches hash otherwise than TCP's.
     """
+    paths = paths_over(fabric, routing=routing, datagrams=datagrams)
     half = max(len(fabric.servers) // 2, 1)
     best: dict[QueuePair, Path] = {}
     for servers, nics in dict.fromkeys([(1, 0), (1, 1), (half, 0), (half, 1)]):
-        found = _chosen(fabric, servers, nics, hop_bps, routing)
+        found = _chosen(fabric, servers, nics, hop_bps, paths)
         if _hop_bps(fabric, found) > _hop_bps(fabric, best):
             best = found
         if _hop_bps(fabric, best) >= hop_bps:
@@ -114,13 +119,10 @@ def shift(fabric: Fabric, hop_bps: float, routing: CheckedRouting | None = None)
     return best
 
 
-def _chosen(
-    fabric: Fabric, servers: int, nics: int, hop_bps: float, routing: CheckedRouting | None
-) -> dict[QueuePair, Path]:
+def _chosen(fabric: Fabric, servers: int, nics: int, hop_bps: float, paths: Paths) -> dict[QueuePair, Path]:
     """Return queue pairs from each NIC to the one so many servers and NICs on, until they forward enough."""
     room = {port: link.rate_bps for port, link in fabric.link_at.items()}
     chosen: dict[QueuePair, Path] = {}
-    paths = paths_over(fabric, routing=routing)
     forwarded_bps, heard = 0.0, set[Nic]()
     for index in np.random.default_rng(0).permutation(len(fabric.nics)).tolist():
         if forwarded_bps >= hop_bps:

@@ -24,6 +24,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, *failed: Phase) -> None:
     ]
     monkeypatch.setattr(Box, "outcome", lambda _box, _node, _following: reports)
     item = SimpleNamespace(
+        user_properties=[],
         funcargs={"sandbox": Box.__new__(Box)},
         nodeid=NODE,
         stash={FOLLOWING: ""},
