@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.failure_points import STEADY, STEP
 from testbed.report.claims import LIGHTRAIL, Range, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
-from testbed.report.palette import BOUND, COLOURS, canvas, colours, horizontal_grid, legend_below, styled
+from testbed.report.palette import BOUND, COLOURS, INK, canvas, colours, horizontal_grid, legend_below, styled
 from testbed.report.table import number
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import LEFT_OUT, Outcome
@@ -225,7 +225,7 @@ def _drawn_bars(table: pd.DataFrame) -> Figure:
             heights = np.where(own[name].isna(), predicted, MS * own[name].to_numpy())
             at = np.arange(len(own)) + shift
             axes.bar(at, heights, 0.36, color=colour, label=label)
-            axes.hlines(predicted, at - 0.2, at + 0.2, color=BOUND, linewidth=1.2)
+            axes.hlines(predicted, at - 0.2, at + 0.2, color=INK, linewidth=1.2)
         axes.axhline(0, color="black", linewidth=0.6)
         axes.set_xticks(range(len(own)), list(own["failure"]))
         axes.set(ylabel="ms at real scale", title=str(transport))

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.training_circuits import changes_claims, changes_sheet, circuits_sheet
 from testbed.report.claims import Claim, Range, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
-from testbed.report.palette import BOUND, Shades, canvas, colours, horizontal_grid, styled
+from testbed.report.palette import INK, Shades, canvas, colours, horizontal_grid, styled
 from testbed.report.table import number
 from testbed.run.outcome import LEFT_OUT, Outcome
 from testbed.run.region_plan import RegionalSetup
@@ -311,7 +311,7 @@ def _drawn_iterations(table: pd.DataFrame, shades: Shades, baseline: str) -> Fig
                 )
                 took_s = row["predicted_s"] if math.isnan(row["emulated_s"]) else row["emulated_s"]
                 model = row["over_baseline"] * row["predicted_s"] / took_s
-                axes.plot([at - width / 2, at + width / 2], [model, model], color=BOUND, linewidth=1.2)
+                axes.plot([at - width / 2, at + width / 2], [model, model], color=INK, linewidth=1.2)
     names = [f"{str(step).replace(' (', chr(10) + '(', 1)}\n{transport}" for (step, transport), _ in groups]
     axes.set_xticks(range(len(groups)), names)
     axes.set(ylabel="times as long")
