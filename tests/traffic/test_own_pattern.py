@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Self
 
@@ -260,6 +261,10 @@ def test_operations_that_cannot_be_carried_out_are_refused_before_anything_runs(
     assert str(refused.value).startswith(expected)
 
 
+ONE_OR_OTHER = cycle((np.array([True, False]), np.array([False, True])))
+"""Which of two messages a pattern owes when it is asked."""
+
+
 @dataclass(frozen=True)
 class Passes(Sent):
     """Owes something else from end to end than it moves."""
@@ -271,11 +276,17 @@ class Passes(Sent):
         right = EndToEnd(self.lower().moves, ((0, 1), (2, 3)))
         if self.what == "raises":
             raise IndexError("no message")
+        if self.what == "lacks":
+            raise AttributeError("no message")
         changed: dict[str, object] = {
             "": right,
             "nothing": None,
             "nobody": replace(right, messages=replace(right.messages, source=right.messages.source + 9)),
+            "itself": replace(right, messages=replace(right.messages, destination=right.messages.source)),
+            "more": replace(right, messages=replace(right.messages, bytes=right.messages.bytes + 1)),
+            "others each time": replace(right, messages=right.messages.select(next(ONE_OR_OTHER))),
             "twice": replace(right, nodes=((0, 1), (1, 2))),
+            "no number": replace(right, nodes=((0.0, 1.0),)),  # type: ignore[arg-type]
             "others": replace(right, nodes=((0, 9),)),
             "a list": replace(right, nodes=[0, 1]),  # type: ignore[arg-type]
         }
@@ -286,10 +297,15 @@ class Passes(Sent):
     ("what", "said"),
     [
         ("raises", "your pattern raised IndexError at "),
+        ("lacks", "your pattern raised AttributeError at "),
+        ("itself", "have a message from a GPU to itself"),
+        ("more", "have more bytes than it moves"),
+        ("others each time", "are others each time that they are asked for"),
+        ("no number", "have nodes with what is no number of a GPU, or with one twice"),
         ("nothing", "are an object of type NoneType; see docs/own_pattern.md"),
         ("nobody", "have the source 9, which is not among its gpus"),
-        ("twice", "have nodes with a GPU twice, or one that is not among its gpus"),
-        ("others", "have nodes with a GPU twice, or one that is not among its gpus"),
+        ("twice", "have nodes with what is no number of a GPU, or with one twice"),
+        ("others", "have nodes with a GPU that is not among its gpus"),
         ("a list", "have nodes that are no tuple of tuples"),
     ],
 )
@@ -297,7 +313,7 @@ def test_what_it_owes_from_end_to_end_is_checked_too(what: str, said: str) -> No
     with pytest.raises((DemandError, ScenarioError)) as refused:
         Experiment(WIRED, job_with(Passes(PAIRS, 8, what=what)), "rails")
     own = f"the operations of the pattern '{HERE}:Passes.end_to_end' {said}"
-    assert str(refused.value).startswith(said if what == "raises" else own)
+    assert str(refused.value).startswith(said if what in ("raises", "lacks") else own)
 
 
 def test_bus_bandwidth_and_bound_are_of_what_it_owes_from_end_to_end() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from topologies.errors import DemandError
 from topologies.own import own_code
 from topologies.own_value import Kind, class_name
-from traffic.collectives.pattern import EndToEnd, Forwards, Pattern
+from traffic.collectives.pattern import EndToEnd, Pattern, forwards
 from traffic.messages import Messages
 from traffic.ops import ANY, OWN, Ops, Part
 
@@ -40,7 +40,7 @@ def check_lowered(pattern: Pattern) -> None:
         ops, again = cast(object, pattern.lower()), cast(object, pattern.lower())
         coupled = cast(object, pattern.lower(coupled=True))
         gpus = np.array(sorted(pattern.gpus), dtype=np.int64)
-        owed = [cast(object, pattern.end_to_end)] if isinstance(pattern, Forwards) else []
+        owed = [cast(object, pattern.end_to_end) for _ in range(2)] if forwards(pattern) else []
     for found in (ops, again, coupled):
         _check_ops(name, found, gpus)
     ops, again, coupled = cast(tuple[Ops, Ops, Ops], (ops, again, coupled))
@@ -51,7 +51,9 @@ def check_lowered(pattern: Pattern) -> None:
     if not _owes_as(ops, coupled):
         raise _not_valid(name, "carry other bytes when they may be coupled")
     for found in owed:
-        _check_end_to_end(f"{name}.end_to_end", found, gpus)
+        _check_end_to_end(f"{name}.end_to_end", found, gpus, ops)
+    if owed and not _is_same(*(Ops((Part(cast(EndToEnd, found).messages),)) for found in owed)):
+        raise _not_valid(f"{name}.end_to_end", "are others each time that they are asked for")
 
 
 def _check_ops(name: str, ops: object, gpus: NDArray[np.int64]) -> None:
@@ -69,7 +71,7 @@ def _check_ops(name: str, ops: object, gpus: NDArray[np.int64]) -> None:
     _check_after(name, ops.after, len(ops))
 
 
-def _check_end_to_end(name: str, owed: object, gpus: NDArray[np.int64]) -> None:
+def _check_end_to_end(name: str, owed: object, gpus: NDArray[np.int64], ops: Ops) -> None:
     if not isinstance(owed, EndToEnd):
         raise _not_valid(name, f"are an object of type {type(owed).__name__}")
     _check_part(name, Part(owed.messages), gpus)
@@ -77,8 +79,15 @@ def _check_end_to_end(name: str, owed: object, gpus: NDArray[np.int64]) -> None:
     if not isinstance(nodes, tuple) or not all(isinstance(node, tuple) for node in nodes):
         raise _not_valid(name, "have nodes that are no tuple of tuples")
     listed = [gpu for node in owed.nodes for gpu in node]
-    if len(set(listed)) < len(listed) or not set(listed) <= set(gpus.tolist()):
-        raise _not_valid(name, "have nodes with a GPU twice, or one that is not among its gpus")
+    if not all(type(gpu) is int for gpu in listed) or len(set(listed)) < len(listed):
+        raise _not_valid(name, "have nodes with what is no number of a GPU, or with one twice")
+    if not set(listed) <= set(gpus.tolist()):
+        raise _not_valid(name, "have nodes with a GPU that is not among its gpus")
+    messages = owed.messages
+    if (messages.source == messages.destination).any():
+        raise _not_valid(name, "have a message from a GPU to itself")
+    if sum(messages.bytes.tolist()) > sum(ops.moves.bytes.tolist()):
+        raise _not_valid(name, "have more bytes than it moves")
 
 
 def _check_part(name: str, part: Part, gpus: NDArray[np.int64]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,6 @@ class EndToEnd:
     """GPUs that stand for each other: what one of a node owes or is owed may pass any of them."""
 
 
-@runtime_checkable
 class Forwards(Protocol):
     """A pattern whose GPUs pass on bytes for others, so that it moves more than it owes."""
 
@@ -66,7 +65,12 @@ class Forwards(Protocol):
 
 def end_to_end(pattern: Pattern) -> EndToEnd:
     """Return the messages that a pattern owes from end to end: its moves, unless it says so (`Forwards`)."""
-    return pattern.end_to_end if isinstance(pattern, Forwards) else EndToEnd(pattern.lower().moves)
+    return pattern.end_to_end if forwards(pattern) else EndToEnd(pattern.lower().moves)
+
+
+def forwards(pattern: Pattern) -> TypeGuard[Forwards]:
+    """Return whether a pattern's class has `end_to_end`, without asking for it: that may raise."""
+    return hasattr(type(pattern), "end_to_end")
 
 
 def bytes_between(pattern: Pattern, gpus: int) -> NDArray[np.int64]:
