@@ -47,12 +47,14 @@ def _leaving_bps(fabric: Fabric, first: NDArray[np.int64]) -> NDArray[np.float64
 
 
 def _first_servers(fabric: Fabric, nodes: Nodes) -> NDArray[np.int64]:
-    """Return the server that each server counts as: the first of its node, else itself."""
-    first = np.arange(len(fabric.servers))
-    for gpus in nodes:
-        servers = [fabric.gpu_servers[gpu] for gpu in gpus]
-        first[servers] = min(servers)
-    return first
+    """Return the server that each server counts as: the first of those that nodes join, itself among them."""
+    count = len(fabric.servers)
+    joined = [(fabric.gpu_servers[gpus[0]], fabric.gpu_servers[gpu]) for gpus in nodes for gpu in gpus]
+    near, far = np.array(joined, dtype=np.int64).reshape(-1, 2).T
+    graph = coo_array((np.ones(len(joined)), (near, far)), (count, count))
+    _, group = scipy.sparse.csgraph.connected_components(graph, directed=False)
+    _, first = np.unique(group, return_index=True)
+    return np.asarray(first[group])
 
 
 def nic_rates(fabric: Fabric) -> NDArray[np.float64]:
@@ -116,11 +118,61 @@ def sum_bound_s(
     ----------
     P. Patarasuk and X. Yuan, JPDC 69(2), 2009, section 3.
     """
+    loads = sum_loads(ring, fabric, gone)
+    there = loads.out > 0
+    if not there.any():
+        return 0.0
+    delays_s = np.sort(_delays_s(fabric, np.arange(len(fabric.servers)))[there])[:2]
+    return loads.bound_s(fabric, lent_bytes) + float(delays_s.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Loads:
+    """The bytes that servers send and receive at least, whatever carries them."""
+
+    out: NDArray[np.int64]
+    """Bytes that leave each server, shape (servers,)."""
+    into: NDArray[np.int64]
+    """Bytes that enter each server, shape (servers,)."""
+    crossing: int
+    """Bytes that leave all of them together."""
+
+    def __add__(self, other: "Loads") -> "Loads":
+        """Return both loads together."""
+        return Loads(self.out + other.out, self.into + other.into, self.crossing + other.crossing)
+
+    def bound_s(
+        self, fabric: Fabric, lent_bytes: Mapping[Port, float] = NOTHING_LENT, times: int = 1
+    ) -> float:
+        """Return how long it takes at least: by the slowest server, or by all together [s].
+
+        Parameters
+        ----------
+        fabric, lent_bytes
+            As of `lower_bound_s`.
+        times
+            How many times ports may have lent that.
+        """
+        alone, there = np.arange(len(fabric.servers)), self.out > 0
+        lent = times * _lent(fabric, lent_bytes, alone)
+        busiest_s = _busiest_s(np.maximum(self.out - lent[0], self.into - lent[1]), fabric, alone)
+        together = max(self.crossing - float(lent[0][there].sum()), 0.0)
+        return max(busiest_s, 8.0 * together / nic_rates(fabric)[there].sum() if together else 0.0)
+
+
+def message_loads(messages: Messages, fabric: Fabric) -> Loads:
+    """Return the loads of messages between servers."""
+    matrix = server_matrix(messages, fabric)
+    return Loads(matrix.sum(axis=1), matrix.sum(axis=0), int(matrix.sum()))
+
+
+def sum_loads(ring: Ring, fabric: Fabric, gone: Collection[int] = ()) -> Loads:
+    """Return the least loads of a sum between members of a ring; parameters are those of `sum_bound_s`."""
     members = np.array(sorted(ring.gpus - {*gone}), dtype=np.int64)
     own = np.bincount(fabric.server_of_gpu[members], minlength=len(fabric.servers))
     there = own > 0
     if there.sum() < 2:
-        return 0.0
+        return Loads(0 * own, 0 * own, 0)
     part = ring.bytes // (len(ring.rings) * len(ring.gpus)) * len(ring.rings)
     elsewhere = np.where(there, len(members) - own, 0)
     out, into = {
@@ -128,14 +180,8 @@ def sum_bound_s(
         "reduce-scatter": (elsewhere * part, own * part),
         "all-gather": (own * part, elsewhere * part),
     }[ring.operation]
-    alone = np.arange(len(fabric.servers))
-    lent = _lent(fabric, lent_bytes, alone)
-    busiest_s = _busiest_s(np.maximum(out - lent[0], into - lent[1]), fabric, alone)
-    crossing = 0 if gone or ring.operation != "all-reduce" else 2 * (int(there.sum()) - 1) * ring.bytes
-    rate_bps = nic_rates(fabric)[there].sum()
-    together_s = max(8.0 * (crossing - float(lent[0][there].sum())), 0.0) / rate_bps
-    delays_s = np.sort(_delays_s(fabric, alone)[there])[:2]
-    return float(max(busiest_s, together_s) + delays_s.sum())
+    is_whole = ring.operation == "all-reduce" and not gone
+    return Loads(out, into, 2 * (int(there.sum()) - 1) * ring.bytes if is_whole else int(out.sum()))
 
 
 def _delays_s(fabric: Fabric, first: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from graphlib import TopologicalSorter
 import numpy as np
 
 from topologies.fabric import Fabric, Port
-from traffic.bounds import NOTHING_LENT, lower_bound_s, sum_bound_s
+from traffic.bounds import NOTHING_LENT, Loads, lower_bound_s, message_loads, sum_bound_s, sum_loads
 from traffic.collectives.pattern import Pattern, end_to_end
 from traffic.collectives.ring import Ring
 from traffic.job import Compute, Job
@@ -51,6 +51,30 @@ def node_bounds_s(
             known[node.pattern] = bound_s(node.pattern, fabric, lent_bytes, gone)
         bounds[node.name] = known[node.pattern]
     return bounds
+
+
+def together_bound_s(
+    job: Job,
+    fabric: Fabric,
+    lent_bytes: Mapping[Port, float] = NOTHING_LENT,
+    gone: Collection[int] = (),
+) -> float:
+    """Return how long bytes of a job are under way at least, whatever goes beside what [s].
+
+    All that leaves or enters a server in all collectives passes its NICs. GPUs of several servers that stand
+    for each other are left out. Parameters are those of `node_bounds_s`.
+    """
+    known = {pattern: _loads(pattern, fabric, gone) for pattern in {node.pattern for node in job.collectives}}
+    loads = [known[node.pattern] for node in job.collectives]
+    return sum(loads[1:], loads[0]).bound_s(fabric, lent_bytes, len(loads)) if loads else 0.0
+
+
+def _loads(pattern: Pattern, fabric: Fabric, gone: Collection[int]) -> Loads:
+    if type(pattern) is Ring:
+        return sum_loads(pattern, fabric, gone)
+    owed = end_to_end(pattern)
+    nobody = Messages(*np.zeros((3, 0), dtype=np.int64))
+    return message_loads(nobody if owed.nodes else _between(owed.messages, gone), fabric)
 
 
 def _owed_bound_s(

@@ -155,23 +155,18 @@ def _counted(job: Job, took_s: Mapping[str, float]) -> dict[str, tuple[str, floa
 
 
 def bus_bytes(pattern: Pattern) -> float:
-    """Return the bytes that nccl-tests' busbw counts: of all that is owed, those of the busiest rank.
+    """Return the bytes that nccl-tests' busbw counts: all that the busiest rank owes others, or is owed.
 
-    Of an all-to-all it is S (n - 1) / n. Under skew S is what the busiest GPU sends or receives; n are the
-    ranks, without GPUs that idle. S counts the matrix' diagonal, whose share (n - 1) / n takes out again; an
-    empty diagonal leaves out what GPUs owe themselves, and nothing is taken out. Of another pattern it is
-    what the busiest GPU sends or receives of what is owed from end to end, whatever it passes on: of a ring
-    AllReduce nccl-tests' S 2 (n - 1) / n, of an all-to-all between nodes of L ranks each (p - 1) m / L
-    (`traffic.collectives.node_all_to_all`).
+    They are owed from end to end, whatever GPUs pass on: of an even all-to-all nccl-tests' S (n - 1) / n, of
+    a ring AllReduce its S 2 (n - 1) / n, of an all-to-all between nodes of L ranks each (p - 1) m / L
+    (`traffic.collectives.node_all_to_all`). Of an uneven all-to-all nccl-tests takes (n - 1) / n of the
+    largest row or column, as if a rank kept 1 / n of it. Here it is what leaves the rank, so that ranks which
+    keep more, or idle, do not change it.
 
     References
     ----------
-    NVIDIA/nccl-tests, doc/PERFORMANCE.md; src/alltoallv.cu, AlltoAllvGetBw and AlltoAllvComputeMaxCounts.
+    NVIDIA/nccl-tests, doc/PERFORMANCE.md; src/alltoallv.cu, AlltoAllvGetBw.
     """
-    if isinstance(pattern, AllToAll):
-        owed, n = pattern.demand.matrix, len(pattern.ranks)
-        largest = max(int(owed.sum(axis=0).max()), int(owed.sum(axis=1).max()))
-        return largest * (n - 1) / n if owed.diagonal().any() else float(largest)
     messages = end_to_end(pattern).messages
     ends = (messages.source, messages.destination)
     return max((float(np.bincount(end, messages.bytes).max()) for end in ends if len(end)), default=0.0)
@@ -181,9 +176,12 @@ def size_bytes(pattern: Pattern) -> int:
     """Return S, nccl-tests' column *size*, of a collective; of patterns that it does not have `bus_bytes`."""
     if isinstance(pattern, Ring):
         return pattern.bytes
-    if isinstance(pattern, AllToAll) and (n := len(pattern.ranks)) > 1:
-        return round(bus_bytes(pattern) * n / (n - 1))
-    return round(bus_bytes(pattern))
+    size = bus_bytes(pattern)
+    if isinstance(pattern, AllToAll) and size:
+        messages = end_to_end(pattern).messages
+        n = len(np.union1d(messages.source, messages.destination))
+        size *= n / (n - 1)
+    return round(size)
 
 
 def link_bytes(tables: Tables) -> dict[Port, int]:

@@ -84,7 +84,7 @@ def whole(outcome: Outcome, emulated: bool) -> list[str]:
 
     A job that is revised on the way has no bound.
     """
-    bound_s = job_bound_s(outcome.experiment.job, outcome.node_bounds_s)
+    bound_s = max(job_bound_s(outcome.experiment.job, outcome.node_bounds_s), outcome.bound_s)
     took_s = outcome.run.iteration_s if outcome.is_sound else math.nan
     whole: Mapping[Hashable, float] = {
         "start_s": 0.0,

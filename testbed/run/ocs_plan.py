@@ -18,6 +18,7 @@ from topologies.errors import ScenarioError
 from topologies.events import Event, Order, View
 from topologies.fabric import Fabric
 from topologies.packet_part import is_mixed
+from traffic.bounds import nic_rates
 from traffic.collectives.pattern import bytes_between
 from traffic.demand import Demand
 from traffic.job import Job
@@ -138,8 +139,8 @@ class OcsPlan:
     def lower_bound_with(self, delay_s: float) -> float:
         """Return what no schedule beats on OCSes of a delay; with packets beside circuits, no server [s]."""
         if self.has_rest:
-            rates = [self.fabric.nic_rate_bps(nic) for nic in self.fabric.nics if nic.server == 0]
-            return self.busiest_s * self.rate_bps / sum(rates)
+            lines_s = np.maximum(self.line_s.sum(axis=0), self.line_s.sum(axis=1))
+            return float((lines_s * self.rate_bps / nic_rates(self.fabric).sum(axis=1)).max())
         return makespan_lower_bound(self.line_s, len(self.ocses), delay_s)
 
     def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:

@@ -16,7 +16,7 @@ from testbed.run.run import Run
 from testbed.run.similitude import Number, likeness, message_packets
 from topologies.fabric import Port
 from traffic.bounds import NOTHING_LENT
-from traffic.job_bounds import communication_bound_s, node_bounds_s
+from traffic.job_bounds import communication_bound_s, node_bounds_s, together_bound_s
 from traffic.metrics import (
     busbw_gbytes_s,
     cct,
@@ -249,14 +249,18 @@ def bound_s(
 ) -> float:
     """Return how long the job's bytes are under way at least [s].
 
-    It is a bound of the fabric and of what the job owes, whatever carries it. Shapers may lend each
-    collective ``lent_bytes``; schedules over circuits are paced without. What GPUs that a fault takes along
-    send and receive does not count. With ``forwarded`` it is the least that the job's own patterns take,
-    which may have GPUs pass bytes on (`traffic.job_bounds.node_bounds_s`).
+    It is a bound of the fabric and of what the job owes, whatever carries it and goes beside it. Shapers may
+    lend each collective ``lent_bytes``; schedules over circuits are paced without. What GPUs that a fault
+    takes along send and receive does not count. With ``forwarded`` it is the least that the job's own
+    patterns take, which may have GPUs pass bytes on (`traffic.job_bounds.node_bounds_s`).
     """
     if experiment.rule and experiment.rule.bound_s and not experiment.gone:
         return experiment.rule.bound_s()
-    return communication_bound_s(experiment.job, node_bounds_of(experiment, lent_bytes, forwarded=forwarded))
+    job, fabric = experiment.job, experiment.fabric
+    longest_s = communication_bound_s(job, node_bounds_of(experiment, lent_bytes, forwarded=forwarded))
+    return (
+        longest_s if forwarded else max(longest_s, together_bound_s(job, fabric, lent_bytes, experiment.gone))
+    )
 
 
 def node_bounds_of(

@@ -16,6 +16,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import Scheduled, over_ocses, plan_of
 from tests.testbed.ocs_cases import partially, planned
 from topologies.errors import ScenarioError
+from topologies.fabric import Fabric, Link, Port, Server, Switch
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
 from traffic.scheme_setup import WhileLitSetup
@@ -119,3 +120,25 @@ def test_the_time_that_nics_need_is_planned_as_dark_and_emulated_as_dark() -> No
     plan = plan_of(replace(SMALL, circuits=circuits).rule)
     assert plan.delay_s == plan.schedule.delay == 46.75e-3 + 5.67
     assert plan.emulated_delay.mean_s == pytest.approx(10 * plan.delay_s)
+
+
+@given(st.lists(st.sampled_from([10e9, 100e9, 400e9]), min_size=3, max_size=4), st.data())
+def test_beside_packets_the_slowest_server_at_its_own_rates_is_the_bound(
+    packet_bps: list[float], data: st.DataObject
+) -> None:
+    """Each server has a NIC of 100 Gbit/s on an OCS, and one of its own rate on a packet switch."""
+    count = len(packet_bps)
+    names = [f"h{number}" for number in range(count)]
+    links = [Link(Port(name, 0), Port("ocs0", k), 100e9) for k, name in enumerate(names)]
+    links += [Link(Port(name, 1), Port("eps", k), packet_bps[k]) for k, name in enumerate(names)]
+    servers = tuple(Server(name, 2, 1, 1e12) for name in names)
+    switches = (Switch("ocs0", count, "ocs"), Switch("eps", count))
+    fabric = Fabric("both", servers, switches, tuple(links))
+    matrix = np.array(data.draw(st.lists(st.integers(0, 10**8), min_size=count**2, max_size=count**2)))
+    matrix = matrix.reshape(count, count) * ~np.eye(count, dtype=bool)
+    matrix[0, 1] += 1
+    circuits = Scheduled("spectra", ReconfigurationDelay("delay", 1e-3))
+    job = over_ocses(Demand("d", matrix), 1)
+    experiment = Experiment(fabric, job, WhileLitSetup(rest="ecmp"), circuits=circuits)
+    load, rates = np.maximum(matrix.sum(axis=0), matrix.sum(axis=1)), np.array(packet_bps) + 100e9
+    assert plan_of(experiment.rule).lower_bound_s == pytest.approx(max(8 * load / rates))

@@ -9,11 +9,13 @@ from tests.traffic.cases import uneven_fabric
 from tests.traffic.job_cases import OPERATIONS
 from topologies.khop_ring import GPU_BPS, KHopRing, khop_ring_fabric
 from topologies.rail import rail_fabric
+from traffic.bounds import lower_bound_s
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job
-from traffic.job_bounds import communication_bound_s, job_bound_s, node_bounds_s
+from traffic.job_bounds import communication_bound_s, job_bound_s, node_bounds_s, together_bound_s
+from traffic.messages import Messages
 from traffic.workloads.khop_all_to_all import exchange_job, ring_job
 
 
@@ -97,3 +99,30 @@ def test_what_patterns_pass_on_counts_where_it_is_asked_for() -> None:
     jobs = exchange_job(ring, m), *(ring_job(ring, m, both_ways=way) for way in (False, True))
     passed_s = [communication_bound_s(job, node_bounds_s(job, fabric, forwarded=True)) for job in jobs]
     assert passed_s == pytest.approx([1e-4, 1.5e-4, 1e-4])
+
+
+@given(parts=st.integers(1, 5), servers=st.integers(2, 4), gpus=st.integers(1, 3))
+def test_a_collective_cut_into_several_at_once_has_the_bound_of_the_whole(
+    parts: int, servers: int, gpus: int
+) -> None:
+    """NICs of a byte a second carry all of them, whatever goes beside what."""
+    fabric = rail_fabric(servers, gpus, rate_bps=8.0)
+    n = servers * gpus
+    whole = 60 * n
+    sums = [Collective(f"sum {k}", Ring((tuple(range(n)),), whole)) for k in range(parts)]
+    demand = Demand("even", np.full((n, n), whole))
+    exchanges = [Collective(f"exchange {k}", AllToAll(demand)) for k in range(parts)]
+    for cut, once_s in (
+        (sums, 2 * (servers - 1) / servers * whole / gpus),
+        (exchanges, (servers - 1) * gpus * whole),
+    ):
+        assert together_bound_s(Job("parts", n, tuple(cut)), fabric) == pytest.approx(parts * once_s)
+
+
+def test_nodes_that_share_a_server_are_one() -> None:
+    """GPUs 0 and 2 are a node, and so are 3 and 4; 2 and 3 are in one server: nothing has to leave."""
+    fabric = rail_fabric(3, 2, rate_bps=8.0)
+    messages = Messages(np.array([2, 0]), np.array([3, 4]), np.array([100, 100]))
+    assert lower_bound_s(messages, fabric, nodes=((0, 2), (3, 4))) == 0.0
+    assert lower_bound_s(messages, fabric, nodes=((3, 4), (0, 2))) == 0.0
+    assert lower_bound_s(messages, fabric, nodes=((3, 4),)) == pytest.approx(100 / 2)
