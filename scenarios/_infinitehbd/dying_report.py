@@ -1,7 +1,7 @@
 """What the report says of rings whose nodes die: bandwidth before and after, and how long each fault took."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
@@ -17,7 +17,8 @@ from testbed.run.agreement import AGREES_FROM, AGREES_TO, agrees
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import LEFT_OUT, Outcome
 from testbed.run.run import Run
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Port
+from traffic.bounds import NOTHING_LENT
 from traffic.metrics import GB, bus_bytes
 from traffic.tables import in_seconds
 
@@ -66,8 +67,17 @@ def ring_table(experiment: Experiment, run: Run) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def dying_table(experiment: Experiment, run: Run) -> pd.DataFrame:
+def dying_table(
+    experiment: Experiment, run: Run, lent_bytes: Mapping[Port, float] = NOTHING_LENT
+) -> pd.DataFrame:
     """Return a row per fault; times are real seconds since it came.
+
+    Parameters
+    ----------
+    experiment, run
+        Whose faults.
+    lent_bytes
+        What ports' shapers may have lent after a pause [real bytes].
 
     Returns
     -------
@@ -85,13 +95,16 @@ def dying_table(experiment: Experiment, run: Run) -> pd.DataFrame:
         failed_s, before, after = mine["failed"], stages[index - 1], stages[index]
         changes = light[light["at_s"].between(failed_s, until_s, inclusive="left")]
         whole_s = run.tasks.loc[run.tasks["node"] == again(index), "end_s"].max()
+        gpu_bps, most_lent = _gpu_bps(experiment.fabric), max(lent_bytes.values(), default=0.0)
+        messages = run.messages[(run.messages["node"] == again(index)) & run.messages["end_s"].notna()]
+        first_byte_s = _first_byte_s(messages, after.edges - before.edges, gpu_bps / 2, most_lent)
         rows.append(
             {
                 "fault": fault.name,
                 "failed_s": failed_s,
                 "known_s": mine["detected"] - failed_s,
                 "switched_s": changes["at_s"].max() - failed_s,
-                "first_byte_s": _first_byte_s(experiment, run, index, before, after) - failed_s,
+                "first_byte_s": first_byte_s - failed_s,
                 "whole_s": whole_s - failed_s,
                 "ocses": sorted(set(changes["ocs"])),
                 "nodes": sorted(set(changes["ocs"].map(_node))),
@@ -118,14 +131,16 @@ def _neighbours(stage: Stage, dead: Sequence[int]) -> list[int]:
     return sorted({gpu // len(dead) for gpu in joined})
 
 
-def _first_byte_s(experiment: Experiment, run: Run, index: int, before: Stage, after: Stage) -> float:
-    """Return when a first byte had gone between any two GPUs that follow each other anew, at the latest [s].
+def _first_byte_s(
+    messages: pd.DataFrame, edges: Collection[frozenset[int]], nic_bps: float, lent_bytes: float
+) -> float:
+    """Return when a first byte had gone over all of some edges, at the latest [s].
 
-    Of a message it is sent no later than the message would last at a NIC's rate before its end.
+    Of a message it is sent no later than the message would last at a NIC's rate before its end, less what the
+    NIC's shaper lent: that went at once.
     """
-    messages = run.messages[(run.messages["node"] == again(index)) & run.messages["end_s"].notna()]
-    sent_s = messages["end_s"] - messages["bytes"] * 8 / (_gpu_bps(experiment.fabric) / 2)
-    first_s = dict.fromkeys(after.edges - before.edges, math.inf)
+    sent_s = messages["end_s"] - (messages["bytes"] - lent_bytes).clip(lower=0) * 8 / nic_bps
+    first_s = dict.fromkeys(edges, math.inf)
     for source, destination, at_s in zip(messages["source"], messages["destination"], sent_s, strict=True):
         edge = frozenset((source, destination))
         if edge in first_s:
@@ -183,7 +198,7 @@ def _faults_sheet(outcomes: Sequence[Outcome]) -> Sheet:
     for outcome in outcomes:
         lines = []
         for name, run in outcome.runs.items():
-            for _, row in dying_table(outcome.experiment, run).iterrows():
+            for _, row in dying_table(outcome.experiment, run, outcome.lent_bytes).iterrows():
                 shown = [US * row[f"{what}_s"] for what in STAGES]
                 shown.append(US * (row["switched_s"] - row["known_s"]))
                 cells = [
@@ -241,7 +256,7 @@ def _claims(outcomes: Sequence[Outcome]) -> list[Claim]:
     """Return what the paper says of bandwidth and of faults, held against emulations alone."""
     sound = [outcome for outcome in outcomes if outcome.emulated and outcome.verdict.word not in LEFT_OUT]
     rings = [ring_table(each.experiment, each.run) for each in sound if agrees(each.over_predicted)]
-    faults = [dying_table(each.experiment, each.run) for each in sound]
+    faults = [dying_table(each.experiment, each.run, each.lent_bytes) for each in sound]
     shrunk = [each.experiment.label.endswith("shrink") for each in sound]
     shares = [float(share) for table in rings for share in table["share"]]
     after = [float(share / table["share"][0]) for table in rings for share in table["share"][1:]]

@@ -36,7 +36,7 @@ PACKETS = 24
 def asked(mode: Mode) -> Experiment:
     """Return AllReduces over three nodes of two GPUs, of which the middle one dies."""
     experiment = dying_ring(
-        KHopRing(5, 2, 2), 6, SIZE, Dying((1,), mode, share=0.4, known_s=1e-5, steadies=1), gpu_bps=GPU_BPS
+        KHopRing(5, 2, 2), 6, SIZE, Dying((1,), mode, share=0.4, known_s=1e-5, steadies=3), gpu_bps=GPU_BPS
     )
     volume = PACKETS * packet_bytes(9000) * 12 / SIZE
     return replace(experiment, dilation=Dilation(RATE, volume), transport=TransportSetup("credit"))
@@ -56,9 +56,11 @@ def test_an_allreduce_is_whole_on_the_ring_that_is_left(sandbox: Box | None, mac
             assert decisions(run) == decisions(predicted)
             assert run.messages.loc[run.messages["node"] != "hit 1", "end_s"].notna().all()
             shares = ring_table(experiment, run)["share"]
-            assert machine.busy or shares.between(0.85, 1.0).all(), shares
-            assert machine.busy or shares.max() < 1.06 * shares.min()
-            (fault,) = dying_table(experiment, run).to_dict("records")
+            # Four GPUs or more send 3/4 of the bytes or more over each half-bundle, whose shaper lends some.
+            most = 1.0 + max(outcome.lent_bytes.values()) / (SIZE * 3 / 4)
+            assert machine.busy or shares.between(0.85, most).all(), shares
+            assert machine.busy or shares.max() < 1.06 * shares.min(), ring_table(experiment, run).to_string()
+            (fault,) = dying_table(experiment, run, outcome.lent_bytes).to_dict("records")
             assert fault["switched_s"] - fault["known_s"] >= 70e-6
             assert machine.busy or fault["switched_s"] - fault["known_s"] < 200e-6
             assert fault["first_byte_s"] >= fault["switched_s"] - 1e-6
