@@ -194,8 +194,8 @@ DEFINITIONS = (
     (
         "busbw",
         "nccl-tests' bus bandwidth, of a collective over its own time: of an all-to-all the most that any "
-        "GPU sends or receives times (n - 1) / n between n GPUs, without those that idle. What GPUs pass on "
-        "for others does not count. Of several it is the bytes of all over the times of all; a job that has "
+        "GPU sends to others or is sent by them, whatever it keeps. What GPUs pass on for others does not "
+        "count. Of several it is the bytes of all over the times of all; a job that has "
         "several kinds has one of each. 1 GB is 10⁹ bytes.",
     ),
     (

@@ -158,7 +158,8 @@ DEFINITIONS = (
         "What a node takes at least: a compute its slowest GPU; a collective what its busiest server owes or "
         "is owed from end to end, whatever is passed on, over the rate of its NICs (of all servers of a node "
         "that are in one), of a ring what any sum of its bytes takes; a dash where it stays inside servers. "
-        "The job's bound is its longest path of bounds, or all computes of its busiest GPU.",
+        "The job's bound is its longest path of bounds, all computes of its busiest GPU, or all that its "
+        "servers send or receive.",
     ),
     ("model", "What max-min fair fluids take over the same paths; alone where nothing was emulated."),
     *VERDICTS,
