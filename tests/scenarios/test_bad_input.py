@@ -8,6 +8,7 @@ import pytest
 
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
+from tests.traffic.trace_files import router_record
 from topologies.rail import rail_fabric
 
 SCENARIO = CHECKOUT / "scenarios" / "rails_sparse.py"
@@ -20,7 +21,11 @@ MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
     [
         (["--trace", "{file}"], "hello", "line 1: found 'hello'"),
         (["--trace", "{file}"], MATRIX_OF_64, "64 GPUs, the fabric has 32"),
-        (["--trace", "{file}"], '{"step": 0}', "does not tell how many experts there are"),
+        (
+            ["--trace", "{file}"],
+            router_record(0, 0, 0, [[1]]),
+            "how many experts there are; give experts (--",
+        ),
         (["--trace", "/nonexistent"], "", "/nonexistent does not exist"),
         (["--servers", "0"], "", "0 servers"),
         (["--rate", "0"], "", "0 bit/s"),

@@ -30,7 +30,7 @@ PER_GPU = [f"{name} per GPU" for name in SPARSE]
 SKEWED = ["sender skew", "receiver skew"]
 WHOLE = ["uniform", *SPARSE, *PER_GPU, *SKEWED, *MIXTRAL]
 OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "--top-k", "--gating"]
-OWN += ["--schemes", "--seeds", "--trace", "--experts", "--token-bytes", "--all-to-alls"]
+OWN += ["--schemes", "--seeds", "--trace", "--experts", "--token-bytes", "--tokens-per-gpu", "--all-to-alls"]
 SHARED = ["--link-delay-us", "--real-link-delay-us", "--loss", "--transport", "--entropies"]
 SHARED += [
     "--initial-window",
@@ -208,12 +208,21 @@ def test_sparse_is_per_token_unless_the_other_gating_is_asked_for(tmp_path: Path
 
 
 def test_a_routing_trace_is_replayed(tmp_path: Path) -> None:
-    chosen, trace = np.random.default_rng(0).integers(0, 16, (4000, 1, 2)), tmp_path / "routed.npy"
+    chosen, trace = (
+        np.random.default_rng(0).random((4000, 1, 16)).argsort()[:, :, :2],
+        tmp_path / "routed.npy",
+    )
     np.save(trace, chosen.astype(np.int16))
     options = ["--trace", str(trace), "--experts", "16", "--token-bytes", "1000", "--all-to-alls", "1"]
     table = modelled("rails_sparse", tmp_path / "out", "--schemes", "rails", "--sparsity", "0", *options)
     assert table["workload"].tolist() == ["sparse 0", "trace routed.npy"]
     assert "vLLM routing trace routed.npy: 16 experts on 8" in table["note"].iloc[-1]
+    assert "4000 tokens in one batch, spread evenly; 1 all-to-all" in table["note"].iloc[-1]
+    options += ["--tokens-per-gpu", "100"]
+    table = modelled(
+        "rails_sparse", tmp_path / "in batches", "--schemes", "rails", "--sparsity", "0", *options
+    )
+    assert "4000 tokens in batches of 100 per GPU" in table["note"].iloc[-1]
 
 
 def test_what_fails_is_run_beside_the_same_without_and_told_in_a_table(tmp_path: Path) -> None:

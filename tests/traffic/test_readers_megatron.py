@@ -30,7 +30,7 @@ IDLE = [record(0, 3, rank, []) + record(0, 4, rank, []) for rank in range(4)]
 
 def test_megatron_files_of_ranks_are_one_trace(tmp_path: Path) -> None:
     first = record(0, 3, 0, [[0, 7], [1, 2]]) + record(0, 4, 0, [[6, 7]])
-    last = "\n" + record(0, 4, 3, []) + record(0, 3, 3, [[3, 3]])
+    last = "\n" + record(0, 4, 3, []) + record(0, 3, 3, [[3, 2]])
     folder = ranks(tmp_path / "trace.d", first, IDLE[1], IDLE[2], last)
     written(folder, "no trace", ".hidden")
     collective = read_trace(folder, gpus=4, experts=8, bytes_per_token=10)

@@ -5,6 +5,7 @@ import io
 import itertools
 import sys
 import tracemalloc
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from tests.traffic.trace_files import router_record as record
@@ -22,53 +22,145 @@ from topologies.errors import MachineError, TraceError
 from traffic.readers.detect import read_trace
 from traffic.readers.flame import flame_rows
 from traffic.readers.megatron import read_megatron
-from traffic.readers.routing import MAX_ALL_TO_ALLS, Hosting, dealt
+from traffic.readers.routing import MAX_ALL_TO_ALLS, Hosting, Rows, dealt
 from traffic.readers.vllm import vllm_rows
 from traffic.steps import demands_of
 
-HOSTING = Hosting(gpus=4, experts=8, bytes_per_token=10, tokens=3)
-arrays = st.tuples(st.integers(1, 40), st.integers(1, 3), st.integers(1, 3)).flatmap(
-    lambda shape: hnp.arrays(np.int16, shape, elements=st.integers(0, 7))
+TOKENS = 3
+HOSTING = Hosting(gpus=4, experts=8, bytes_per_token=10, tokens=TOKENS)
+hostings = st.builds(
+    Hosting,
+    gpus=st.integers(1, 5),
+    experts=st.just(8),
+    bytes_per_token=st.just(10),
+    tokens=st.none() | st.integers(1, 9),
 )
 
 
+@st.composite
+def arrays(draw: st.DrawFn, least_k: int = 1) -> NDArray[np.int16]:
+    """Draw the experts of tokens, shape (tokens, layers, top k); those of a token differ."""
+    tokens, layers, k = draw(st.integers(1, 40)), draw(st.integers(1, 3)), draw(st.integers(least_k, 3))
+    order = np.random.default_rng(draw(st.integers(0, 999))).random((tokens, layers, 8)).argsort(axis=2)
+    return order[:, :, :k].astype(np.int16)
+
+
+def in_blocks(rows: NDArray[np.int16], block: int = 99) -> Rows:
+    """Return rows as a reader gives them, some at a time."""
+    return Rows(len(rows), [rows[start : start + block] for start in range(0, len(rows), block)])
+
+
+def batches_by_hand(rows: NDArray[np.int16], hosting: Hosting) -> list[list[NDArray[np.int16]]]:
+    """Return each GPU's rows in each batch, as the rules are written."""
+    if hosting.tokens is None:
+        return [np.array_split(rows, hosting.gpus)]
+    pieces = [rows[start : start + hosting.tokens] for start in range(0, len(rows), hosting.tokens)]
+    return [pieces[first : first + hosting.gpus] for first in range(0, len(pieces), hosting.gpus)]
+
+
 def by_hand(rows: NDArray[np.int16], hosting: Hosting) -> list[list[list[int]]]:
-    """Return the matrices of a routing array, token by token as the rules are written."""
-    batch = hosting.gpus * hosting.tokens
-    batches, layers = -(-len(rows) // batch), rows.shape[1]
-    owed = np.zeros((batches * layers, hosting.gpus, hosting.gpus), dtype=int)
-    for (row, layer, _), expert in np.ndenumerate(rows):
-        number, place = divmod(row, batch)
-        home = int(expert) * hosting.gpus // hosting.experts
-        owed[number * layers + layer, place // hosting.tokens, home] += hosting.bytes_per_token
-    listed: list[list[list[int]]] = owed.tolist()
-    return listed
+    """Return the matrices of a routing array, token by token."""
+    matrices = []
+    for batch in batches_by_hand(rows, hosting):
+        owed = np.zeros((rows.shape[1], hosting.gpus, hosting.gpus), dtype=int)
+        for gpu, own in enumerate(batch):
+            for (_, layer, _), expert in np.ndenumerate(own):
+                owed[layer, gpu, int(expert) * hosting.gpus // hosting.experts] += hosting.bytes_per_token
+        matrices += owed.tolist()
+    return matrices
 
 
-@given(arrays, st.integers(1, 9))
-def test_rows_are_dealt_as_written(rows: NDArray[np.int16], block: int) -> None:
-    blocks = [rows[start : start + block] for start in range(0, len(rows), block)]
-    collective = dealt(Path("rows"), blocks, HOSTING, note="trace")
-    assert [step.matrix.tolist() for step in demands_of(collective)] == by_hand(rows, HOSTING)
+@given(arrays(), hostings, st.integers(1, 9))
+def test_rows_are_dealt_as_written(rows: NDArray[np.int16], hosting: Hosting, block: int) -> None:
+    collective = dealt(Path("rows"), in_blocks(rows, block), hosting, note="trace")
+    assert [step.matrix.tolist() for step in demands_of(collective)] == by_hand(rows, hosting)
     assert sum(step.total_bytes for step in demands_of(collective)) == rows.size * 10
+    said = "spread evenly" if hosting.tokens is None else f" in batches of {hosting.tokens} per GPU"
+    assert f"; {len(rows)} tokens" in collective.note
+    assert said in collective.note
+    assert f"; {len(demands_of(collective))} all-to-all" in collective.note
 
 
-@given(arrays, st.integers(1, 5))
-def test_fewer_all_to_alls_are_the_first(rows: NDArray[np.int16], all_to_alls: int) -> None:
-    full = dealt(Path("rows"), [rows], HOSTING, note="trace")
-    some = dealt(Path("rows"), [rows], HOSTING, note="trace", all_to_alls=all_to_alls)
-    assert demands_of(some) == demands_of(full)[:all_to_alls]
+@given(arrays(), hostings)
+def test_by_default_no_gpu_has_two_tokens_more_than_another(
+    rows: NDArray[np.int16], hosting: Hosting
+) -> None:
+    even = replace(hosting, tokens=None)
+    for step in demands_of(dealt(Path("rows"), in_blocks(rows), even, note="trace")):
+        sent = step.matrix.sum(axis=1)
+        assert sent.max() - sent.min() <= rows.shape[2] * 10
+        assert (np.diff(sent) <= 0).all()
+
+
+@given(arrays(), hostings, st.integers(1, 5))
+def test_fewer_all_to_alls_are_the_first(rows: NDArray[np.int16], hosting: Hosting, all_to_alls: int) -> None:
+    full = dealt(Path("rows"), in_blocks(rows), hosting, note="trace")
+    some = dealt(Path("rows"), in_blocks(rows), hosting, note="trace", all_to_alls=all_to_alls)
+    assert [step.matrix.tolist() for step in demands_of(some)] == [
+        step.matrix.tolist() for step in demands_of(full)[:all_to_alls]
+    ]
+
+
+@given(arrays(least_k=2), hostings, st.integers(1, 9), st.data())
+def test_layers_of_zeros_are_dense_and_left_out(
+    rows: NDArray[np.int16], hosting: Hosting, block: int, data: st.DataObject
+) -> None:
+    """Inference engines have slots for dense layers too, which stay zero."""
+    layers = rows.shape[1]
+    at = data.draw(st.lists(st.integers(0, layers), min_size=1, max_size=3))
+    padded = np.insert(rows, sorted(at), 0, axis=1)
+    dense = [layer for layer in range(padded.shape[1]) if not padded[:, layer].any()]
+    all_to_alls = data.draw(st.none() | st.integers(1, 2 * layers))
+    read = dealt(Path("rows"), in_blocks(padded, block), hosting, note="trace", all_to_alls=all_to_alls)
+    assert [step.matrix.tolist() for step in demands_of(read)] == by_hand(rows, hosting)[:all_to_alls]
+    named = ", ".join(map(str, dense))
+    said = f"layer {named} is dense: left out" if len(dense) == 1 else f"layers {named} are dense: left out"
+    assert said in read.note
+
+
+@given(arrays(least_k=2), st.integers(1, 9), st.data())
+def test_a_token_that_has_an_expert_twice_is_refused(
+    rows: NDArray[np.int16], block: int, data: st.DataObject
+) -> None:
+    """Also where it has zeros, and other tokens of the layer do not: its experts were not recorded."""
+    rows = np.concatenate([rows, rows[:1]])
+    row, layer = (data.draw(st.integers(0, size - 1)) for size in rows.shape[:2])
+    rows[row, layer] = data.draw(st.integers(0, 7))
+    with pytest.raises(TraceError) as error:
+        dealt(Path("rows"), in_blocks(rows, block), HOSTING, note="trace")
+    assert f"rows, layer {layer}, row {row}: found the experts {rows[row, layer].tolist()}" in str(
+        error.value
+    )
+    assert "leave out tokens whose experts were not recorded" in error.value.hint
+    recorded = np.delete(rows, row, axis=0)
+    assert dealt(Path("rows"), in_blocks(recorded, block), HOSTING, note="trace").gpus == 4
+
+
+@given(arrays(least_k=2))
+def test_a_trace_of_dense_layers_alone_is_refused(rows: NDArray[np.int16]) -> None:
+    with pytest.raises(TraceError, match="zeros as the experts of all tokens in all layers"):
+        dealt(Path("rows"), in_blocks(0 * rows), HOSTING, note="trace")
+
+
+def test_zeros_in_one_slot_may_be_expert_0_and_the_note_says_so() -> None:
+    rows = np.array([[[0], [3]], [[0], [0]]], np.int16)
+    read = dealt(Path("rows"), in_blocks(rows), HOSTING, note="trace")
+    assert len(demands_of(read)) == 2
+    assert "all tokens of layer 0 go to expert 0, or it is dense" in read.note
 
 
 @settings(deadline=None)
-@given(arrays)
+@given(arrays())
 def test_vllm_array_is_read(tmp_path_factory: pytest.TempPathFactory, rows: NDArray[np.int16]) -> None:
     path = tmp_path_factory.getbasetemp() / "routed.npy"
     np.save(path, rows)
     collective = dealt(path, vllm_rows(path), HOSTING, note="trace")
     assert [step.matrix.tolist() for step in demands_of(collective)] == by_hand(rows, HOSTING)
-    told = read_trace(path, gpus=4, experts=8, bytes_per_token=10)
-    assert sum(step.total_bytes for step in demands_of(told)) == rows.size * 10
+    for tokens in (None, TOKENS):
+        told = read_trace(path, gpus=4, experts=8, bytes_per_token=10, tokens_per_gpu=tokens)
+        assert [step.matrix.tolist() for step in demands_of(told)] == by_hand(
+            rows, replace(HOSTING, tokens=tokens)
+        )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +190,7 @@ def npy(rows: NDArray[np.int16]) -> bytes:
 
 
 VALID = [
-    npy(np.zeros((5, 2, 2), np.int16)),
+    npy(np.tile(np.array([1, 2], np.int16), (5, 2, 1))),
     "".join(record(0, 0, rank, [[1, 2]]) for rank in range(4)).encode(),
 ]
 
@@ -134,10 +226,14 @@ def test_hosting_is_checked(options: dict[str, int], complaint: str) -> None:
 
 def test_what_a_trace_does_not_say_is_asked_for(tmp_path: Path) -> None:
     path = written(tmp_path, record(0, 0, 0, [[1]]))
-    with pytest.raises(TraceError, match="does not tell how many experts there are; say it"):
+    with pytest.raises(
+        TraceError, match=r"does not tell how many experts there are; give experts \(--experts, or the key"
+    ):
         read_trace(path, gpus=4)
     with pytest.raises(TraceError, match="how many experts there are and how many GPUs there are"):
         read_trace(path)
+    with pytest.raises(TraceError, match=r"3 per GPU are asked for; leave out tokens_per_gpu"):
+        read_trace(path, gpus=4, experts=8, tokens_per_gpu=3)
     with pytest.raises(TraceError, match="0 all-to-alls"):
         read_trace(path, gpus=4, experts=8, all_to_alls=0)
     with pytest.raises(TraceError, match="holds no record"):
@@ -148,7 +244,12 @@ def test_too_many_all_to_alls_are_told() -> None:
     one = Hosting(gpus=1, experts=1, bytes_per_token=1, tokens=1)
     rows = np.zeros((MAX_ALL_TO_ALLS + 1, 1, 1), np.int16)
     with pytest.raises(TraceError, match=f"over {MAX_ALL_TO_ALLS} all-to-alls"):
-        dealt(Path("rows"), [rows], one, note="trace")
+        dealt(Path("rows"), in_blocks(rows), one, note="trace")
+    many = Hosting(gpus=4096, experts=1, bytes_per_token=1)
+    layers = Rows(4, [np.zeros((4, 5, 1), np.int16)])
+    with pytest.raises(TraceError, match=r"over 4 all-to-alls, .*; ask for fewer all-to-alls"):
+        dealt(Path("rows"), layers, many, note="trace")
+    assert len(demands_of(dealt(Path("rows"), layers, many, note="trace", all_to_alls=1))) == 1
 
 
 def test_memory_does_not_grow_with_the_rows() -> None:
@@ -157,7 +258,8 @@ def test_memory_does_not_grow_with_the_rows() -> None:
     peaks = []
     for blocks in (10, 100):
         tracemalloc.start()
-        collective = dealt(Path("rows"), itertools.repeat(block, blocks), hosting, note="trace")
+        rows = Rows(blocks * len(block), itertools.repeat(block, blocks))
+        collective = dealt(Path("rows"), rows, hosting, note="trace")
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert sum(step.total_bytes for step in demands_of(collective)) == blocks * block.size * 4096
@@ -193,13 +295,15 @@ def test_parquet_without_pyarrow_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_flame_parquet_is_read(parquet: Any) -> None:  # noqa: ANN401
-    rows = np.random.default_rng(0).integers(0, 8, (100, 6), dtype=np.int16)
-    path = parquet(scores=[[0.1] * 6] * 100, indices=rows.tolist())
+    rows = np.random.default_rng(0).random((100, 8)).argsort(axis=1)[:, :6].astype(np.int16)
+    path = parquet(scores=[[0.1] * 6] * 100, indices=rows.tolist(), token_id=[7] * 100)
     collective = dealt(path, flame_rows(path), HOSTING, note="trace")
     assert [step.matrix.tolist() for step in demands_of(collective)] == by_hand(rows[:, None], HOSTING)
     (one,) = demands_of(read_trace(path, gpus=4, bytes_per_token=4))
     assert one.total_bytes == rows.size * 4
     assert "64 experts on 4 GPUs" in one.note
+    assert "100 tokens in one batch, spread evenly; left out: the columns token_id;" in one.note
+    assert one.matrix.sum(axis=1).tolist() == [25 * 6 * 4] * 4
 
 
 @pytest.mark.parametrize(
@@ -212,6 +316,7 @@ def test_flame_parquet_is_read(parquet: Any) -> None:  # noqa: ANN401
         ({"indices": [[1], None]}, "expected one, without nulls"),
         ({"indices": [[1], [None]]}, "expected one, without nulls"),
         ({"indices": [[1], [8]]}, "row 1: found the experts [8], expected 0 to 7"),
+        ({"indices": [[1, 2], [3, 3]]}, "row 1: found the experts [3, 3], expected 2 that differ"),
     ],
 )
 def test_malformed_parquet_is_told(parquet: Any, columns: dict[str, object], complaint: str) -> None:  # noqa: ANN401

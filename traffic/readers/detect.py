@@ -19,7 +19,7 @@ from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 KNOWN = (
     "the start of an nccl-tests matrix, MixNet's list of lists, htsim's .cm, AICB's CSV, a SimAI workload or"
-    " a routing trace"
+    " a routing trace of Megatron, vLLM or FLAME-MoE"
 )
 STEPS = "AICB's CSV or a SimAI workload"
 
@@ -30,6 +30,7 @@ def read_trace(
     gpus: int | None = None,
     experts: int | None = None,
     bytes_per_token: int = HIDDEN * NUMBER_BYTES,
+    tokens_per_gpu: int | None = None,
     all_to_alls: int | None = None,
 ) -> Job:
     """Return the job that a file describes.
@@ -38,8 +39,8 @@ def read_trace(
     ----------
     path
         An nccl-tests matrix, MixNet's list of lists, htsim's connection matrix, AICB's CSV, a SimAI
-        workload, or a routing trace: FLAME-MoE's parquet, vLLM's ``.npy``, Megatron's JSON lines, which
-        may be a directory of files, one per rank.
+        workload, or a routing trace: FLAME-MoE's parquet, vLLM's ``.npy`` of three dimensions, Megatron's
+        JSON lines, which may be a directory of files, one per rank.
     gpus
         How many GPUs, used only where the format leaves it open: AICB without group sizes, SimAI, and
         routing traces.
@@ -47,6 +48,9 @@ def read_trace(
         How many routed experts the model has, used only for routing traces; FLAME-MoE has 64.
     bytes_per_token
         Size of a token, used only where the format counts tokens: MixNet and routing traces [bytes].
+    tokens_per_gpu
+        How many tokens each GPU has in an all-to-all, used only for routing traces without ranks,
+        FLAME-MoE's and vLLM's; by default all of the trace, spread evenly, in one.
     all_to_alls
         At most so many steps, the first ones; by default all. A SimAI workload is one step as a whole.
 
@@ -72,11 +76,17 @@ def read_trace(
             f"{path} is a directory, and {first.name} in it is not a router trace of Megatron",
             "give the path of a file in it",
         )
-    if start.startswith((flame.MAGIC, vllm.MAGIC, b"{")):
-        hosting = _hosting(path, start, gpus, experts, bytes_per_token)
-        if start.startswith(b"{"):
+    is_router, is_flame = start.startswith(b"{"), start.startswith(flame.MAGIC)
+    if is_router or is_flame or start.startswith(vllm.MAGIC):
+        experts = flame.EXPERTS if experts is None and is_flame else experts
+        hosting = _hosting(path, gpus, experts, bytes_per_token, tokens_per_gpu)
+        if is_router and tokens_per_gpu is not None:
+            raise TraceError(
+                f"{path} has the tokens of each rank, and {tokens_per_gpu} per GPU are asked for",
+                "leave out tokens_per_gpu (--tokens-per-gpu)",
+            )
+        if is_router:
             return read_megatron(path, hosting, all_to_alls=all_to_alls)
-        is_flame = start.startswith(flame.MAGIC)
         rows = flame.flame_rows(path) if is_flame else vllm.vllm_rows(path)
         note = f"{'FLAME-MoE' if is_flame else 'vLLM'} routing trace {path.name}"
         return dealt(path, rows, hosting, note=note, all_to_alls=all_to_alls)
@@ -126,15 +136,18 @@ def read_phases(path: Path, wanted: Taken) -> Phases:
 
 
 def _hosting(
-    path: Path, start: bytes, gpus: int | None, experts: int | None, bytes_per_token: int
+    path: Path, gpus: int | None, experts: int | None, bytes_per_token: int, tokens_per_gpu: int | None
 ) -> Hosting:
-    if experts is None and start.startswith(flame.MAGIC):
-        experts = flame.EXPERTS
-    told = (("experts", experts), ("GPUs", gpus))
     if gpus is None or experts is None:
-        missing = " and ".join(f"how many {what} there are" for what, number in told if number is None)
-        raise TraceError(f"{path} looks like a routing trace, which does not tell {missing}", "say it")
-    return Hosting(gpus, experts, bytes_per_token)
+        asked = [("experts", "experts (--experts, or the key of a study)")] * (experts is None) + [
+            ("GPUs", "gpus")
+        ] * (gpus is None)
+        raise TraceError(
+            f"{path} is a routing trace, which does not tell "
+            + " and ".join(f"how many {what} there are" for what, _ in asked),
+            f"give {' and '.join(key for _, key in asked)}",
+        )
+    return Hosting(gpus, experts, bytes_per_token, tokens_per_gpu)
 
 
 def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: int | None) -> Job:

@@ -9,6 +9,7 @@ Kang, Yu, Xiong: FLAME-MoE, arXiv 2505.20225; the data set CMU-FLAME/FLAME-MoE-T
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import MachineError, TraceError
+from traffic.readers.routing import Rows
 
 EXPERTS = 64
 """Routed experts of all three models."""
@@ -34,8 +36,8 @@ def _pyarrow() -> ModuleType:
         raise MachineError(f"read parquet: {error}", "install it: .venv/bin/pip install pyarrow") from error
 
 
-def flame_rows(path: Path) -> Iterator[NDArray[np.integer]]:
-    """Yield the experts of a parquet file's tokens, some at a time, shape (rows, 1, top k).
+def flame_rows(path: Path) -> Rows:
+    """Return the experts of a parquet file's tokens, of one layer.
 
     Raises
     ------
@@ -45,21 +47,35 @@ def flame_rows(path: Path) -> Iterator[NDArray[np.integer]]:
         If pyarrow is not installed.
     """
     pyarrow = _pyarrow()
-    try:
+    with _read(path, pyarrow):
         # Without pre_buffer=False the column's bytes of the whole file stay in memory.
         file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
-        if "indices" not in file.schema_arrow.names:
-            raise TraceError(
-                f"{path} has the columns {', '.join(file.schema_arrow.names)}, expected one named 'indices'"
-            )
-        row = 0
+    columns = file.schema_arrow.names
+    if "indices" not in columns:
+        raise TraceError(f"{path} has the columns {', '.join(columns)}, expected one named 'indices'")
+    others = ", ".join(name for name in columns if name not in ("indices", "scores"))
+    also = (f"left out: the columns {others}",) if others else ()
+    return Rows(file.metadata.num_rows, _blocks(path, pyarrow, file), also)
+
+
+@contextmanager
+def _read(path: Path, pyarrow: ModuleType) -> Iterator[None]:
+    """Raise what pyarrow says of a file as a TraceError."""
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise TraceError(f"{path} is not a valid parquet file: {reason}", "get it again") from error
+
+
+def _blocks(path: Path, pyarrow: ModuleType, file: Any) -> Iterator[NDArray[np.integer]]:  # noqa: ANN401 (pyarrow has no types)
+    """Yield the experts of tokens, some at a time, shape (rows, 1, top k)."""
+    row = 0
+    with _read(path, pyarrow):
         for batch in file.iter_batches(BATCH_ROWS, columns=["indices"]):
             column = batch.column(0)
             yield _rows(path, pyarrow, column, row)
             row += len(column)
-    except (pyarrow.ArrowException, OSError) as error:
-        reason = str(error).partition("\n")[0]
-        raise TraceError(f"{path} is not a valid parquet file: {reason}", "get it again") from error
 
 
 def _rows(path: Path, pyarrow: ModuleType, array: Any, row: int) -> NDArray[np.integer]:  # noqa: ANN401 (pyarrow has no types)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from topologies.errors import TraceError
 from traffic.job import Job
-from traffic.readers.routing import Hosting
+from traffic.readers.routing import Hosting, check_room
 from traffic.readers.text import bad_line, files_of, trace_name
 
 MAX_LINE_BYTES = 64 << 20
@@ -52,14 +52,15 @@ def read_megatron(path: Path, hosting: Hosting, *, all_to_alls: int | None = Non
             if key not in counts and all_to_alls is not None and len(counts) >= all_to_alls:
                 continue
             rank, chosen = _chosen(file, number, record, hosting)
-            sent = hosting.counts(file, np.full(len(chosen), rank), chosen, 0)
+            sent = hosting.counts(f"{file}, line {number}", np.full(len(chosen), rank), chosen, 0)
             counts[key] = counts.get(key, 0) + sent
             ranks.setdefault(key, set()).add(rank)
-            hosting.check_room(path, len(counts))
+            check_room(path, len(counts), len(counts) * hosting.gpus**2)
     if not counts:
         raise TraceError(f"{path} holds no record", f"expected {_EXPECTED}")
     _check_ranks(path, ranks, hosting.gpus)
-    return hosting.job(trace_name(path), f"Megatron router {trace_name(path)}", counts.values())
+    note = hosting.note(f"Megatron router {trace_name(path)}", len(counts), [])
+    return hosting.job(trace_name(path), note, counts.values())
 
 
 def _check_ranks(path: Path, ranks: dict[tuple[object, ...], set[int]], gpus: int) -> None:

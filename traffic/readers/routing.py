@@ -2,17 +2,22 @@
 
 Rules that the formats leave open, and that every reader of them keeps:
 
-- Where a token comes from: where the trace names no rank, rows are dealt in order. An
-  all-to-all takes ``gpus * tokens`` rows; its first ``tokens`` rows are GPU 0's, the next GPU 1's.
-  The last all-to-all may be short, and its last GPUs send less or nothing.
+- Where a token comes from: where the trace names no rank, rows are dealt in order. By default they
+  are one batch, spread evenly: the first GPUs have one more where they do not divide. Where the
+  caller says how many ``tokens`` a GPU has, a batch takes ``gpus * tokens`` rows; its first ``tokens``
+  rows are GPU 0's, the next GPU 1's. The last batch may be short, and its last GPUs send less or
+  nothing.
 - Where an expert lives: expert e of E on GPU e * gpus // E, neighbours together.
 - What is sent: a token goes once to *each* of its experts, as in Megatron's all-to-all
   dispatcher, also when two of them live on one GPU, and also to the GPU that it is on.
+- The experts of a token differ. A row in which two are the same is refused. A layer that is zero in
+  all slots of all tokens is dense: inference engines have slots for it too, and never write to them.
+  It is left out. With one slot a token it cannot be told from expert 0, and the note says so.
 
-Only the dispatch is given; the combine is its transpose.
+Only the dispatch is given; the combine is its transpose. The note says what was taken.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +31,21 @@ from traffic.readers.text import MAX_BYTES, MAX_GPUS, trace_name
 from traffic.steps import Step, job_of_steps
 
 MAX_CELLS = 1 << 26
-"""Most cells that the matrices of a collective may have together: 512 MiB."""
+"""Most cells that the matrices of a job may have together: 512 MiB."""
 MAX_ALL_TO_ALLS = 1 << 16
-"""Most all-to-alls of a collective."""
+"""Most all-to-alls of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The tokens of a trace that names no rank."""
+
+    count: int
+    """How many there are."""
+    blocks: Iterable[NDArray[np.integer]]
+    """Their experts, some tokens at a time; each block of shape (rows, layers, top k)."""
+    also: tuple[str, ...] = ()
+    """For the note: parts of the file that are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +64,8 @@ class Hosting:
     """How many routed experts, over all GPUs."""
     bytes_per_token: int
     """The model's hidden size x 2 [bytes]."""
-    tokens: int = 4096
-    """Tokens per GPU in an all-to-all; not used where the trace names ranks and steps."""
+    tokens: int | None = None
+    """Tokens per GPU in an all-to-all, where the trace names no ranks; by default all in one, evenly."""
 
     def __post_init__(self) -> None:
         """Refuse what hosts nothing."""
@@ -59,18 +76,18 @@ class Hosting:
             (self.tokens, "tokens per GPU"),
             (self.bytes_per_token, "bytes per token"),
         ):
-            if not 1 <= value <= MAX_BYTES >> 20:
+            if value is not None and not 1 <= value <= MAX_BYTES >> 20:
                 raise TraceError(f"a routing trace of {value} {what}", "give at least one")
 
     def counts(
-        self, path: Path, source: NDArray[np.int64], chosen: NDArray[np.integer], first_row: int
+        self, where: str, source: NDArray[np.int64], chosen: NDArray[np.integer], first_row: int
     ) -> NDArray[np.int64]:
         """Return how many tokens each GPU sends to each GPU, shape (gpus, gpus).
 
         Parameters
         ----------
-        path, first_row
-            Of the trace and of the first token in it, for the error.
+        where, first_row
+            The file, and the number of the first token in it, for the error.
         source
             The GPU of each token, shape (tokens,).
         chosen
@@ -79,36 +96,70 @@ class Hosting:
         Raises
         ------
         TraceError
-            If there is no such expert.
+            If there is no such expert, or a token has one twice.
         """
         wrong = np.flatnonzero(((chosen < 0) | (chosen >= self.experts)).any(axis=1))
         if len(wrong):
             raise TraceError(
-                f"{path}, row {first_row + wrong[0]}: found the experts {chosen[wrong[0]].tolist()}, "
+                f"{where}, row {first_row + wrong[0]}: found the experts {chosen[wrong[0]].tolist()}, "
                 f"expected 0 to {self.experts - 1}"
             )
-        home = np.arange(self.experts) * self.gpus // self.experts
-        cells = source[:, None] * self.gpus + home[chosen]
+        check_differ(where, chosen, first_row)
+        cells = source[:, None] * self.gpus + self.homes[chosen]
         return np.bincount(cells.ravel(), minlength=self.gpus**2).reshape(self.gpus, self.gpus)
 
+    @property
+    def homes(self) -> NDArray[np.int64]:
+        """The GPU of each expert."""
+        return np.arange(self.experts) * self.gpus // self.experts
+
+    def firsts(self, rows: int) -> NDArray[np.int64]:
+        """Return the first row of each GPU in a batch of a trace that has so many rows."""
+        gpu = np.arange(self.gpus)
+        if self.tokens is not None:
+            return gpu * self.tokens
+        each, over = divmod(rows, self.gpus)
+        return gpu * each + np.minimum(gpu, over)
+
+    def note(self, trace: str, all_to_alls: int, also: Sequence[str]) -> str:
+        """Return the note of a trace, which is named with its format."""
+        many = f"{all_to_alls} all-to-all{'s' * (all_to_alls > 1)}, dispatches alone"
+        hosted = f"{self.experts} experts on {self.gpus} GPUs, {self.bytes_per_token} bytes per token"
+        return "; ".join([f"{trace}: {hosted}", *also, many])
+
     def job(self, name: str, note: str, counts: Iterable[NDArray[np.int64]]) -> Job:
-        """Return the all-to-alls with these counts of tokens."""
-        note = f"{note}: {self.experts} experts on {self.gpus} GPUs, {self.bytes_per_token} bytes per token"
+        """Return the all-to-alls with these counts of tokens, one after the other."""
         steps = [Step(Demand(name, count * self.bytes_per_token, note)) for count in counts]
         return job_of_steps(name, steps, note)
 
-    def check_room(self, path: Path, all_to_alls: int) -> None:
-        """Refuse more all-to-alls than memory is meant for with a TraceError."""
-        if all_to_alls > MAX_ALL_TO_ALLS or all_to_alls * self.gpus**2 > MAX_CELLS:
-            raise TraceError(
-                f"{path} holds over {all_to_alls - 1} all-to-alls between {self.gpus} GPUs",
-                "ask for fewer all-to-alls, or for more tokens in each",
-            )
+
+def check_room(path: Path, all_to_alls: int, cells: int) -> None:
+    """Refuse more all-to-alls, or cells of their matrices, than memory is meant for with a TraceError."""
+    if all_to_alls > MAX_ALL_TO_ALLS or cells > MAX_CELLS:
+        raise TraceError(
+            f"{path} holds over {all_to_alls - 1} all-to-alls, and {cells} cells of their matrices",
+            "ask for fewer all-to-alls (all_to_alls, --all-to-alls), or between fewer GPUs",
+        )
+
+
+def check_differ(where: str, chosen: NDArray[np.integer], first_row: int) -> None:
+    """Refuse a token that has an expert twice with a TraceError; ``chosen`` has a row per token."""
+    slots = np.ascontiguousarray(chosen.T)  # 20 times faster than sorting rows of 6
+    twice = np.zeros(len(chosen), dtype=bool)
+    for slot in range(1, len(slots)):
+        twice |= (slots[:slot] == slots[slot]).any(axis=0)
+    if twice.any():
+        row = int(twice.argmax())
+        raise TraceError(
+            f"{where}, row {first_row + row}: found the experts {chosen[row].tolist()}, expected "
+            f"{len(slots)} that differ",
+            "leave out tokens whose experts were not recorded",
+        )
 
 
 def dealt(
     path: Path,
-    blocks: Iterable[NDArray[np.integer]],
+    rows: Rows,
     hosting: Hosting,
     *,
     note: str,
@@ -119,41 +170,87 @@ def dealt(
     Parameters
     ----------
     path
-        The trace, which names the collective.
-    blocks
-        The rows, a few at a time; each block of shape (rows, layers, top k).
+        The trace, which names the job.
+    rows
+        Its tokens.
     hosting
         The GPUs, experts and tokens.
     note
         The format and the file.
     all_to_alls
-        At most so many; by default all. Rows after them are not read.
+        At most so many; by default all. Layers and batches after them are not read.
 
     Returns
     -------
     Job
-        For each batch of ``gpus * tokens`` rows an all-to-all per layer, in order.
+        For each batch an all-to-all per layer that is not dense, in order.
 
     Raises
     ------
     TraceError
-        If there is no row, an expert does not exist, or there are too many all-to-alls.
+        If there is no row, an expert does not exist, a token has one twice, all layers are dense, or
+        there are too many all-to-alls.
     """
-    batch = hosting.gpus * hosting.tokens
-    matrices: list[NDArray[np.int64]] = []
-    for row, block in _within_batches(blocks, batch):
-        number, layers = row // batch, block.shape[1]
-        if all_to_alls is not None and number * layers >= all_to_alls:
-            break
-        while len(matrices) < (number + 1) * layers:
-            matrices.append(np.zeros((hosting.gpus, hosting.gpus), dtype=np.int64))
-            hosting.check_room(path, len(matrices))
-        source = np.arange(row, row + len(block)) % batch // hosting.tokens
-        for layer in range(layers):
-            matrices[number * layers + layer] += hosting.counts(path, source, block[:, layer], row)
-    if not matrices:
+    if not rows.count:
         raise TraceError(f"{path} holds no token", "give a trace with at least one row")
-    return hosting.job(trace_name(path), note, matrices[:all_to_alls])
+    matrices, zero = _counted(path, rows, hosting, all_to_alls)
+    if not matrices:
+        raise TraceError(
+            f"{path} has zeros as the experts of all tokens in all layers",
+            "record it with kernels that report the experts they choose",
+        )
+    also = [_said_of_rows(rows.count, hosting), *_said_of_zeros(zero, {layer for _, layer in matrices})]
+    note = hosting.note(note, len(matrices), [*also, *rows.also])
+    return hosting.job(trace_name(path), note, matrices.values())
+
+
+def _counted(
+    path: Path, rows: Rows, hosting: Hosting, all_to_alls: int | None
+) -> tuple[dict[tuple[int, int], NDArray[np.int64]], set[int]]:
+    """Return the tokens from GPU to GPU, by batch and layer, and the layers that are zero in all slots."""
+    batch = hosting.gpus * hosting.tokens if hosting.tokens else rows.count
+    firsts = hosting.firsts(rows.count)
+    matrices: dict[tuple[int, int], NDArray[np.int64]] = {}
+    zero: dict[int, int] = {}  # by layer, the first row of those that are zero
+    chosen_in: set[int] = set()
+    for row, block in _within_batches(rows.blocks, batch):
+        if all_to_alls is not None and row % batch == 0 and len(matrices) >= all_to_alls:
+            break
+        source = firsts.searchsorted(np.arange(row, row + len(block)) % batch, side="right") - 1
+        for layer in range(block.shape[1]):
+            chosen, where = block[:, layer], f"{path}, layer {layer}"
+            if chosen.any():
+                chosen_in.add(layer)
+            else:
+                zero.setdefault(layer, row)
+            if layer in zero and layer in chosen_in:
+                check_differ(where, np.zeros_like(chosen[:1]), zero[layer])
+            key = row // batch, layer
+            is_wanted = key in matrices or all_to_alls is None or len(matrices) < all_to_alls
+            if is_wanted and (chosen.any() or chosen.shape[1] == 1):
+                matrices[key] = matrices.get(key, 0) + hosting.counts(where, source, chosen, row)
+                check_room(path, len(matrices), len(matrices) * hosting.gpus**2)
+    return matrices, zero.keys() - chosen_in
+
+
+def _said_of_rows(rows: int, hosting: Hosting) -> str:
+    """Return how the rows of a trace were dealt, for its note."""
+    if hosting.tokens is None:
+        return f"{rows} tokens in one batch, spread evenly"
+    last = rows % (hosting.gpus * hosting.tokens)
+    return f"{rows} tokens in batches of {hosting.tokens} per GPU{f', {last} in the last' if last else ''}"
+
+
+def _said_of_zeros(zero: Set[int], taken: Set[int]) -> list[str]:
+    """Return a note on layers that are zero in all slots, some of which are taken as they are."""
+    dense, unsure = sorted(zero - taken), sorted(zero & taken)
+    said = f"{_layers(dense)} {'is' if len(dense) == 1 else 'are'} dense: left out"
+    or_dense = f"all tokens of {_layers(unsure)} go to expert 0, or it is dense"
+    return [said] * bool(dense) + [or_dense] * bool(unsure)
+
+
+def _layers(layers: Sequence[int]) -> str:
+    return f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}"
 
 
 def _within_batches(

@@ -1,7 +1,8 @@
-"""vLLM's routed experts: a ``.npy`` array of int16, shape (tokens, MoE layers, top k).
+"""vLLM's and SGLang's routed experts: a ``.npy`` array of whole numbers, shape (tokens, layers, top k).
 
 The tokens of a response carry no rank, so they are dealt; a batch gives an all-to-all per
-layer, in order. The file is mapped, not loaded.
+layer, in order. There is a slot for every hidden layer, and those of dense layers stay zero
+(vLLM's ``RoutedExpertsCapturer`` has ``num_hidden_layers`` of them). The file is mapped, not loaded.
 
 References
 ----------
@@ -9,22 +10,21 @@ vLLM, docs/training: *Routed Experts Replay*, ``routed_experts``.
 """
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from tokenize import TokenError
 
 import numpy as np
-from numpy.typing import NDArray
 
 from topologies.errors import TraceError
+from traffic.readers.routing import Rows
 
 MAGIC = b"\x93NUMPY"
 """The first bytes of a ``.npy`` file."""
 BLOCK_CELLS = 1 << 20
 
 
-def vllm_rows(path: Path) -> Iterator[NDArray[np.integer]]:
-    """Yield the experts of a file's tokens, some at a time, shape (rows, layers, top k).
+def vllm_rows(path: Path) -> Rows:
+    """Return the experts of a file's tokens.
 
     Raises
     ------
@@ -44,5 +44,5 @@ def vllm_rows(path: Path) -> Iterator[NDArray[np.integer]]:
     if not array.size:
         raise TraceError(f"{path} holds an array of shape {array.shape}, expected {expected}")
     rows = max(1, BLOCK_CELLS // (array.shape[1] * array.shape[2]))
-    for start in range(0, len(array), rows):
-        yield np.asarray(array[start : start + rows])
+    blocks = (np.asarray(array[start : start + rows]) for start in range(0, len(array), rows))
+    return Rows(len(array), blocks)
