@@ -23,6 +23,11 @@ MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
         (["--trace", "{file}"], MATRIX_OF_64, "64 GPUs, the fabric has 32"),
         (
             ["--trace", "{file}"],
+            '{"step": 0}',
+            "expected a JSON object with step, layer, rank and top_indices",
+        ),
+        (
+            ["--trace", "{file}"],
             router_record(0, 0, 0, [[1]]),
             "how many experts there are; give experts (--",
         ),

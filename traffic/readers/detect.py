@@ -1,5 +1,6 @@
 """A file of any known format as a job: the format is recognised by the content, never the name."""
 
+import re
 from pathlib import Path
 
 from topologies.errors import TraceError
@@ -7,12 +8,12 @@ from traffic.job import Job
 from traffic.readers import flame, vllm
 from traffic.readers.aicb import aicb_phases, is_aicb, read_aicb
 from traffic.readers.htsim import HEADERS, read_htsim
-from traffic.readers.megatron import read_megatron
+from traffic.readers.megatron import EXPECTED, is_router_trace, read_megatron, router_files
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting, dealt
 from traffic.readers.simai import is_simai, simai_phases
-from traffic.readers.text import Taken, bad_line, files_of, first_bytes, text_of
+from traffic.readers.text import Taken, bad_line, first_bytes, text_of
 from traffic.steps import single
 from traffic.training import Phases, job_of_phases
 from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
@@ -20,6 +21,11 @@ from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 KNOWN = (
     "the start of an nccl-tests matrix, MixNet's list of lists, htsim's .cm, AICB's CSV, a SimAI workload or"
     " a routing trace of Megatron, vLLM or FLAME-MoE"
+)
+OTHER_JSON = re.compile(r"\s*(\{|\[\s*(\{|\[\s*\[[^\[]))")
+"""The start of JSON that is not read: an object, a list of objects, or a list of lists of lists."""
+NOT_READ = (
+    "Kineto's profiles and Chakra's traces are not read; of an answer of vLLM save routed_experts as .npy"
 )
 STEPS = "AICB's CSV or a SimAI workload"
 
@@ -69,14 +75,9 @@ def read_trace(
     path = Path(path)
     if all_to_alls is not None and all_to_alls < 1:
         raise TraceError(f"{all_to_alls} all-to-alls of {path.name}", "take at least one")
-    first = files_of(path)[0]
-    start = first_bytes(first)
-    if first != path and not start.startswith(b"{"):
-        raise TraceError(
-            f"{path} is a directory, and {first.name} in it is not a router trace of Megatron",
-            "give the path of a file in it",
-        )
-    is_router, is_flame = start.startswith(b"{"), start.startswith(flame.MAGIC)
+    files, _ = router_files(path)
+    start, is_router = first_bytes(files[0]), files != [path] or is_router_trace(path)
+    is_flame = start.startswith(flame.MAGIC)
     if is_router or is_flame or start.startswith(vllm.MAGIC):
         experts = flame.EXPERTS if experts is None and is_flame else experts
         hosting = _hosting(path, gpus, experts, bytes_per_token, tokens_per_gpu)
@@ -151,7 +152,10 @@ def _hosting(
 
 
 def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: int | None) -> Job:
-    first = next(line for line in text_of(path).splitlines() if line.strip())
+    text = text_of(path)
+    first = next(line for line in text.splitlines() if line.strip())
+    if OTHER_JSON.match(text):
+        raise TraceError(bad_line(path, 1, first, f"{EXPECTED}, or {KNOWN}").sentence, NOT_READ)
     if is_aicb(first):
         return read_aicb(path, gpus=gpus, all_to_alls=all_to_alls)
     if is_simai(first):

@@ -1,29 +1,80 @@
 """Megatron-core's router trace: a JSON object per line, one for each rank, step and layer.
 
-``{"step": 0, "stage": "forward", "block": 0, "layer": 3, "rank": 1, "num_tokens": 2, "topk": 2,
-"top_indices": [[4, 1], [0, 4]]}``: the experts of each of the rank's tokens. Lines of one step,
-stage, block and layer are one all-to-all; the order is that in which these first occur. Ranks
-write files of their own, so a trace is a directory of them. In every all-to-all each rank has a
-line, also one without tokens; a trace in which a rank has none is refused, because what is left
-of it would be an all-to-all that nobody saw.
+``{"step": 0, "stage": "pre_dispatch", "block": "decoder", "layer": 3, "rank": 1, "num_tokens": 2,
+"topk": 2, "top_indices": [[4, 1], [0, 4]]}``: the experts of each of the rank's tokens. Ranks write
+files of their own, ``router_trace_rank*.jsonl``, so a trace is a directory of them.
+
+- Lines of one step, stage, block, MTP head (``mtp_idx``) and layer are one all-to-all. A step is an
+  iteration, so a rank has such lines for each micro-batch: its n-th is of the n-th all-to-all of these.
+- An all-to-all is between the ranks that have a line of it, also one without tokens. Ranks that have
+  some in common are a group, and the experts live on the ranks of each group. A trace in which a rank
+  lacks a line of its group's is refused, because what is left would be an all-to-all that never was.
+- A group's all-to-alls follow each other as they first occur. Groups, such as the stages of a
+  pipeline, go on at the same time. Replicas, and stages whose layers have the same numbers, cannot be
+  told from one larger group, so the note names the groups that were taken.
+
+References
+----------
+Megatron-LM, ``megatron/core/transformer/moe/router_trace.py``.
 """
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import TraceError
+from traffic.compose import placed, side_by_side
 from traffic.job import Job
-from traffic.readers.routing import Hosting, check_room
-from traffic.readers.text import bad_line, files_of, trace_name
+from traffic.readers.routing import Hosting, check_differ, check_room
+from traffic.readers.text import bad_line, files_of, first_bytes, trace_name
 
 MAX_LINE_BYTES = 64 << 20
 """Longest line; a rank's 4,096 tokens of top 8 have about 150 kB [bytes]."""
-_KEYS = ("step", "stage", "block", "layer")
-_EXPECTED = "a JSON object with step, layer, rank and top_indices"
+EXPECTED = "a JSON object with step, layer, rank and top_indices"
+"""A line of a router trace, in words."""
+_KEYS = ("step", "stage", "block", "mtp_idx", "layer")
+
+Key = tuple[object, ...]
+"""An all-to-all: the values of `_KEYS`, and how many of the same values came before it."""
+Loads = Mapping[int, NDArray[np.int64]]
+"""By rank, how many of its tokens each expert has."""
+
+
+def is_router_trace(path: Path) -> bool:
+    """Return whether the first line of a file is a record of a router trace."""
+    if first_bytes(path).lstrip()[:1] not in (b"{", b""):
+        return False
+    return next((_record(line) is not None for _, line in _lines(path)), False)
+
+
+def router_files(path: Path) -> tuple[list[Path], list[Path]]:
+    """Return the files of a router trace, and those beside them that are left out.
+
+    Megatron writes hidden states, logits and weights beside its traces. A trace whose first line is damaged
+    is known by its name; under another name it is not dropped unseen either, since its rank is missing.
+
+    Raises
+    ------
+    TraceError
+        If the path is a directory without a router trace.
+    """
+    files = files_of(path)
+    if files == [path]:
+        return files, []
+    traces = {file for file in files if is_router_trace(file)}
+    if not traces:
+        raise TraceError(
+            f"{path} is a directory, and {files[0].name} in it is not a router trace of Megatron",
+            "give a directory of router_trace_rank*.jsonl, or the path of a single file",
+        )
+    traces |= {file for file in files if file.suffix == ".jsonl"}
+    return [file for file in files if file in traces], [file for file in files if file not in traces]
 
 
 def read_megatron(path: Path, hosting: Hosting, *, all_to_alls: int | None = None) -> Job:
@@ -32,82 +83,174 @@ def read_megatron(path: Path, hosting: Hosting, *, all_to_alls: int | None = Non
     Parameters
     ----------
     path
-        The directory that holds a file per rank and nothing else, or one file with all ranks.
+        The directory that holds a file per rank, or one file with all ranks.
     hosting
         The GPUs and experts; rank r is GPU r.
     all_to_alls
-        At most so many, the first that occur; by default all.
+        At most so many, the first that occur, of each group in turn; by default all.
 
     Raises
     ------
     TraceError
-        If a file cannot be read, a line is no record, contradicts itself, or names a rank or
-        an expert that does not exist, or a rank is missing.
+        If a file cannot be read, a line is no record, contradicts itself, or names a rank or an expert
+        that does not exist, a token has an expert twice, or a rank is missing or in two files.
     """
-    counts: dict[tuple[object, ...], NDArray[np.int64]] = {}
-    ranks: dict[tuple[object, ...], set[int]] = {}
-    for file in files_of(path):
+    files, others = router_files(path)
+    loads = _loads(path, files, hosting, all_to_alls)
+    if not loads:
+        raise TraceError(f"{path} holds no record", f"expected {EXPECTED}")
+    chains = _chains(loads)
+    turns = [key for turn in zip_longest(*chains.values()) for key in turn if key is not None]
+    wanted = {key: loads[key] for key in turns[:all_to_alls]}
+    _check_ranks(path, wanted, list(chains), hosting.gpus)
+    taken = {group: [wanted[key] for key in chain if key in wanted] for group, chain in chains.items()}
+    groups = {f"ranks {_shown(sorted(group))}": group for group, own in taken.items() if own}
+    also = [_said_of_groups([*groups]), *_said_of_others(others)]
+    note = hosting.note(f"Megatron router {trace_name(path)}", len(wanted), also)
+    jobs = [_job_of(path, sorted(group), taken[group], hosting, note) for group in groups.values()]
+    if len(jobs) == 1:
+        return jobs[0]
+    named = [replace(job, name=name) for job, name in zip(jobs, groups, strict=True)]
+    return side_by_side(trace_name(path), named)
+
+
+def _loads(
+    path: Path, files: Sequence[Path], hosting: Hosting, all_to_alls: int | None
+) -> dict[Key, dict[int, NDArray[np.int64]]]:
+    """Return the loads of all-to-alls as they first occur; a rank takes part in at most so many new ones."""
+    loads: dict[Key, dict[int, NDArray[np.int64]]] = {}
+    times, parts = Counter[Key](), Counter[int]()
+    file_of: dict[int, Path] = {}
+    cells = 0
+    for file in files:
         for number, record in _records(file):
-            key = tuple(record.get(name) for name in _KEYS)
-            if key not in counts and all_to_alls is not None and len(counts) >= all_to_alls:
+            rank = _rank(file, number, record, hosting)
+            if file_of.setdefault(rank, file) != file:
+                raise TraceError(
+                    f"{path} has rank {rank} in {file_of[rank].name} and in {file.name}",
+                    "take one of them away",
+                )
+            named = tuple(record.get(name) for name in _KEYS)
+            key = (*named, times[rank, *named])
+            times[rank, *named] += 1
+            if key not in loads and all_to_alls is not None and parts[rank] >= all_to_alls:
                 continue
-            rank, chosen = _chosen(file, number, record, hosting)
-            sent = hosting.counts(f"{file}, line {number}", np.full(len(chosen), rank), chosen, 0)
-            counts[key] = counts.get(key, 0) + sent
-            ranks.setdefault(key, set()).add(rank)
-            check_room(path, len(counts), len(counts) * hosting.gpus**2)
-    if not counts:
-        raise TraceError(f"{path} holds no record", f"expected {_EXPECTED}")
-    _check_ranks(path, ranks, hosting.gpus)
-    note = hosting.note(f"Megatron router {trace_name(path)}", len(counts), [])
-    return hosting.job(trace_name(path), note, counts.values())
+            parts[rank] += 1
+            chosen = _chosen(file, number, record, hosting)
+            loads.setdefault(key, {})[rank] = np.bincount(chosen.ravel(), minlength=hosting.experts)
+            cells += max(hosting.experts, hosting.gpus)
+            check_room(path, len(loads), cells)
+    return loads
 
 
-def _check_ranks(path: Path, ranks: dict[tuple[object, ...], set[int]], gpus: int) -> None:
-    """Refuse a trace with an all-to-all in which a rank has no line."""
-    for key, present in ranks.items():
-        missing = sorted(set(range(gpus)) - present)
-        if missing:
-            where = ", ".join(f"{name} {value}" for name, value in zip(_KEYS, key, strict=True))
+def _chains(loads: Mapping[Key, Loads]) -> dict[frozenset[int], list[Key]]:
+    """Return the all-to-alls of each group of ranks that have some in common, by the groups' first ranks."""
+    groups: list[frozenset[int]] = []
+    for ranks in dict.fromkeys(map(frozenset, loads.values())):
+        shared = [group for group in groups if group & ranks]
+        groups = [group for group in groups if group not in shared] + [ranks.union(*shared)]
+    of = {rank: group for group in groups for rank in group}
+    chains: dict[frozenset[int], list[Key]] = {group: [] for group in sorted(groups, key=min)}
+    for key, own in loads.items():
+        chains[of[next(iter(own))]].append(key)
+    return chains
+
+
+def _check_ranks(
+    path: Path, wanted: Mapping[Key, Loads], groups: Sequence[frozenset[int]], gpus: int
+) -> None:
+    """Refuse a trace without a rank, or with an all-to-all in which a rank of the group has no line."""
+    absent = frozenset(range(gpus)).difference(*groups)
+    of = {rank: group for group in groups for rank in group}
+    for number, (key, present) in enumerate(wanted.items()):
+        group = of[next(iter(present))]
+        if missing := sorted(absent or group - present.keys()):
+            *values, before = key
+            where = [f"{n} {value}" for n, value in zip(_KEYS, values, strict=True) if value is not None]
+            hint = "give the directory with the files of all ranks, and as many GPUs as there are ranks"
+            if number and not absent:
+                hint += f", or take the {number} all-to-alls before it (all_to_alls, --all-to-alls)"
             raise TraceError(
-                f"{path} lacks {len(missing)} of {gpus} ranks, the first is rank {missing[0]}, in {where}",
-                "give the directory with the files of all ranks, and as many GPUs as there are ranks",
+                f"{path} lacks {len(missing)} of {gpus if absent else len(group)} ranks, the first is rank "
+                f"{missing[0]}, in {', '.join(where)}{f', record {before}' if before else ''}",
+                hint,
             )
 
 
-def _records(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
+def _job_of(path: Path, ranks: Sequence[int], loads: Sequence[Loads], hosting: Hosting, note: str) -> Job:
+    """Return the all-to-alls of a group, one after the other, on its ranks."""
+    own = replace(hosting, gpus=len(ranks))
+    to_gpu = np.eye(len(ranks), dtype=np.int64)[own.homes]
+    counts = (np.array([each[rank] for rank in ranks]) @ to_gpu for each in loads)
+    return placed(own.job(trace_name(path), note, counts), ranks, of=hosting.gpus)
+
+
+def _shown(ranks: Sequence[int]) -> str:
+    """Return ranks in order as people write them: 0-3, or one by one."""
+    in_a_row = ranks[-1] - ranks[0] == len(ranks) - 1
+    return f"{ranks[0]}-{ranks[-1]}" if in_a_row and len(ranks) > 1 else _few([*map(str, ranks)])
+
+
+def _said_of_groups(groups: Sequence[str]) -> str:
+    if len(groups) == 1:
+        return f"{groups[0]}: one group with all experts"
+    return f"{_few(groups, ' and ')}: each with all experts, at the same time"
+
+
+def _said_of_others(files: Sequence[Path]) -> list[str]:
+    return [f"left out: {_few([file.name for file in files])}"] if files else []
+
+
+def _few(names: Sequence[str], between: str = ", ") -> str:
+    """Return some of many names, and how many more there are."""
+    more = [f"{len(names) - 8} more"] if len(names) > 8 else []
+    return between.join([*names[:8], *more])
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file that are not blank, with their numbers."""
     try:
         with path.open("rb") as file:
             number = 0
             while line := file.readline(MAX_LINE_BYTES):
                 number += 1
                 if len(line) == MAX_LINE_BYTES:
-                    raise bad_line(path, number, f"over {len(line)} bytes", _EXPECTED)
+                    raise bad_line(path, number, f"over {len(line)} bytes", EXPECTED)
                 if line.strip():
-                    yield number, _record(path, number, line)
+                    yield number, line
     except OSError as error:
         raise TraceError(f"read {path}: {error.strerror}", "give a file that can be read") from error
 
 
-def _record(path: Path, number: int, line: bytes) -> dict[str, object]:
+def _record(line: bytes) -> dict[str, object] | None:
+    """Return the record that a line is, if it is one."""
     try:
         record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise bad_line(path, number, line[:80].decode("utf-8", "replace"), _EXPECTED) from error
-    if not isinstance(record, dict) or not {"step", "layer", "rank", "top_indices"} <= record.keys():
-        raise bad_line(path, number, line[:80].decode("utf-8", "replace"), _EXPECTED)
-    if any(isinstance(record.get(name), dict | list) for name in _KEYS):
-        raise bad_line(path, number, "a list or object", f"a number or name as {', '.join(_KEYS)}")
-    return record
+    except (ValueError, RecursionError):
+        return None
+    is_one = isinstance(record, dict) and {"step", "layer", "rank", "top_indices"} <= record.keys()
+    return record if is_one else None
 
 
-def _chosen(
-    path: Path, number: int, record: dict[str, object], hosting: Hosting
-) -> tuple[int, NDArray[np.int64]]:
-    """Return the rank, and the experts of its tokens, shape (tokens, top k)."""
+def _records(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
+    for number, line in _lines(path):
+        record = _record(line)
+        if record is None:
+            raise bad_line(path, number, line[:80].decode("utf-8", "replace"), EXPECTED)
+        if any(isinstance(record.get(name), dict | list) for name in _KEYS):
+            raise bad_line(path, number, "a list or object", f"a number or name as {', '.join(_KEYS)}")
+        yield number, record
+
+
+def _rank(path: Path, number: int, record: Mapping[str, object], hosting: Hosting) -> int:
     rank = record["rank"]
     if type(rank) is not int or not 0 <= rank < hosting.gpus:
         raise bad_line(path, number, f"rank {rank}", f"a rank from 0 to {hosting.gpus - 1}")
+    return rank
+
+
+def _chosen(path: Path, number: int, record: Mapping[str, object], hosting: Hosting) -> NDArray[np.int64]:
+    """Return the experts of a record's tokens, shape (tokens, top k)."""
     try:
         chosen = np.array(record["top_indices"])
     except (ValueError, OverflowError) as error:
@@ -126,4 +269,5 @@ def _chosen(
     wrong = chosen[(chosen < 0) | (chosen >= hosting.experts)]
     if len(wrong):
         raise bad_line(path, number, f"expert {wrong[0]}", f"an expert from 0 to {hosting.experts - 1}")
-    return rank, chosen
+    check_differ(f"{path}, line {number}", chosen, 0)
+    return chosen
