@@ -4,7 +4,7 @@ import _checkout  # first: runs this file under the checkout's Python
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -28,6 +28,7 @@ from traffic.scheme_setup import WhileLitSetup
 from traffic.transports.circuit_engine import Meeting
 from traffic.transports.host_settings import CREDIT
 from traffic.workloads.ocs_workloads import SCALED, demand_of_file, ocs_demand
+from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 RATE_BPS = 100e9
 DELAY_MS = 1.0
@@ -36,6 +37,17 @@ LONGEST_LINE_MS = 1e6
 
 Workload = Annotated[str, typer.Option(help="benchmark, gpt, moe, or a matrix file of a known format.")]
 Servers = Annotated[int, typer.Option(help="Servers, each with a NIC on every OCS; a file says it itself.")]
+Experts = Annotated[
+    int | None, typer.Option(help="Routed experts of the model, where the file is a routing trace.")
+]
+TokenBytes = Annotated[int, typer.Option(help="Size of a token, where the file counts tokens [bytes].")]
+TokensPerGpu = Annotated[
+    int | None,
+    typer.Option(
+        help="Tokens of each server in an all-to-all, where the file is a routing trace without ranks;"
+        " by default all of the file, spread evenly."
+    ),
+]
 Ocses = Annotated[str, typer.Option(help="How many OCSes, comma-separated.")]
 Schedulers = Annotated[
     str,
@@ -105,6 +117,9 @@ def ocs_spectra(
     rest: Rest = "",
     slot_ms: ShortestSlot = None,
     seeds: Seeds = 1,
+    experts: Experts = None,
+    token_bytes: TokenBytes = HIDDEN * NUMBER_BYTES,
+    tokens_per_gpu: TokensPerGpu = None,
     plan_only: PlanOnly = False,
 ) -> Study:
     """Parallel OCSes: how far Spectra's schedules beat others, on paper and on emulated circuits.
@@ -130,7 +145,10 @@ def ocs_spectra(
         raise ScenarioError("the paper's figures have a command of their own", "run ocs_figures.py")
     if slot_ms is not None and not 0 < slot_ms < float("inf"):
         raise ScenarioError(f"a slot of {slot_ms:g} ms", "give a number above 0")
-    demands = _demands(workload, servers, seed_range(seeds), line_ms)
+    of_file = functools.partial(
+        demand_of_file, experts=experts, bytes_per_token=token_bytes, tokens_per_gpu=tokens_per_gpu
+    )
+    demands = _demands(workload, servers, seed_range(seeds), line_ms, of_file)
     delay = _delay(device, delay_ms, demands[0].gpus, varying=varying)
     circuits = [Scheduled(name, delay, partial) for name in listed(schedulers)]
     schemes = [WhileLitSetup(each, rest=rest) for each in chosen(meetings, get_args(Meeting), "--meetings")]
@@ -167,7 +185,9 @@ def _points(
     return [*scheduled, *switched]
 
 
-def _demands(workload: str, servers: int, seeds: range, line_ms: float) -> list[Demand]:
+def _demands(
+    workload: str, servers: int, seeds: range, line_ms: float, of_file: Callable[[Path, int], Demand]
+) -> list[Demand]:
     """Return a demand per seed; one from a file is the same for all, and decides the number of servers."""
     if not workload:
         raise ScenarioError("the name of the workload is empty", f"take {', '.join(SCALED)} or a file")
@@ -178,7 +198,7 @@ def _demands(workload: str, servers: int, seeds: range, line_ms: float) -> list[
                 f"a line of {line_ms:g} ms", f"give --line-ms above 0, and at most {LONGEST_LINE_MS:.0f}"
             )
         return [ocs_demand(workload, seed, servers, line_ms / 1e3 * RATE_BPS / 8) for seed in seeds]
-    demand = demand_of_file(Path(workload), servers)
+    demand = of_file(Path(workload), servers)
     if demand.gpus != servers:
         say(f"{demand.name} is between {demand.gpus} servers, so there are {demand.gpus}")
     return [demand for _ in seeds]

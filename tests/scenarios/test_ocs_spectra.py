@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from subprocess import CompletedProcess
 
+import numpy as np
 import pandas as pd
 import pytest
 from rich.progress import Progress
@@ -137,6 +138,19 @@ def on(machine: Machine, study: Study, seen: Glance | None = None) -> list[Exper
     """Return a study at the scale of a machine, all of whose points load it alike."""
     looked = [(each, seen or glance()) for each in study.experiments]
     return scaled(study, looked, Options(), machine)
+
+
+def test_a_routing_trace_is_scheduled_once_its_experts_are_given(tmp_path: Path) -> None:
+    trace = tmp_path / "routed.npy"
+    np.save(trace, np.random.default_rng(0).random((600, 1, 8)).argsort()[:, :, :2].astype(np.int16))
+    options = ["--model-only", "--workload", str(trace), "--servers", "4", "--ocses", "2"]
+    options += ["--schedulers", "spectra", "--out", str(tmp_path / "out")]
+    done = ran("ocs_spectra", *options)
+    assert done.returncode == 2
+    assert "does not tell how many experts there are; give experts (--experts" in done.stderr
+    assert ran("ocs_spectra", *options, "--experts", "8", "--token-bytes", "1000").returncode == 0
+    note = json.loads((tmp_path / "out" / "run.json").read_text())["jobs"]
+    assert "8 experts on 4 GPUs, 1000 bytes per token; 600 tokens in one batch, spread" in json.dumps(note)
 
 
 @pytest.mark.parametrize("workload", SCALED)

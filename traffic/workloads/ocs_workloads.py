@@ -15,6 +15,7 @@ from traffic.demand import Demand
 from traffic.readers.detect import read_trace
 from traffic.readers.text import MAX_GPUS
 from traffic.steps import demands_of
+from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 Matrix = NDArray[np.float64]
 
@@ -57,7 +58,14 @@ def ocs_demand(workload: str, seed: int, servers: int, line_bytes: float) -> Dem
     return Demand(workload, rounded, f"synthetic: {what(servers)}")
 
 
-def demand_of_file(path: Path, servers: int) -> Demand:
+def demand_of_file(
+    path: Path,
+    servers: int,
+    *,
+    experts: int | None = None,
+    bytes_per_token: int = HIDDEN * NUMBER_BYTES,
+    tokens_per_gpu: int | None = None,
+) -> Demand:
     """Return the matrix that a file of any known format holds, a row and a column per server.
 
     Parameters
@@ -66,13 +74,21 @@ def demand_of_file(path: Path, servers: int) -> Demand:
         The file; of several all-to-alls the first is taken, and the note says so.
     servers
         How many, where the format leaves it open.
+    experts, bytes_per_token, tokens_per_gpu
+        As of `traffic.readers.detect.read_trace`.
 
     Raises
     ------
     TraceError
         If the file cannot be read, or nobody in it owes anybody else anything.
     """
-    job = read_trace(path, gpus=servers)
+    job = read_trace(
+        path,
+        gpus=servers,
+        experts=experts,
+        bytes_per_token=bytes_per_token,
+        tokens_per_gpu=tokens_per_gpu,
+    )
     demands = demands_of(job)
     if not demands:
         raise TraceError(f"{path} holds no all-to-all", "give a file with a demand")
