@@ -137,8 +137,8 @@ def check_room(path: Path, all_to_alls: int, cells: int) -> None:
     """Refuse more all-to-alls, or cells of their matrices, than memory is meant for with a TraceError."""
     if all_to_alls > MAX_ALL_TO_ALLS or cells > MAX_CELLS:
         raise TraceError(
-            f"{path} holds over {all_to_alls - 1} all-to-alls, and {cells} cells of their matrices",
-            "ask for fewer all-to-alls (all_to_alls, --all-to-alls), or between fewer GPUs",
+            f"{path} holds over {all_to_alls - 1} all-to-alls, whose matrices have {cells} cells together",
+            "ask for fewer all-to-alls (all_to_alls, --all-to-alls)",
         )
 
 
@@ -218,7 +218,7 @@ def _counted(
             break
         source = firsts.searchsorted(np.arange(row, row + len(block)) % batch, side="right") - 1
         for layer in range(block.shape[1]):
-            chosen, where = block[:, layer], f"{path}, layer {layer}"
+            chosen, where = block[:, layer], f"{path}, layer {layer}" if block.shape[1] > 1 else f"{path}"
             if chosen.any():
                 chosen_in.add(layer)
             else:
