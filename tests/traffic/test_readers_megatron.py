@@ -140,7 +140,7 @@ def test_heads_that_predict_tokens_are_layers_of_their_own(tmp_path: Path) -> No
 
 def alone(node: Node) -> Demand:
     """Return the demand of a node that is an all-to-all."""
-    return demands_of(Job("alone", 4, (replace(node, after=()),)))[0]
+    return demands_of(Job("alone", 1 + max(node.gpus), (replace(node, after=()),)))[0]
 
 
 @pytest.mark.parametrize("all_to_alls", [None, 1, 2, 3])
@@ -163,6 +163,36 @@ def test_stages_of_a_pipeline_are_groups_that_go_on_at_the_same_time(
     assert found == [[sent_by_hand(chosen[:2])] * taken[0], [sent_by_hand(chosen[2:])] * taken[1]]
     both = "ranks 0-1 and ranks 2-3: each with all experts, at the same time"
     assert (both in read.note) == (all_to_alls != 1)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 3), st.integers(1, 20))
+def test_fewer_all_to_alls_are_the_first_of_each_group_in_turn(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, stages: int, micro: int, all_to_alls: int
+) -> None:
+    rng = random.Random(seed)
+    gpus, layers = 2 * stages, [range(rng.randint(1, 3)) for _ in range(stages)]
+    contents = [
+        "".join(
+            record(0, 10 * stage + n, rank, drawn(rng), topk=2) for _ in range(micro) for n in layers[stage]
+        )
+        for rank in range(gpus)
+        for stage in [rank % stages]  # the ranks of a stage are strided
+    ]
+    folder = ranks(tmp_path_factory.mktemp("stages") / "trace", *contents)
+    full = read_trace(folder, gpus=gpus, experts=8)
+    some = read_trace(folder, gpus=gpus, experts=8, all_to_alls=all_to_alls)
+    assert len(full.collectives) == micro * sum(map(len, layers))
+    assert len(some.collectives) == min(all_to_alls, len(full.collectives))
+    lengths = []
+    for stage in range(stages):
+        own, whole = (
+            [alone(node).matrix.tolist() for node in job.collectives if node.gpus == (stage, stage + stages)]
+            for job in (some, full)
+        )
+        assert own == whole[: len(own)]
+        lengths += [len(own)] if len(own) < len(whole) else []
+    assert not lengths or max(lengths) - min(lengths) <= 1
 
 
 @pytest.mark.parametrize(
