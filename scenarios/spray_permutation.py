@@ -96,7 +96,7 @@ def derangement(size: int, rng: np.random.Generator) -> NDArray[np.int64]:
 def is_permutation(job: Job) -> bool:
     """Return whether every server sends to one at most and receives from one at most, in each step."""
     ends = [np.count_nonzero(demand.matrix, axis=axis) for demand in demands_of(job) for axis in (0, 1)]
-    return all((each <= 1).all() for each in ends)
+    return bool(ends) and all((each <= 1).all() for each in ends)
 
 
 def _data_set(pattern: PatternName) -> Path | None:

@@ -41,7 +41,7 @@ from traffic.job_file import job_text, read_job
 from traffic.readers.detect import read_step, read_trace
 from traffic.readers.infinitehbd import read_fault_trace
 from traffic.spraying.registry import POLICIES
-from traffic.steps import demands_of, single
+from traffic.steps import single
 from traffic.workloads.placement import placed
 
 Case = Callable[[], object]
@@ -232,7 +232,7 @@ def _predicted(wired: Fabric, job: Job, policy: str) -> Outcome:
 
 def _replayed(path: Path) -> None:
     read = read_trace(path, gpus=4, experts=8)
-    if len(demands_of(read)) < 9:
+    if len(read.collectives) < 9:
         _predicted(FABRIC, placed(read, FABRIC), "rails")
 
 

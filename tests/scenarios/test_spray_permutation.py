@@ -19,8 +19,9 @@ from testbed.report.run_json import experiments_of
 from testbed.study.study_options import described
 from tests.scenarios import command
 from tests.tools import CHECKOUT
+from traffic.collectives.point_to_point import PointToPoint
 from traffic.demand import Demand
-from traffic.job import Job
+from traffic.job import Collective, Job
 from traffic.steps import demands_of, single
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.datasets import dataset_path
@@ -161,6 +162,11 @@ def test_made_up_connections_are_of_2_mb_and_as_their_pattern_says(servers: int,
 )
 def test_a_permutation_has_a_flow_at_most_from_and_to_each(matrix: list[list[int]], *, is_one: bool) -> None:
     assert is_permutation(single(Demand("any", np.array(matrix)))) == is_one
+
+
+def test_a_graph_of_connections_is_no_permutation() -> None:
+    sent = Collective("0->1", PointToPoint(((0, 1, FLOW_BYTES),)))
+    assert not is_permutation(Job("graph", 2, (sent,)))
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.traffic.trace_files import AICB_LOG, HTSIM, OLD_HEADER, TRIGGERED, aicb_row, written
+from tests.traffic.trace_files import AICB_LOG, OLD_HEADER, aicb_row, written
 from traffic.job import Job
 from traffic.readers.aicb import read_aicb
 from traffic.readers.detect import read_trace
-from traffic.readers.htsim import read_htsim
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
 from traffic.steps import demands_of
@@ -47,25 +46,6 @@ def test_mixnet_counts_tokens(tmp_path: Path) -> None:
     (step,) = demands_of(read_trace(path, bytes_per_token=2))
     assert step.matrix.tolist() == [[0, 10], [6, 2]]
     assert "2 bytes per token" in step.note
-
-
-def test_htsim_adds_up_connections(tmp_path: Path) -> None:
-    for collective in (read_htsim(written(tmp_path, HTSIM)), read_trace(written(tmp_path, HTSIM))):
-        (step,) = demands_of(collective)
-        expected = np.zeros((4, 4), dtype=int)
-        expected[0, 1], expected[3, 2] = 2500, 7
-        assert np.array_equal(step.matrix, expected)
-
-
-def test_htsim_triggers_are_rounds(tmp_path: Path) -> None:
-    collective = read_htsim(written(tmp_path, TRIGGERED))
-    owed = [
-        {(int(i), int(j)): int(step.matrix[i, j]) for i, j in np.argwhere(step.matrix)}
-        for step in demands_of(collective)
-    ]
-    assert owed == [{(0, 1): 10, (0, 2): 20}, {(1, 2): 30}, {(2, 3): 40, (3, 0): 50}]
-    assert "a step per round" in collective.note
-    assert len(demands_of(read_trace(written(tmp_path, TRIGGERED), all_to_alls=2))) == 2
 
 
 def sizes(job: Job) -> list[int]:

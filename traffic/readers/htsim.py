@@ -1,46 +1,73 @@
 """htsim's connection matrix (``.cm``, ``.tm``): sizes are bytes, starts are **picoseconds**.
 
-A demand is one all-to-all whose messages all start at once, so the reader refuses what says
-otherwise rather than drop it: a connection that starts at another time than the others. Triggers
-are honoured when asked for: a connection waits for the rounds before it, so triggered files
-become a `Job` with a step per round (a connection's round is one more than that of the
-connection that fires its trigger; a barrier's round follows its last one). That is stricter than
-htsim, where one chain may run ahead of another; the note says so.
+Connections that start together are one all-to-all. Triggers are a graph: a connection waits for those that
+fire its trigger and for no others, so one chain may run ahead of another. Connections that wait for the same
+and fire the same are one node of the `Job`; a barrier between several nodes and several others is a node too.
+Where every node starts the one next one, as barriers between rounds do, the job is a sequence of all-to-alls.
 
-Some files in circulation carry starts written in microseconds, as an old comment in the loader
-says; the loader takes picoseconds, and so does this reader.
+What htsim does, and how it is read:
+
+- A trigger fires when the bytes of a connection are acknowledged (``send_done_trigger``) or have arrived
+  (``recv_done_trigger``, which htsim fires for connections that it uses again only). Both are its end here.
+- A ``oneshot`` trigger that fires twice stops htsim, and so does a ``barrier`` that fires more often than its
+  ``count``; one that fires less often never starts what waits for it. These are refused.
+- A ``multishot`` trigger starts one connection whenever it fires. Which one depends on what ends first, and a
+  graph does not say that: one that fires once and starts one connection is read, others are refused.
+- A connection of size 0 sends until the simulation stops. A job ends when all has arrived, so it is refused.
+- ``prio`` orders the pulls of NDP's receivers. It is not modelled; the note says so where it differs.
+- ``msg`` says that lines of one ``id`` are messages of one connection, one after the other. They add up where
+  all lines start together, and are refused elsewhere.
+- ``addon`` changes nothing: no part of htsim asks for it.
+
+Some files in circulation carry starts in microseconds, as an old comment in the loader says, and as the
+simulators of Swift and of connections that are used again take them. The loader takes picoseconds, and so
+does this reader; the note has the range.
 
 References
 ----------
-csg-htsim, sim/datacenter/connection_matrix.cpp.
+csg-htsim, sim/datacenter/connection_matrix.cpp and sim/trigger.cpp; spcl/HTSIM, main_uec.cpp, for ``msg``.
 """
 
 import re
-from dataclasses import dataclass
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
-import networkx as nx
 import numpy as np
 
 from topologies.errors import TraceError
+from traffic.clock import in_seconds
+from traffic.collectives.point_to_point import PointToPoint
+from traffic.compose import MOST_NODES
 from traffic.demand import Demand
-from traffic.job import Job
+from traffic.job import Collective, Compute, Job, Node
 from traffic.readers.text import MAX_BYTES, MAX_GPUS, bad_line, count_of, text_of, trace_name
 from traffic.steps import Step, job_of_steps
 
 MAX_CELLS = MAX_GPUS**2
-"""Most cells that the matrices of all rounds may have together."""
+"""Most cells that the matrices of all rounds may have together; more rounds stay a graph."""
 MAX_SIZE_BYTES = (1 << 31) - 1
 """Largest connection; htsim reads the size as an int [bytes]."""
 HEADERS = ("Nodes", "Connections", "Triggers", "Failures")
 _PAIR = re.compile(r"(\d{1,9})->(\d{1,9})")
-_VALUED = ("id", "start", "trigger", "size", "send_done_trigger", "recv_done_trigger", "prio", "msg")
+_FIRES = ("send_done_trigger", "recv_done_trigger")
+_VALUED = ("id", "start", "trigger", "size", *_FIRES, "prio")
+_BARE = ("msg", "addon")
+_KINDS = ("oneshot", "multishot", "barrier")
+_PRIORITY = 2_000_000
+"""Of a connection without ``prio``."""
 _CONNECTION = "a connection such as '2->11 id 1 start 0 size 2000000'"
+_TRIGGER = "a trigger such as 'trigger id 1 oneshot' or 'trigger id 2 barrier count 4'"
+_LEFT_OUT = "delete the line and lower Connections by one"
 
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """One line of the file."""
+    """A line of the file that is a connection."""
 
     line: int
     source: int
@@ -48,138 +75,341 @@ class _Connection:
     size_bytes: int
     start_ps: int | None
     waits_for: int | None
+    """The trigger that starts it."""
+    fires: tuple[int, ...]
+    """The triggers that it fires when it ends, one twice if it fires it twice."""
+    number: int
+    """Its id; 0 without."""
+    is_message: bool
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Trigger:
+    """A line of the file that is a trigger."""
+
+    line: int
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The connections and triggers of a file."""
+
+    path: Path
+    nodes: int
+    connections: list[_Connection]
+    triggers: dict[int, _Trigger]
+
+    @property
+    def waiting(self) -> Mapping[int, list[_Connection]]:
+        """The connections that wait for each trigger, of those for which some wait."""
+        waiting = defaultdict[int, list[_Connection]](list)
+        for each in self.connections:
+            if each.waits_for is not None:
+                waiting[each.waits_for].append(each)
+        return waiting
+
+
+class _Group(NamedTuple):
+    """The common part of connections that are one node."""
+
+    start_ps: int | None
+    waits_for: int | None
     fires: tuple[int, ...]
 
 
 def read_htsim(path: Path, *, all_to_alls: int | None = None) -> Job:
-    """Return the connections of a connection matrix as steps.
+    """Return the connections of a connection matrix: one all-to-all, a sequence of them, or a graph.
 
     Parameters
     ----------
     path
         The file.
     all_to_alls
-        At most so many steps, the first ones; by default all.
+        At most so many of a sequence, the first ones; by default all.
 
     Returns
     -------
     Job
-        One step if no connection waits for a trigger, otherwise a step per round. Several
-        connections between two nodes add up.
+        An all-to-all if all start together, otherwise one per round if each round starts the next, otherwise
+        a node per group of connections that wait for the same and fire the same. Connections between two
+        nodes add up in an all-to-all.
 
     Raises
     ------
     TraceError
-        If the file cannot be read or contradicts itself, its connections start at different
-        times, a trigger is fired by none, or triggers wait for each other.
+        If the file cannot be read, contradicts itself, or says what a job does not.
     """
-    counts, connections = _parsed(path)
-    starts = {connection.start_ps for connection in connections if connection.start_ps is not None}
-    if len(starts) > 1:
+    file = _parsed(path)
+    _check_triggers(file)
+    groups = _groups(file)
+    _check_ids(file, together=len(groups) == 1)
+    if len(groups) > MOST_NODES:
         raise TraceError(
-            f"{path} starts connections at {len(starts)} times from {min(starts)} to {max(starts)} ps",
-            "a demand starts at one instant; use one file per start time",
+            f"{path} holds {len(groups)} groups of connections that wait for different ones",
+            f"give at most {MOST_NODES}",
         )
-    rounds = _rounds(path, connections)
-    if (max(rounds) + 1) * counts["Nodes"] ** 2 > MAX_CELLS:
+    job = Job(trace_name(path), file.nodes, _in_order(path, _nodes(groups)))
+    job = replace(job, note=_note(file, job))
+    if job.is_chain:
+        return _sequence(job, job.collectives[:all_to_alls])
+    if all_to_alls is not None:
         raise TraceError(
-            f"{path} is too large: {max(rounds) + 1} rounds of triggers between {counts['Nodes']} nodes"
+            f"{path} holds a graph, which has no first {all_to_alls} all-to-alls", "take all of it"
         )
-    matrices = np.zeros((max(rounds) + 1, counts["Nodes"], counts["Nodes"]), dtype=np.int64)
-    for connection, index in zip(connections, rounds, strict=True):
-        matrices[index, connection.source, connection.destination] += connection.size_bytes
-    note = f"htsim connection matrix {path.name}" + (", a step per round of triggers" if max(rounds) else "")
-    name = trace_name(path)
-    steps = [
-        Step(Demand(f"{name} {index}" if max(rounds) else name, matrix, note))
-        for index, matrix in enumerate(matrices[:all_to_alls])
-    ]
-    return job_of_steps(name, steps, note)
+    return job
 
 
-def _parsed(path: Path) -> tuple[dict[str, int], list[_Connection]]:
+def _parsed(path: Path) -> _File:
     counts: dict[str, int] = {}
     connections: list[_Connection] = []
-    triggers = failures = 0
+    triggers: dict[int, _Trigger] = {}
+    failures = 0
     for number, line in enumerate(text_of(path).splitlines(), 1):
-        tokens = line.split("#")[0].split()
-        if not tokens:
+        words = line.split("#")[0].split()
+        if not words:
             continue
-        if tokens[0] in HEADERS:
-            counts[tokens[0]] = _header(path, number, tokens)
-        elif tokens[0] == "trigger":
-            triggers += 1
-        elif tokens[0] == "failure":
+        if words[0] in HEADERS:
+            counts[words[0]] = _header(path, number, words)
+        elif words[0] == "trigger":
+            own, trigger = _trigger(path, number, words)
+            if own in triggers:
+                raise bad_line(path, number, f"trigger id {own}", "each trigger once")
+            triggers[own] = trigger
+        elif words[0] == "failure":
             failures += 1
         else:
-            connections.append(_connection(path, number, tokens, counts.get("Nodes", 0)))
-    found = {"Connections": len(connections), "Triggers": triggers, "Failures": failures}
-    for header, count in found.items():
-        if count != counts.get(header, 0):
-            raise TraceError(
-                f"{path} holds {count} {header.lower()}, its header says {counts.get(header, 0)}"
-            )
+            connections.append(_connection(path, number, words, counts.get("Nodes", 0)))
+    _check_counts(path, counts, len(connections), len(triggers), failures)
+    if not connections:
+        raise TraceError(f"{path} holds no connection", f"give it {_CONNECTION}")
+    return _File(path, counts["Nodes"], connections, triggers)
+
+
+def _check_counts(
+    path: Path, header: Mapping[str, int], connections: int, triggers: int, failures: int
+) -> None:
+    """Refuse a file that does not hold what its header says, or link failures."""
+    for name, found in (("Connections", connections), ("Triggers", triggers), ("Failures", failures)):
+        if found != header.get(name, 0):
+            raise TraceError(f"{path} holds {found} {name.lower()}, its header says {header.get(name, 0)}")
     if failures:
         raise TraceError(
             f"{path} holds {failures} link failures", "a demand has none; fail links in the fabric"
         )
-    if not connections:
-        raise TraceError(f"{path} holds no connection", f"give it {_CONNECTION}")
-    return counts, connections
 
 
-def _header(path: Path, number: int, tokens: list[str]) -> int:
-    if len(tokens) != 2:
-        raise bad_line(path, number, " ".join(tokens), f"'{tokens[0]} <count>'")
-    most = MAX_GPUS if tokens[0] == "Nodes" else 1 << 31
-    return count_of(path, number, tokens[1], expected=f"the number of {tokens[0].lower()}", most=most)
+def _header(path: Path, number: int, words: list[str]) -> int:
+    if len(words) != 2:
+        raise bad_line(path, number, " ".join(words), f"'{words[0]} <count>'")
+    most = MAX_GPUS if words[0] == "Nodes" else 1 << 31
+    return count_of(path, number, words[1], expected=f"the number of {words[0].lower()}", most=most)
 
 
-def _connection(path: Path, number: int, tokens: list[str], nodes: int) -> _Connection:
-    ends = _PAIR.fullmatch(tokens[0])
+def _connection(path: Path, number: int, words: list[str], nodes: int) -> _Connection:
+    ends = _PAIR.fullmatch(words[0])
     if not ends:
-        raise bad_line(path, number, tokens[0], _CONNECTION)
+        raise bad_line(path, number, words[0], _CONNECTION)
     if not nodes:
-        raise bad_line(path, number, tokens[0], "'Nodes <count>' before the first connection")
+        raise bad_line(path, number, words[0], "'Nodes <count>' before the first connection")
     source, destination = (
         count_of(path, number, end, expected="a node", most=nodes - 1) for end in ends.groups()
     )
-    values: dict[str, int] = {}
-    rest = iter(tokens[1:])
-    for key in rest:
-        if key not in _VALUED:
-            raise bad_line(path, number, key, f"one of {', '.join(_VALUED)}")
-        most = MAX_SIZE_BYTES if key == "size" else MAX_BYTES
-        values[key] = count_of(path, number, next(rest, ""), expected=f"the value of {key}", most=most)
+    values = _values(path, number, words[1:], _VALUED, _BARE)
     if "size" not in values:
-        raise bad_line(path, number, " ".join(tokens), "a size in bytes")
+        raise bad_line(path, number, " ".join(words), "a size in bytes")
     if ("start" in values) == ("trigger" in values):
-        raise bad_line(path, number, " ".join(tokens), "either a start in ps or a trigger")
-    fires = tuple(values[key] for key in ("send_done_trigger", "recv_done_trigger") if key in values)
+        raise bad_line(path, number, " ".join(words), "either a start in ps or a trigger")
+    if not values["size"]:
+        raise TraceError(
+            f"{path}, line {number}: a connection of size 0 never ends", f"give it bytes, or {_LEFT_OUT}"
+        )
+    if source == destination:
+        raise TraceError(f"{path}, line {number}: node {source} sends to itself", _LEFT_OUT)
     return _Connection(
-        number, source, destination, values["size"], values.get("start"), values.get("trigger"), fires
+        number,
+        source,
+        destination,
+        values["size"],
+        values.get("start"),
+        values.get("trigger"),
+        tuple(sorted(values[key] for key in _FIRES if values.get(key))),
+        values.get("id", 0),
+        "msg" in values,
+        values.get("prio", _PRIORITY),
     )
 
 
-def _rounds(path: Path, connections: list[_Connection]) -> list[int]:
-    """Return each connection's round: 0 without a trigger, else after all that fire its trigger."""
-    # Triggers are nodes of the graph themselves, as negative numbers: a barrier of m connections
-    # before n others has m + n edges, not m x n.
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from(range(len(connections)))
-    for index, connection in enumerate(connections):
-        graph.add_edges_from((index, -1 - trigger) for trigger in connection.fires)
-        if connection.waits_for is not None:
-            graph.add_edge(-1 - connection.waits_for, index)
+def _trigger(path: Path, number: int, words: list[str]) -> tuple[int, _Trigger]:
+    values = _values(path, number, words[1:], ("id", "count"), _KINDS)
+    kinds = [kind for kind in _KINDS if kind in values]
+    if len(kinds) != 1 or "id" not in values:
+        raise bad_line(path, number, " ".join(words), _TRIGGER)
+    return values["id"], _Trigger(number, kinds[0], values.get("count", 0))
+
+
+def _values(
+    path: Path, number: int, words: Sequence[str], valued: Sequence[str], bare: Sequence[str]
+) -> dict[str, int]:
+    """Return the words of a line with the number behind each, 1 for those that stand alone."""
+    values: dict[str, int] = {}
+    rest = deque(words)
+    while rest:
+        key = rest.popleft()
+        if key in values:
+            raise bad_line(path, number, key, "each word once")
+        if key in valued:
+            least, most = int(key == "id"), MAX_SIZE_BYTES if key == "size" else MAX_BYTES
+            text = rest.popleft() if rest else ""
+            values[key] = count_of(path, number, text, expected=f"the value of {key}", least=least, most=most)
+        elif key in bare:
+            values[key] = 1
+            if key == "msg" and rest and rest[0].isdecimal():  # a message may have a number
+                rest.popleft()
+        else:
+            raise bad_line(path, number, key, f"one of {', '.join((*valued, *bare))}")
+    return values
+
+
+def _check_triggers(file: _File) -> None:
+    """Refuse triggers that never start what waits for them, or not all of it at a known end."""
+    for each in file.connections:
+        for named in (*each.fires, *([] if each.waits_for is None else [each.waits_for])):
+            if named not in file.triggers:
+                raise bad_line(file.path, each.line, f"trigger {named}", "one that the file declares")
+    fired = Counter(named for each in file.connections for named in each.fires)
+    for named, waiting in file.waiting.items():
+        trigger, times = file.triggers[named], fired[named]
+        where = f"{file.path}, line {trigger.line}: {trigger.kind} trigger {named}"
+        if not times:
+            raise bad_line(file.path, waiting[0].line, f"trigger {named}", "one that a connection fires")
+        if trigger.kind == "barrier" and trigger.count != times:
+            raise TraceError(
+                f"{where} needs {trigger.count} firings and has {times}", f"write 'barrier count {times}'"
+            )
+        if trigger.kind == "oneshot" and times > 1:
+            raise TraceError(
+                f"{where} is fired {times} times, which stops htsim",
+                f"write 'barrier count {times}' if it waits for all of them",
+            )
+        if trigger.kind == "multishot" and (times > 1 or len(waiting) > 1):
+            raise TraceError(
+                f"{where} pairs {times} firings and {len(waiting)} connections by what ends first",
+                "give each connection that waits a oneshot trigger of its own",
+            )
+
+
+def _check_ids(file: _File, *, together: bool) -> None:
+    """Refuse an id of two connections, and messages of one connection that do not start together."""
+    known: dict[int, _Connection] = {}
+    for each in file.connections:
+        first = known.setdefault(each.number or -each.line, each)
+        if (first.source, first.destination) != (each.source, each.destination):
+            raise bad_line(
+                file.path, each.line, f"id {each.number}", f"an id other than that of line {first.line}"
+            )
+        if not together and (each.is_message or first is not each):
+            raise TraceError(
+                f"{file.path}, line {each.line}: messages of one connection do not all start together",
+                "give each an id of its own and leave out msg: they then share the link",
+            )
+
+
+def _groups(file: _File) -> Mapping[_Group, list[_Connection]]:
+    """Return the connections that start together and for which the same waits."""
+    waiting = file.waiting
+    groups = defaultdict[_Group, list[_Connection]](list)
+    for each in file.connections:
+        fires = tuple(trigger for trigger in dict.fromkeys(each.fires) if trigger in waiting)
+        groups[_Group(each.start_ps, each.waits_for, fires)].append(each)
+    return groups
+
+
+def _nodes(groups: Mapping[_Group, list[_Connection]]) -> list[Node]:
+    """Return a node per group, and those that starts and barriers between several groups and several add."""
+    names = {group: _name(connections) for group, connections in groups.items()}
+    fired_by = defaultdict[int, list[str]](list)
+    for group, name in names.items():
+        for trigger in group.fires:
+            fired_by[trigger].append(name)
+    starting = Counter(group.waits_for for group in groups)
+    until = _starts(groups)
+    nodes: list[Node] = list(until.values())
+    for trigger, firing in fired_by.items():
+        if len(firing) > 1 and starting[trigger] > 1:
+            # m + n arrows in place of m * n; a compute of no GPU takes no time.
+            nodes.append(Compute(f"trigger {trigger}", (), 0.0, tuple(firing)))
+            fired_by[trigger] = [nodes[-1].name]
+    for group, connections in groups.items():
+        after = [until[group.start_ps].name] if group.start_ps in until else []
+        if group.waits_for is not None:
+            after = fired_by[group.waits_for]
+        messages = tuple((each.source, each.destination, each.size_bytes) for each in connections)
+        # A communicator of its own, as connections of htsim do not wait for each other's bytes.
+        nodes.append(Collective(names[group], PointToPoint(messages), tuple(after), names[group]))
+    return nodes
+
+
+def _name(connections: Sequence[_Connection]) -> str:
+    first, *more = connections
+    return (
+        f"{first.source}->{first.destination}{f' and {len(more)} more' if more else ''} (line {first.line})"
+    )
+
+
+def _starts(groups: Iterable[_Group]) -> dict[int | None, Compute]:
+    """Return the nodes that end at each start but the earliest: computes of GPU 0, the clock."""
+    starts = sorted({group.start_ps for group in groups if group.start_ps is not None})
+    until: dict[int | None, Compute] = {}
+    for before_ps, start_ps in pairwise(starts):
+        after = (until[before_ps].name,) if until else ()
+        until[start_ps] = Compute(f"until {start_ps} ps", (0,), in_seconds(start_ps - before_ps), after)
+    return until
+
+
+def _in_order(path: Path, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes behind those that they wait for."""
+    named = {node.name: node for node in nodes}
     try:
-        generations = list(nx.topological_generations(graph))
-    except nx.NetworkXUnfeasible as error:
+        order = list(TopologicalSorter({node.name: node.after for node in nodes}).static_order())
+    except CycleError as error:
         raise TraceError(f"{path} has triggers that wait for each other", "break the circle") from error
-    fired = {trigger for connection in connections for trigger in connection.fires}
-    for connection in connections:
-        if connection.waits_for is not None and connection.waits_for not in fired:
-            found = f"trigger {connection.waits_for}"
-            raise bad_line(path, connection.line, found, "one that a connection fires")
-    # A connection, then the triggers that wait for it, then the connections that wait for these.
-    rounds = {node: number // 2 for number, nodes in enumerate(generations) for node in nodes}
-    return [rounds[index] for index in range(len(connections))]
+    return tuple(map(named.__getitem__, order))
+
+
+def _sequence(job: Job, rounds: Sequence[Collective]) -> Job:
+    """Return rounds that start one another as all-to-alls; as they are if matrices are too large."""
+    if len(rounds) * job.gpus**2 > MAX_CELLS:
+        return replace(job, nodes=tuple(rounds))
+    steps = []
+    for index, each in enumerate(rounds):
+        messages = each.pattern.lower().moves
+        matrix = np.zeros((job.gpus, job.gpus), dtype=np.int64)
+        np.add.at(matrix, (messages.source, messages.destination), messages.bytes)
+        name = f"{job.name} {index}" if len(job.nodes) > 1 else job.name
+        steps.append(Step(Demand(name, matrix, job.note)))
+    return job_of_steps(job.name, steps, job.note)
+
+
+def _note(file: _File, job: Job) -> str:
+    """Return where a job comes from, its form, and what of the file it does not have."""
+    note = f"htsim connection matrix {file.path.name}"
+    if not job.is_chain:
+        note += f", a graph of {len(job.nodes)} nodes"
+    elif len(job.nodes) > 1:
+        note += ", a step per round of triggers"
+    said = [note]
+    apart = {
+        (each.waits_for, each.source, each.destination, each.number or -each.line)
+        for each in file.connections
+    }
+    if job.is_chain and len(apart) > len({connection[:3] for connection in apart}):
+        said.append("connections between two nodes add up to one message")
+    starts = [each.start_ps for each in file.connections if each.start_ps is not None]
+    if min(starts) < max(starts):
+        said.append(f"starts from {min(starts)} to {max(starts)} ps")
+    if len({each.priority for each in file.connections}) > 1:
+        said.append("priorities differ and are not modelled: all share alike")
+    return "; ".join(said)
