@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import scipy  # loads its parts when they are used
@@ -22,10 +23,9 @@ def server_matrix(messages: Messages, fabric: Fabric, nodes: Nodes = ()) -> NDAr
 
     The servers of a node count as the first of them.
     """
-    servers = _first_servers(fabric, nodes)[np.asarray(fabric.gpu_servers)]
+    source, destination, size = _crossing(messages, fabric, _first_servers(fabric, nodes))
     matrix = np.zeros((len(fabric.servers), len(fabric.servers)), dtype=np.int64)
-    np.add.at(matrix, (servers[messages.source], servers[messages.destination]), messages.bytes)
-    np.fill_diagonal(matrix, 0)
+    np.add.at(matrix, (source, destination), size)
     return matrix
 
 
@@ -49,6 +49,8 @@ def _leaving_bps(fabric: Fabric, first: NDArray[np.int64]) -> NDArray[np.float64
 def _first_servers(fabric: Fabric, nodes: Nodes) -> NDArray[np.int64]:
     """Return the server that each server counts as: the first of those that nodes join, itself among them."""
     count = len(fabric.servers)
+    if not nodes:
+        return np.arange(count)
     joined = [(fabric.gpu_servers[gpus[0]], fabric.gpu_servers[gpu]) for gpus in nodes for gpu in gpus]
     near, far = np.array(joined, dtype=np.int64).reshape(-1, 2).T
     graph = coo_array((np.ones(len(joined)), (near, far)), (count, count))
@@ -59,6 +61,11 @@ def _first_servers(fabric: Fabric, nodes: Nodes) -> NDArray[np.int64]:
 
 def nic_rates(fabric: Fabric) -> NDArray[np.float64]:
     """Return the rate of each NIC [bit/s], shape (servers, most NICs), 0 where a server has fewer."""
+    return _nic_rates(fabric).copy()
+
+
+@lru_cache(maxsize=8)
+def _nic_rates(fabric: Fabric) -> NDArray[np.float64]:
     rates = np.zeros((len(fabric.servers), max(server.nics for server in fabric.servers)))
     for nic in fabric.nics:
         rates[nic] = fabric.nic_rate_bps(nic)
@@ -86,11 +93,12 @@ def lower_bound_s(
     messages, fabric, lent_bytes, nodes
         As of `busiest_server_s`.
     """
-    source, destination = np.nonzero(server_matrix(messages, fabric, nodes))
+    first = _first_servers(fabric, nodes)
+    source, destination, _ = crossing = _crossing(messages, fabric, first)
     if not len(source):
         return 0.0
-    delay_s = _delays_s(fabric, _first_servers(fabric, nodes))
-    return busiest_server_s(messages, fabric, lent_bytes, nodes) + float(
+    delay_s = _delays_s(fabric, first)
+    return _crossing_bound_s(crossing, fabric, lent_bytes, first) + float(
         (delay_s[source] + delay_s[destination]).min()
     )
 
@@ -162,8 +170,9 @@ class Loads:
 
 def message_loads(messages: Messages, fabric: Fabric) -> Loads:
     """Return the loads of messages between servers."""
-    matrix = server_matrix(messages, fabric)
-    return Loads(matrix.sum(axis=1), matrix.sum(axis=0), int(matrix.sum()))
+    crossing = _crossing(messages, fabric, _first_servers(fabric, ()))
+    out, into = _loads(crossing, len(fabric.servers))
+    return Loads(out, into, int(out.sum()))
 
 
 def sum_loads(ring: Ring, fabric: Fabric, gone: Collection[int] = ()) -> Loads:
@@ -187,9 +196,16 @@ def sum_loads(ring: Ring, fabric: Fabric, gone: Collection[int] = ()) -> Loads:
 def _delays_s(fabric: Fabric, first: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the least delay of a server's links, those of a node at its first server [s]."""
     delay_s = np.full(len(fabric.servers), np.inf)
+    np.minimum.at(delay_s, first, _own_delays_s(fabric))
+    return delay_s
+
+
+@lru_cache(maxsize=8)
+def _own_delays_s(fabric: Fabric) -> NDArray[np.float64]:
+    """Return the least delay of each server's links [s]."""
+    delay_s = np.full(len(fabric.servers), np.inf)
     for nic in fabric.nics:
-        server, link = first[nic.server], fabric.link_at[fabric.nic_port(nic)]
-        delay_s[server] = min(delay_s[server], link.delay_s)
+        delay_s[nic.server] = min(delay_s[nic.server], fabric.link_at[fabric.nic_port(nic)].delay_s)
     return delay_s
 
 
@@ -225,15 +241,43 @@ def busiest_server_s(
     ----------
     RailS, Theorems 2 and 3 (eq. 20, 25, 26).
     """
-    matrix, first = server_matrix(messages, fabric, nodes), _first_servers(fabric, nodes)
+    first = _first_servers(fabric, nodes)
+    return _crossing_bound_s(_crossing(messages, fabric, first), fabric, lent_bytes, first)
+
+
+_Crossing = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Source server, destination server and size [bytes] of messages from one to another."""
+
+
+def _crossing(messages: Messages, fabric: Fabric, first: NDArray[np.int64]) -> _Crossing:
+    """Return the messages that leave their server, servers that count as one by the first of them."""
+    servers = first[fabric.server_of_gpu]
+    source, destination = servers[messages.source], servers[messages.destination]
+    crosses = (source != destination) & (messages.bytes > 0)
+    return source[crosses], destination[crosses], messages.bytes[crosses]
+
+
+def _crossing_bound_s(
+    crossing: _Crossing, fabric: Fabric, lent_bytes: Mapping[Port, float], first: NDArray[np.int64]
+) -> float:
+    out, into = _loads(crossing, len(fabric.servers))
     lent = _lent(fabric, lent_bytes, first)
-    return _busiest_s(np.maximum(matrix.sum(axis=1) - lent[0], matrix.sum(axis=0) - lent[1]), fabric, first)
+    return _busiest_s(np.maximum(out - lent[0], into - lent[1]), fabric, first)
+
+
+def _loads(crossing: _Crossing, servers: int) -> NDArray[np.int64]:
+    """Return the bytes that leave and that enter each server, shape (2, servers)."""
+    source, destination, size = crossing
+    loads = np.zeros((2, servers), dtype=np.int64)
+    np.add.at(loads[0], source, size)
+    np.add.at(loads[1], destination, size)
+    return loads
 
 
 def _lent(fabric: Fabric, lent_bytes: Mapping[Port, float], first: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the bytes that the ports of each server's NICs lent, out and into it, shape (2, servers)."""
     lent = np.zeros((2, len(fabric.servers)))
-    for nic in fabric.nics:
+    for nic in fabric.nics if lent_bytes else ():
         port = fabric.nic_port(nic)
         out = lent_bytes.get(port, 0.0)
         lent[:, first[nic.server]] += out, lent_bytes.get(fabric.peer(port), out)
