@@ -210,6 +210,16 @@ def test_connections_that_start_together_add_up(tmp_path: Path) -> None:
         )
 
 
+def test_messages_that_no_matrix_has_room_for_do_not_add_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(htsim, "MAX_CELLS", 4 * 4 - 1)
+    job = read_htsim(written(tmp_path, HTSIM))
+    (node,) = job.collectives
+    assert node.pattern == PointToPoint(((0, 1, 2000), (0, 1, 500), (3, 2, 7)))
+    assert "add up" not in job.note
+
+
 def test_priorities_that_are_equal_are_nothing_to_say(tmp_path: Path) -> None:
     alike = "Nodes 3\nConnections 2\n0->1 start 0 size 5 prio 3\n1->2 start 0 size 5 prio 3\n"
     assert read_htsim(written(tmp_path, alike)).note == "htsim connection matrix trace.txt"

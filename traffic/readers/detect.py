@@ -58,7 +58,8 @@ def read_trace(
         How many tokens each GPU has in an all-to-all, used only for routing traces without ranks,
         FLAME-MoE's and vLLM's; by default all of the trace, spread evenly, in one.
     all_to_alls
-        At most so many steps, the first ones; by default all. A SimAI workload is one step as a whole.
+        At most so many steps, the first ones; by default all. A SimAI workload is one step as a whole, and
+        a graph of htsim's connections has none.
 
     Returns
     -------

@@ -49,7 +49,7 @@ from traffic.readers.text import MAX_BYTES, MAX_GPUS, bad_line, count_of, text_o
 from traffic.steps import Step, job_of_steps
 
 MAX_CELLS = MAX_GPUS**2
-"""Most cells that the matrices of all rounds may have together; more rounds stay a graph."""
+"""Most cells that the matrices of all rounds have together; more or larger rounds stay lists of messages."""
 MAX_SIZE_BYTES = (1 << 31) - 1
 """Largest connection; htsim reads the size as an int [bytes]."""
 HEADERS = ("Nodes", "Connections", "Triggers", "Failures")
@@ -152,14 +152,14 @@ def read_htsim(path: Path, *, all_to_alls: int | None = None) -> Job:
             f"give at most {MOST_NODES}",
         )
     job = Job(trace_name(path), file.nodes, _in_order(path, _nodes(groups)))
-    job = replace(job, note=_note(file, job))
-    if job.is_chain:
-        return _sequence(job, job.collectives[:all_to_alls])
-    if all_to_alls is not None:
+    if all_to_alls is not None and not job.is_chain:
         raise TraceError(
             f"{path} holds a graph, which has no first {all_to_alls} all-to-alls", "take all of it"
         )
-    return job
+    taken = job.nodes[:all_to_alls]
+    fits = job.is_chain and len(taken) * file.nodes**2 <= MAX_CELLS
+    job = replace(job, nodes=taken, note=_note(file, job, in_matrices=fits))
+    return _in_matrices(job) if fits else job
 
 
 def _parsed(path: Path) -> _File:
@@ -379,12 +379,10 @@ def _in_order(path: Path, nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(map(named.__getitem__, order))
 
 
-def _sequence(job: Job, rounds: Sequence[Collective]) -> Job:
-    """Return rounds that start one another as all-to-alls; as they are if matrices are too large."""
-    if len(rounds) * job.gpus**2 > MAX_CELLS:
-        return replace(job, nodes=tuple(rounds))
+def _in_matrices(job: Job) -> Job:
+    """Return a chain of rounds as all-to-alls."""
     steps = []
-    for index, each in enumerate(rounds):
+    for index, each in enumerate(job.collectives):
         messages = each.pattern.lower().moves
         matrix = np.zeros((job.gpus, job.gpus), dtype=np.int64)
         np.add.at(matrix, (messages.source, messages.destination), messages.bytes)
@@ -393,7 +391,7 @@ def _sequence(job: Job, rounds: Sequence[Collective]) -> Job:
     return job_of_steps(job.name, steps, job.note)
 
 
-def _note(file: _File, job: Job) -> str:
+def _note(file: _File, job: Job, *, in_matrices: bool) -> str:
     """Return where a job comes from, its form, and what of the file it does not have."""
     note = f"htsim connection matrix {file.path.name}"
     if not job.is_chain:
@@ -405,7 +403,7 @@ def _note(file: _File, job: Job) -> str:
         (each.waits_for, each.source, each.destination, each.number or -each.line)
         for each in file.connections
     }
-    if job.is_chain and len(apart) > len({connection[:3] for connection in apart}):
+    if in_matrices and len(apart) > len({connection[:3] for connection in apart}):
         said.append("connections between two nodes add up to one message")
     starts = [each.start_ps for each in file.connections if each.start_ps is not None]
     if min(starts) < max(starts):
