@@ -279,7 +279,7 @@ def test_what_no_part_of_htsim_asks_for_changes_nothing(tmp_path: Path) -> None:
         ),
         (
             CHAINS.replace("trigger 2 size", "trigger 1 size").replace("1 oneshot", "1 multishot"),
-            "line 8: multishot trigger 1 pairs 1 firings and 2 connections by what",
+            "multishot trigger 1 pairs its firings .1. and connections .2. by what ends first; start each",
         ),
     ],
 )

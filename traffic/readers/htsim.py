@@ -296,8 +296,8 @@ def _check_triggers(file: _File) -> None:
             )
         if trigger.kind == "multishot" and (times > 1 or len(waiting) > 1):
             raise TraceError(
-                f"{where} pairs {times} firings and {len(waiting)} connections by what ends first",
-                "give each connection that waits a oneshot trigger of its own",
+                f"{where} pairs its firings ({times}) and connections ({len(waiting)}) by what ends first",
+                "start each of them by a oneshot trigger of its own, which one connection fires",
             )
 
 
