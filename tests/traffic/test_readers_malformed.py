@@ -94,7 +94,7 @@ EPOCH = "CommType.epoch_end,,None,0,,None,None,,1.0,None,None,1"
         ),
         (
             f"{AICB_HEADER}\n{aicb_row('all_to_all', 'ep_group', 5)}",
-            "an unknown number of data-parallel ranks",
+            "does not say the size of dp_group; say how many GPUs there are",
         ),
         (f"{AICB_LOG}{aicb_row('all_reduce', 'tp_group', 5, 3)}", "gives tp_group the sizes [2, 3]"),
         (f"{AICB_LOG}{aicb_row('all_reduce', 'ep_group', 5, 3)}", "4 data-parallel ranks, no multiple of 3"),

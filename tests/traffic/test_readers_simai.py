@@ -158,6 +158,7 @@ def test_a_log_gives_all_collectives_of_a_step(tmp_path: Path) -> None:
     assert len(job.nodes) == len(job.collectives), "no compute"
     assert job.note == (
         "AICB log log.csv, step 0 of 2: 5 of 5 collectives, tp 2 dp 4 ep 4 pp 1; "
+        "ep_group has no size: 4, of 4 data-parallel ranks; "
         "left out: collectives under 100 bytes (1)"
     )
     with pytest.raises(TraceError, match="holds no step with collectives of 100000 bytes or more"):

@@ -10,6 +10,11 @@ do in training, with Megatron's order of ranks: tensor-parallel ranks are neighb
 expert-parallel groups stride over them (tp 2 and ep 4 on 8 GPUs: 0 2 4 6 and 1 3 5 7). Each
 rank splits ``msg_size`` evenly over its group, itself included, as NCCL's alltoall does.
 
+A published workload begins with a title, ``[rank0 ~ rank127]``, or has one before the rows of each pipeline
+stage, ``[ pp_stage0: [rank0, rank1] ]``; the rows of the first stage stand for all. Titles name as many ranks
+as the sizes of the groups give. A size that no row has follows from the others and the number of GPUs, and
+the note says so; that of ``ep_group`` is dp's where nothing else is known. Groups of one GPU send nothing.
+
 Rows of ``computation`` have the shapes of a product in place of bytes. Their time is milliseconds too in a
 log, whose collectives have times, and **nanoseconds** in a workload that was not run. Without such rows, as
 where a log was made without AIOB, there is no compute.
@@ -22,7 +27,9 @@ aliyun/aicb, log_analyzer/log.py; Megatron-LM, core/parallel_state.py.
 """
 
 import math
+import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -43,10 +50,15 @@ EXPERT_GROUPS = ("ep_group", "dp_group")
 CALLS: dict[str, Call] = {
     "all_reduce": "all-reduce",
     "all_gather": "all-gather",
+    "all_gather_into_tensor": "all-gather",
     "reduce_scatter": "reduce-scatter",
+    "reduce_scatter_tensor": "reduce-scatter",
     "all_to_all": "all-to-all",
 }
 COMPUTATION = "computation"
+BETWEEN_STAGES = ("isend", "irecv")
+"""Sends between pipeline stages, in rows whose group has the size 1 whatever it is."""
+TITLE = re.compile(r"\s*\[.*rank\d")
 GROUPS: dict[str, GroupKind] = {
     "tp_group": "tp",
     "dp_group": "dp",
@@ -66,6 +78,18 @@ class _Row:
     elapsed_s: float | None
     """Read as milliseconds, as of collectives."""
     stage: str
+    additional: str
+    """Which way stages send, or that a compute is beside something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    rows: Sequence[_Row]
+    """Of the first pipeline stage, where each has its own."""
+    ranks: int | None
+    """How many titles name; None without titles."""
+    stages: int | None
+    """How many pipeline stages have titles; None where none has."""
 
 
 def read_aicb(
@@ -81,15 +105,15 @@ def read_aicb(
     path
         The file.
     gpus
-        How many GPUs, where the file does not say the sizes of its tp and dp groups.
+        How many GPUs, where the file does not say the sizes of all groups.
     all_to_alls
         At most so many of the step's all-to-alls, its first ones; by default all.
 
     Returns
     -------
     Job
-        A step per all-to-all, between ``tp * dp`` GPUs. Its note says what was taken and the
-        median that the log measured.
+        A step per all-to-all, between ``tp * dp`` GPUs. Its note says what was taken, what was left out and
+        the median that the log measured.
 
     Raises
     ------
@@ -97,18 +121,29 @@ def read_aicb(
         If the file cannot be read, a row is malformed, no step has an all-to-all, or the groups
         do not fit each other.
     """
-    rows = _rows(path)
-    group = next((g for g in EXPERT_GROUPS if any(row.group == g for row in rows if _exchanges(row))), "")
-    steps = _training_steps(rows, group)
+    log = _log(path)
+    exchanged = {row.group for row in log.rows if _exchanges(row) and row.size_bytes}
+    group = next((group for group in EXPERT_GROUPS if group in exchanged), "")
+    steps = _steps(log.rows, lambda row: _exchanges(row) and row.group == group and row.size_bytes > 0)
     if not steps:
-        raise TraceError(f"{path} holds no step with expert all-to-alls")
-    layout = _layout(path, rows, group, gpus)
-    taken = steps[0][:all_to_alls]
-    note = (
-        f"AICB log {path.name}, step 0 of {len(steps)}: {len(taken)} of {len(steps[0])} "
-        f"all-to-alls in groups of {layout.ep}{_measured(taken)}"
+        raise TraceError(f"{path} holds no step with expert all-to-alls", "give one of a mixture of experts")
+    layout, told = _layout(path, log, gpus)
+    layout = replace(layout, ep=layout.dp if group == "dp_group" else layout.ep)
+    if layout.ep == 1:
+        raise TraceError(
+            f"{path} has its expert all-to-alls in groups of one GPU", "give a log of larger ones"
+        )
+    every, rest = steps[0]
+    taken = every[:all_to_alls]
+    note = _noted(
+        f"AICB log {path.name}, step 0 of {len(steps)}: {len(taken)} of {len(every)} "
+        f"all-to-alls in groups of {layout.ep}{_measured(taken)}",
+        *told,
+        f"one of {layout.pp} pipeline stages" if layout.pp > 1 else "",
+        left_out=map(_what, rest),
     )
-    demands = {row.size_bytes: _demand(path, layout, row.size_bytes, note) for row in taken}
+    stage = replace(layout, pp=1)
+    demands = {row.size_bytes: _demand(path, stage, row.size_bytes, note) for row in taken}
     return job_of_steps(trace_name(path), [Step(demands[row.size_bytes]) for row in taken], note)
 
 
@@ -133,44 +168,80 @@ def aicb_phases(path: Path, wanted: Taken = ALL) -> Phases:
     TraceError
         As of `read_aicb`.
     """
-    rows = _rows(path)
+    log = _log(path)
     least = max(wanted.least_bytes, 1)
-    steps = [epoch for epoch in _epochs(rows) if any(_call(row) and row.size_bytes >= least for row in epoch)]
+    steps = [
+        step for step in _epochs(log.rows) if any(_call(row) and row.size_bytes >= least for row in step)
+    ]
     if not steps:
-        raise TraceError(f"{path} holds no step with collectives of {least:g} bytes or more")
-    pp = _group_size(path, rows, "pp_group") or 1
-    stage = _layout(path, rows, "ep_group", wanted.gpus and wanted.gpus // pp)
-    layout = replace(stage, pp=pp)
-    counted = [row for row in steps[0] if _replays(row)]
+        raise TraceError(
+            f"{path} holds no step with collectives of {least:g} bytes or more", "take smaller ones"
+        )
+    layout, told = _layout(path, log, wanted.gpus)
+
+    def replays(row: _Row) -> bool:
+        return _sends(row, layout) or _computes(row)
+
+    ((counted, rest), *_) = _steps(steps[0], replays) or [([], steps[0])]
+    if not counted:
+        raise TraceError(f"{path} has its collectives in groups of one GPU", "give a log of larger groups")
     taken = _first_alike(counted, wanted)
-    is_log = any(row.elapsed_s is not None for row in rows if _call(row) is not None)
-    collectives = [sum(_call(row) is not None for row in some) for some in (taken, counted)]
-    others = Counter(f"{row.operation} {row.group}" for row in steps[0] if not _replays(row))
-    note = (
-        f"AICB log {path.name}, step 0 of {len(steps)}: {collectives[0]} of {collectives[1]} "
-        f"collectives, tp {layout.tp} dp {layout.dp} ep {layout.ep} pp {layout.pp}"
+    is_log = any(row.elapsed_s is not None for row in log.rows if _call(row) is not None)
+    sent, calls = sum(_sends(row, layout) for row in taken), sum(_call(row) is not None for row in steps[0])
+    note = _noted(
+        f"AICB log {path.name}, step 0 of {len(steps)}: {sent} of {calls} collectives, "
+        f"tp {layout.tp} dp {layout.dp} ep {layout.ep} pp {layout.pp}",
+        *told,
+        f"the first of {log.stages} pipeline stages stands for all" if log.stages else "",
+        left_out=(_what(row) + " of one GPU" * bool(_call(row) and row.size_bytes) for row in rest),
     )
-    left = ", ".join(f"{what} ({count})" for what, count in others.items())
-    note += f"; left out: {left}" if left else ""
     phases = tuple(_phase(number, row, is_log=is_log) for number, row in enumerate(taken))
     return Phases(trace_name(path), layout, phases, note)
 
 
-def is_aicb(first_line: str) -> bool:
-    """Return whether a file's first line is the header of AICB's CSV."""
-    return set(COLUMNS) <= set(first_line.strip().split(","))
+def is_aicb(lines: Sequence[str]) -> bool:
+    """Return whether a file's lines begin with the header of AICB's CSV, or with a title and then it."""
+    header = lines[1] if len(lines) > 1 and TITLE.match(lines[0]) else lines[0]
+    return set(COLUMNS) <= set(header.strip().split(","))
 
 
-def _rows(path: Path) -> list[_Row]:
-    header, *lines = text_of(path).splitlines()
-    names = header.strip().split(",")
-    if not is_aicb(header):
-        raise bad_line(path, 1, header, f"AICB's header with the columns {', '.join(COLUMNS)}")
-    rows = []
-    for number, line in enumerate(lines, 2):
-        if not line.strip():
+def _log(path: Path) -> _Log:
+    titles, parts = list[str](), list[list[tuple[int, str]]]()
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        if is_title := TITLE.match(line):
+            titles.append(line)
+        elif not line.strip():
             continue
-        cells = _cells(line.strip())
+        if is_title or not parts:
+            parts.append([])
+        if not is_title:
+            parts[-1].append((number, line.strip()))
+    if titles and len(titles) < len(parts):
+        raise bad_line(path, 1, parts[0][0][1], "a title such as [rank0 ~ rank7], as a later line is one")
+    every = [_rows(path, part) for part in parts]
+    stages = len(titles) if any("stage" in title for title in titles) else None
+    if len(titles) > 1 and not stages:
+        raise TraceError(f"{path} has {len(titles)} titles, not of pipeline stages", "give one log per file")
+    ranks = [rank for title in titles for rank in _ranks(title)]
+    if len(set(ranks)) < len(ranks):
+        raise TraceError(f"{path} names a rank twice in its titles", "name each rank once")
+    return _Log(every[0], len(ranks) if titles else None, stages)
+
+
+def _ranks(title: str) -> Sequence[int]:
+    """Return the ranks that a title names: from one to another, or one by one."""
+    named = [int(rank) for rank in re.findall(r"rank(\d+)", title)]
+    return range(named[0], named[-1] + 1) if "~" in title else named
+
+
+def _rows(path: Path, lines: Sequence[tuple[int, str]]) -> list[_Row]:
+    first, header = lines[0] if lines else (1, "")
+    names = header.split(",")
+    if not is_aicb([header]):
+        raise bad_line(path, first, header, f"AICB's header with the columns {', '.join(COLUMNS)}")
+    rows = []
+    for number, line in lines[1:]:
+        cells = _cells(line)
         if len(cells) != len(names):
             raise bad_line(path, number, f"{len(cells)} columns", f"{len(names)}, as in the header")
         rows.append(_row(path, number, dict(zip(names, cells, strict=True))))
@@ -187,6 +258,8 @@ def _row(path: Path, number: int, cells: dict[str, str]) -> _Row:
         elapsed_s = math.nan
     if elapsed_s is not None and not (math.isfinite(elapsed_s) and elapsed_s >= 0):
         raise bad_line(path, number, elapsed, "a time in ms")
+    if (count := cells.get("count", "1")) not in ("1", "1.0"):
+        raise bad_line(path, number, f"the count {count}", "1: a row per call")
     return _Row(
         cells["comm_type"].removeprefix("CommType."),
         cells["comm_group"].removeprefix("CommGroup."),
@@ -194,6 +267,7 @@ def _row(path: Path, number: int, cells: dict[str, str]) -> _Row:
         0 if is_computation else count_of(path, number, cells["msg_size"], expected="bytes"),
         elapsed_s,
         cells.get("stage", ""),
+        cells.get("additional", ""),
     )
 
 
@@ -220,12 +294,23 @@ def _call(row: _Row) -> Call | None:
     return CALLS.get(row.operation) if row.group in GROUPS else None
 
 
+def _sends(row: _Row, layout: Layout) -> bool:
+    return bool(_call(row) and row.size_bytes and len(layout.groups(GROUPS[row.group])[0]) > 1)
+
+
 def _computes(row: _Row) -> bool:
-    return row.operation == COMPUTATION and bool(row.elapsed_s)
+    return row.operation == COMPUTATION and bool(row.elapsed_s) and not row.additional
 
 
-def _replays(row: _Row) -> bool:
-    return _call(row) is not None or _computes(row)
+def _what(row: _Row) -> str:
+    """Return words for a row that is left out."""
+    empty = "of 0 bytes" if _call(row) and not row.size_bytes else ""
+    return " ".join(filter(None, (row.operation, row.group, row.additional, empty)))
+
+
+def _noted(*said: str, left_out: Iterable[str]) -> str:
+    left = ", ".join(f"{what} ({count})" for what, count in Counter(left_out).items())
+    return "; ".join(filter(None, (*said, f"left out: {left}" if left else "")))
 
 
 def _first_alike(rows: list[_Row], wanted: Taken) -> list[_Row]:
@@ -249,13 +334,16 @@ def _phase(number: int, row: _Row, *, is_log: bool) -> Phase:
     return Phase(f"{number} {row.stage or COMPUTATION}", unit * (row.elapsed_s or 0.0), forward=forward)
 
 
-def _training_steps(rows: list[_Row], group: str) -> list[list[_Row]]:
-    """Return the expert all-to-alls of each step that has some."""
-    steps = [[row for row in step if _exchanges(row) and row.group == group] for step in _epochs(rows)]
-    return [step for step in steps if step]
+def _steps(rows: Sequence[_Row], is_taken: Callable[[_Row], bool]) -> list[tuple[list[_Row], list[_Row]]]:
+    """Return of each step that has some the rows that are taken, and the others."""
+    steps = [
+        ([row for row in step if is_taken(row)], [row for row in step if not is_taken(row)])
+        for step in _epochs(rows)
+    ]
+    return [(taken, others) for taken, others in steps if taken]
 
 
-def _epochs(rows: list[_Row]) -> list[list[_Row]]:
+def _epochs(rows: Sequence[_Row]) -> list[list[_Row]]:
     """Return the rows between those that end a step."""
     steps: list[list[_Row]] = [[]]
     for row in rows:
@@ -266,25 +354,76 @@ def _epochs(rows: list[_Row]) -> list[list[_Row]]:
     return steps
 
 
-def _layout(path: Path, rows: list[_Row], group: str, gpus: int | None) -> Layout:
-    tp = _group_size(path, rows, "tp_group") or 1
-    dp = _group_size(path, rows, "dp_group") or ((gpus or 0) // tp)
-    ep = (_group_size(path, rows, group) if group else None) or dp
-    if not 1 <= tp * dp <= MAX_GPUS:
+def _layout(path: Path, log: _Log, gpus: int | None) -> tuple[Layout, list[str]]:
+    """Return the groups, and what the file does not say of them."""
+    called = {row.group for row in log.rows if _call(row)}
+    found = {group: _group_size(path, log.rows, group) for group in GROUPS}
+    sizes = {group: found[group] or (None if group in called else 1) for group in ("tp_group", "pp_group")}
+    sizes["pp_group"] = found["pp_group"] or log.stages or sizes["pp_group"]
+    sizes["dp_group"] = found["dp_group"]
+    stages = sizes["pp_group"] if log.stages == 1 else 1  # a title of one stage of several
+    titled = log.ranks and stages and log.ranks * stages
+    names = [ranks for ranks in (found["all"], titled) if ranks]
+    told = _solve(path, sizes, names[0] if names else gpus)
+    tp, dp, pp = (sizes[group] or 0 for group in ("tp_group", "dp_group", "pp_group"))
+    for named in names:
+        if named != tp * dp * pp:
+            raise TraceError(
+                f"{path} names {named} ranks, and its groups are tp {tp}, dp {dp}, pp {pp}",
+                "correct the one or the other: the product of the groups is the number of ranks",
+            )
+    if not 1 <= tp * dp * pp <= MAX_GPUS:
+        raise TraceError(f"{path} is between {tp * dp * pp} GPUs", f"give at most {MAX_GPUS}")
+    ep, ep_told = _expert_ranks(path, found, called, dp)
+    return Layout(tp, dp, ep, pp), [*told, *ep_told]
+
+
+def _solve(path: Path, sizes: dict[str, int | None], gpus: int | None) -> list[str]:
+    """Put in the one size that is unknown, of which all GPUs are the product, and return a sentence on it."""
+    unknown = [group for group, size in sizes.items() if size is None]
+    if not unknown:
+        return []
+    hint = "give their sizes in the column comm_group_size"
+    if len(unknown) > 1:
+        raise TraceError(f"{path} does not say the sizes of {' and '.join(sorted(unknown))}", hint)
+    (group,), product = unknown, math.prod(size for size in sizes.values() if size)
+    if gpus is None:
         raise TraceError(
-            f"{path} has {tp} tensor-parallel and {dp or 'an unknown number of'} data-parallel ranks",
-            f"say how many GPUs there are, at most {MAX_GPUS}",
+            f"{path} does not say the size of {group}",
+            "say how many GPUs there are, or give it in the column comm_group_size",
         )
-    if ep < 1 or dp % ep:
+    if gpus < 1 or gpus % product:
+        known = ", ".join(f"{name} of {size}" for name, size in sizes.items() if size)
+        raise TraceError(f"{path} has {known}, and there are {gpus} GPUs", f"take a multiple of {product}")
+    sizes[group] = gpus // product
+    return [f"{group} has no size: {sizes[group]}, of {gpus} GPUs"]
+
+
+def _expert_ranks(
+    path: Path, found: dict[str, int | None], called: set[str], dp: int
+) -> tuple[int, list[str]]:
+    """Return how many expert-parallel ranks a group has, and what the file does not say of it."""
+    ep, alike, told = found["ep_group"], found["ep_dp_group"], list[str]()
+    if ep is None and alike is None and "ep_dp_group" in called:
         raise TraceError(
-            f"{path} has {dp} data-parallel ranks, no multiple of {ep} expert-parallel ones",
+            f"{path} does not say the size of ep_dp_group", "give it in the column comm_group_size"
+        )
+    if ep is None and "ep_group" in called:
+        ep = dp // (alike or 1)
+        told = [f"ep_group has no size: {ep}, of {dp} data-parallel ranks"]
+    ep = ep or dp // (alike or dp)
+    if ep < 1 or dp % ep or alike not in (None, dp // ep):
+        said = f" in groups of {alike} alike" if alike else ""
+        raise TraceError(
+            f"{path} has {dp} data-parallel ranks, no multiple of {ep} expert-parallel ones{said}",
             "give a log whose groups fit",
         )
-    return Layout(tp, dp, ep)
+    return ep, told
 
 
-def _group_size(path: Path, rows: list[_Row], group: str) -> int | None:
-    sizes = Counter(row.group_size for row in rows if row.group == group and row.group_size)
+def _group_size(path: Path, rows: Sequence[_Row], group: str) -> int | None:
+    said = [row for row in rows if row.group == group and row.operation not in BETWEEN_STAGES]
+    sizes = {row.group_size for row in said if row.group_size}
     if len(sizes) > 1:
         raise TraceError(f"{path} gives {group} the sizes {sorted(sizes)}", "expected one")
     return next(iter(sizes), None)

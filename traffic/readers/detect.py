@@ -129,8 +129,9 @@ def read_phases(path: Path, wanted: Taken) -> Phases:
     TraceError
         If the file cannot be read as either.
     """
-    first = next(line for line in text_of(path).splitlines() if line.strip())
-    if is_aicb(first):
+    lines = [line for line in text_of(path).splitlines() if line.strip()]
+    first = lines[0]
+    if is_aicb(lines):
         return aicb_phases(path, wanted)
     if is_simai(first):
         return simai_phases(path, wanted)
@@ -154,10 +155,11 @@ def _hosting(
 
 def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: int | None) -> Job:
     text = text_of(path)
-    first = next(line for line in text.splitlines() if line.strip())
+    lines = [line for line in text.splitlines() if line.strip()]
+    first = lines[0]
     if OTHER_JSON.match(text):
         raise TraceError(bad_line(path, 1, first, f"{EXPECTED}, or {KNOWN}").sentence, NOT_READ)
-    if is_aicb(first):
+    if is_aicb(lines):
         return read_aicb(path, gpus=gpus, all_to_alls=all_to_alls)
     if is_simai(first):
         return job_of_phases(simai_phases(path, Taken(gpus)))

@@ -1,0 +1,134 @@
+"""AICB's logs and workloads: titles, the sizes of groups, and what is left out."""
+
+from math import prod
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.traffic.trace_files import AICB_HEADER, aicb_row, written
+from topologies.errors import TraceError
+from traffic.collectives.ring import Ring
+from traffic.readers.aicb import aicb_phases, read_aicb
+from traffic.readers.detect import read_step, read_trace
+from traffic.readers.text import Taken
+
+GROUPS = ("tp_group", "dp_group", "pp_group")
+
+
+def csv(directory: Path, *rows: str, title: str = "") -> Path:
+    return written(directory, "\n".join(filter(None, [title, AICB_HEADER, *rows])), "log.csv")
+
+
+def reduced(*sizes: object) -> list[str]:
+    """Return a row of a group of each kind, by its size."""
+    return [aicb_row("all_reduce", group, 64, size) for group, size in zip(GROUPS, sizes, strict=False)]
+
+
+def stage(number: int, *ranks: int) -> str:
+    return f"[ pp_stage{number}: [{', '.join(f'rank{rank}' for rank in ranks)}] ]"
+
+
+SIZES = st.tuples(st.integers(2, 4), st.integers(2, 4), st.integers(2, 4))
+
+
+@settings(deadline=None)
+@given(SIZES, st.sets(st.sampled_from(range(3))), st.booleans())
+def test_an_unknown_size_follows_from_the_others_or_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, sizes: tuple[int, int, int], unknown: set[int], titled: bool
+) -> None:
+    rows = reduced(*(None if place in unknown else size for place, size in enumerate(sizes)))
+    gpus = prod(sizes)
+    title = f"[rank0 ~ rank{gpus - 1}]" if titled else ""
+    path = csv(tmp_path_factory.getbasetemp(), *rows, title=title)
+    if len(unknown) > 1:
+        with pytest.raises(TraceError, match=r"does not say the sizes of \w+_group and \w+_group"):
+            read_step(path, gpus=gpus)
+        return
+    job = read_step(path, gpus=gpus)
+    rings = [node.pattern for node in job.collectives if isinstance(node.pattern, Ring)]
+    assert [len(ring.rings[0]) for ring in rings] == [size for size in sizes for _ in range(gpus // size)]
+    for place in unknown:
+        assert f"{GROUPS[place]} has no size: {sizes[place]}, of {gpus} GPUs" in job.note
+
+
+def test_a_group_of_one_gpu_is_left_out_and_not_counted(tmp_path: Path) -> None:
+    empty = aicb_row("all_reduce", "dp_group", 0, 4)
+    phases = aicb_phases(csv(tmp_path, *reduced(1, 4), empty))
+    assert phases.note == (
+        "AICB log log.csv, step 0 of 1: 1 of 3 collectives, tp 1 dp 4 ep 1 pp 1; "
+        "left out: all_reduce tp_group of one GPU (1), all_reduce dp_group of 0 bytes (1)"
+    )
+    with pytest.raises(TraceError, match="has its collectives in groups of one GPU"):
+        read_step(csv(tmp_path, *reduced(1, 1)))
+    with pytest.raises(TraceError, match="expert all-to-alls in groups of one GPU"):
+        read_trace(csv(tmp_path, *reduced(4, 1), aicb_row("all_to_all", "ep_group", 64)))
+    with pytest.raises(TraceError, match="holds no step with expert all-to-alls"):
+        read_trace(csv(tmp_path, *reduced(2, 4), aicb_row("all_to_all", "ep_group", 0)))
+
+
+def test_a_title_is_read_past_and_its_ranks_are_those_of_the_groups(tmp_path: Path) -> None:
+    exchange = aicb_row("all_to_all", "ep_group", 64, 2)
+    for read in (read_step, read_trace):
+        job = read(csv(tmp_path, *reduced(4, 2), exchange, title="[rank0 ~ rank7]"))
+        assert job.gpus == 8
+    for title, said in (
+        ("[rank0 ~ rank15]", "names 16 ranks, and its groups are tp 4, dp 2, pp 1"),
+        ("[rank0, rank1, rank1, rank3]", "names a rank twice"),
+    ):
+        with pytest.raises(TraceError, match=said):
+            read_step(csv(tmp_path, *reduced(4, 2), title=title))
+
+
+def test_the_first_pipeline_stage_stands_for_all(tmp_path: Path) -> None:
+    rows = [*reduced(2, 1, 2), aicb_row("isend", "pp_group", 64, 1)]
+    parts = [
+        csv(tmp_path, *rows, title=stage(0, 0, 1)).read_text(),
+        csv(tmp_path, *rows, title=stage(1, 2, 3)).read_text(),
+    ]
+    phases = aicb_phases(written(tmp_path, "\n".join(parts), "log.csv"))
+    assert phases.layout.pp == 2
+    assert [phase.kind for phase in phases.phases] == ["tp", "pp"]
+    assert "; the first of 2 pipeline stages stands for all; left out: " in phases.note
+    assert "isend pp_group (1)" in phases.note
+    assert aicb_phases(written(tmp_path, parts[1], "log.csv")).layout.gpus == 4, "of one stage"
+    with pytest.raises(TraceError, match="as a later line is one"):
+        aicb_phases(written(tmp_path, "\n".join([csv(tmp_path, *rows).read_text(), parts[1]]), "log.csv"))
+    with pytest.raises(TraceError, match="has 2 titles, not of pipeline stages"):
+        aicb_phases(written(tmp_path, "\n".join(parts).replace("pp_stage", ""), "log.csv"))
+
+
+def test_all_to_alls_of_a_stage_name_what_they_leave_out(tmp_path: Path) -> None:
+    product = aicb_row("computation", "all", "((4, 1), (1, 4))", None, 3)
+    path = csv(tmp_path, *reduced(2, 2, 2), product, aicb_row("all_to_all", "ep_group", 64, 2))
+    job = read_aicb(path)
+    assert job.gpus == 4
+    assert job.note.endswith(
+        "groups of 2; one of 2 pipeline stages; left out: all_reduce tp_group (1), "
+        "all_reduce dp_group (1), all_reduce pp_group (1), computation all (1)"
+    )
+
+
+def test_tensors_are_gathered_as_lists_are(tmp_path: Path) -> None:
+    rows = [aicb_row(call, "dp_group", 64, 4) for call in ("all_gather_into_tensor", "reduce_scatter_tensor")]
+    assert [phase.call for phase in aicb_phases(csv(tmp_path, *rows)).phases] == [
+        "all-gather",
+        "reduce-scatter",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([f"{aicb_row('all_reduce', 'dp_group', 64, 4)[:-1]}3"], "line 2: found 'the count 3', expected 1"),
+        ([aicb_row("barrier", "all", 0, 16), *reduced(2, 4)], "names 16 ranks"),
+        (reduced(3, None), "has tp_group of 3, pp_group of 1, and there are 8 GPUs; take a multiple of 3"),
+        ([*reduced(2, 4), aicb_row("all_reduce", "ep_dp_group", 64)], "the size of ep_dp_group"),
+        ([*reduced(2, 4), aicb_row("all_reduce", "ep_dp_group", 64, 3)], "in groups of 3 alike"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(tmp_path: Path, rows: list[str], said: str) -> None:
+    with pytest.raises(TraceError) as error:
+        aicb_phases(csv(tmp_path, *rows), Taken(gpus=8))
+    assert said in str(error.value)
