@@ -53,6 +53,11 @@ class Demand:
         return self.name, self.note, self.gpus, self.matrix.tobytes()
 
 
+def sends(matrix: NDArray[np.int64]) -> bool:
+    """Return whether a GPU of a demand matrix owes another any bytes."""
+    return bool(np.count_nonzero(matrix) > np.count_nonzero(matrix.diagonal()))
+
+
 def _frozen(name: str, matrix: ArrayLike) -> NDArray[np.int64]:
     numbers = np.asarray(matrix, dtype=float)
     if numbers.ndim != 2 or numbers.shape[0] != numbers.shape[1] or not numbers.size:

@@ -137,13 +137,14 @@ def test_a_file_of_any_format_is_a_demand(tmp_path: Path) -> None:
     (tmp_path / "nccl.txt").write_text("9 1 2\n3 9 4\n5 6 9\n")
     (tmp_path / "two.cm").write_text(
         "Nodes 3\nConnections 2\nTriggers 1\n"
-        "0->1 id 1 start 0 size 7 send_done_trigger 1\n1->2 id 2 trigger 1 size 8\ntrigger id 1 oneshot\n"
+        "0->1 id 1 start 0 size 7000000 send_done_trigger 1\n"
+        "1->2 id 2 trigger 1 size 8000000\ntrigger id 1 oneshot\n"
     )
     nccl, two = (demand_of_file(tmp_path / name, servers=8) for name in ("nccl.txt", "two.cm"))
     assert nccl.matrix.tolist() == [[9, 1, 2], [3, 9, 4], [5, 6, 9]]
-    assert two.matrix.tolist() == [[0, 7, 0], [0, 0, 0], [0, 0, 0]]
+    assert two.matrix.tolist() == [[0, 7_000_000, 0], [0, 0, 0], [0, 0, 0]]
     assert (nccl.name, two.name) == ("trace nccl.txt", "trace two.cm")
-    assert two.note.endswith("the first of 2 all-to-alls")
+    assert two.note.endswith("the first of 2 all-to-alls, 7 of 15 MB")
 
 
 def test_a_file_in_which_nobody_owes_another_anything_is_refused(tmp_path: Path) -> None:

@@ -8,19 +8,20 @@ from traffic.job import Job
 from traffic.readers import flame, vllm
 from traffic.readers.aicb import aicb_phases, is_aicb, read_aicb
 from traffic.readers.htsim import HEADERS, read_htsim
+from traffic.readers.matrix import demand_of_array, is_csv, npy_array, read_csv
 from traffic.readers.megatron import EXPECTED, is_router_trace, read_megatron, router_files
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting, dealt
 from traffic.readers.simai import is_simai, simai_phases
-from traffic.readers.text import Taken, bad_line, first_bytes, text_of
+from traffic.readers.text import Taken, bad_line, first_bytes, is_number, text_of
 from traffic.steps import single
 from traffic.training import Phases, job_of_phases
 from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 KNOWN = (
-    "the start of an nccl-tests matrix, MixNet's list of lists, htsim's .cm, AICB's CSV, a SimAI workload or"
-    " a routing trace of Megatron, vLLM or FLAME-MoE"
+    "the start of an nccl-tests matrix, a CSV of numbers alone, MixNet's list of lists, htsim's .cm, AICB's"
+    " CSV, a SimAI workload or a routing trace of Megatron, vLLM or FLAME-MoE"
 )
 OTHER_JSON = re.compile(r"\s*(\{|\[\s*(\{|\[\s*\[[^\[]))")
 """The start of JSON that is not read: an object, a list of objects, or a list of lists of lists."""
@@ -44,9 +45,9 @@ def read_trace(
     Parameters
     ----------
     path
-        An nccl-tests matrix, MixNet's list of lists, htsim's connection matrix, AICB's CSV, a SimAI
-        workload, or a routing trace: FLAME-MoE's parquet, vLLM's ``.npy`` of three dimensions, Megatron's
-        JSON lines, which may be a directory of files, one per rank.
+        An nccl-tests matrix, a ``.csv`` or square ``.npy`` of bytes, MixNet's list of lists, htsim's
+        connection matrix, AICB's CSV, a SimAI workload, or a routing trace: FLAME-MoE's parquet, vLLM's
+        ``.npy`` of three dimensions, Megatron's JSON lines, which may be a directory of files, one per rank.
     gpus
         How many GPUs, used only where the format leaves it open: AICB without group sizes, SimAI, and
         routing traces.
@@ -78,6 +79,8 @@ def read_trace(
         raise TraceError(f"{all_to_alls} all-to-alls of {path.name}", "take at least one")
     files, _ = router_files(path)
     start, is_router = first_bytes(files[0]), files != [path] or is_router_trace(path)
+    if start.startswith(vllm.MAGIC) and (array := npy_array(path)) is not None:
+        return single(demand_of_array(path, array))
     is_flame = start.startswith(flame.MAGIC)
     if is_router or is_flame or start.startswith(vllm.MAGIC):
         experts = flame.EXPERTS if experts is None and is_flame else experts
@@ -167,14 +170,8 @@ def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: 
         return single(read_mixnet(path, bytes_per_token=bytes_per_token))
     if first.split()[0] in HEADERS or first.startswith("#"):
         return read_htsim(path, all_to_alls=all_to_alls)
-    if _is_number(first.split()[0]):
+    if is_csv(first):
+        return single(read_csv(path))
+    if is_number(first.split()[0]):
         return single(read_nccl(path))
     raise bad_line(path, 1, first, KNOWN)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -10,10 +10,8 @@ nccl-tests, src/alltoallv.cu: ``NCCL_TESTS_ALLTOALLV_MATRIX_FILE``.
 
 from pathlib import Path
 
-import numpy as np
-
 from traffic.demand import Demand
-from traffic.readers.text import check_square, count_of, text_of, trace_name
+from traffic.readers.matrix import demand_of_cells
 
 
 def read_nccl(path: Path) -> Demand:
@@ -34,10 +32,4 @@ def read_nccl(path: Path) -> Demand:
     TraceError
         If the file cannot be read, is not square, or a cell is not a whole number of bytes >= 0.
     """
-    cells = [
-        (number, line.split()) for number, line in enumerate(text_of(path).splitlines(), 1) if line.strip()
-    ]
-    lines = [number for number, _ in cells]
-    check_square(path, [row for _, row in cells], lines)
-    matrix = [[count_of(path, number, cell, expected="bytes") for cell in row] for number, row in cells]
-    return Demand(trace_name(path), np.array(matrix), f"nccl-tests matrix {path.name}")
+    return demand_of_cells(path, None, "bytes", f"nccl-tests matrix {path.name}")

@@ -150,6 +150,15 @@ def count_of(
     return int(exact)
 
 
+def is_number(text: str) -> bool:
+    """Return whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def check_square(path: Path, rows: Sequence[Sequence[object]], lines: Sequence[int]) -> None:
     """Refuse rows that are no square matrix with a TraceError; ``lines`` says where each row is."""
     size = len(rows)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import DemandError, TraceError
-from traffic.demand import Demand
+from traffic.demand import Demand, sends
 from traffic.readers.detect import read_trace
 from traffic.readers.text import MAX_GPUS
 from traffic.steps import demands_of
@@ -92,11 +92,18 @@ def demand_of_file(
     demands = demands_of(job)
     if not demands:
         raise TraceError(f"{path} holds no all-to-all", "give a file with a demand")
-    steps, demand = len(demands), demands[0]
-    if not np.where(np.eye(demand.gpus, dtype=bool), 0, demand.matrix).any():
+    demand, others = demands[0], len(job.nodes) - len(demands)
+    if not sends(demand.matrix):
         raise TraceError(f"{path} holds nothing that one server owes another", "give a file with a demand")
-    note = demand.note if steps == 1 else f"{demand.note}, the first of {steps} all-to-alls"
-    return Demand(job.name, demand.matrix, note)
+    owed = [each.total_bytes / 1e6 for each in demands]
+    said = (
+        job.note,
+        f"the first of {len(demands)} all-to-alls, {owed[0]:g} of {sum(owed):g} MB"
+        if len(demands) > 1
+        else "",
+        f"left out: {others} nodes that are no all-to-alls" if others else "",
+    )
+    return Demand(job.name, demand.matrix, "; ".join(filter(None, said)))
 
 
 def benchmark(

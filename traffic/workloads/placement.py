@@ -5,7 +5,9 @@ from dataclasses import replace
 from topologies.errors import TraceError
 from topologies.fabric import Fabric
 from traffic import compose
-from traffic.job import Job
+from traffic.collectives.all_to_all import AllToAll
+from traffic.demand import sends
+from traffic.job import Collective, Job
 
 
 def placed(job: Job, fabric: Fabric) -> Job:
@@ -27,8 +29,10 @@ def placed(job: Job, fabric: Fabric) -> Job:
     Raises
     ------
     TraceError
-        If the job is for more GPUs than the fabric has.
+        If the job is for more GPUs than the fabric has, or all it does is to send no bytes.
     """
+    if not _does_something(job):
+        raise TraceError(f"{job.name} holds no bytes from one GPU to another", "give a file with some")
     if job.gpus > fabric.gpus:
         raise TraceError(
             f"{job.name} is between {job.gpus} GPUs, the fabric has {fabric.gpus}",
@@ -39,3 +43,9 @@ def placed(job: Job, fabric: Fabric) -> Job:
     note = f"on GPUs 0 to {job.gpus - 1} of {fabric.gpus}"
     spread = compose.placed(job, range(job.gpus), of=fabric.gpus)
     return replace(spread, note="; ".join(filter(None, (job.note, note))))
+
+
+def _does_something(job: Job) -> bool:
+    """Return whether a job computes, or sends bytes from one GPU to another."""
+    patterns = [node.pattern if isinstance(node, Collective) else None for node in job.nodes]
+    return any(not isinstance(each, AllToAll) or sends(each.demand.matrix) for each in patterns)
