@@ -27,10 +27,10 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Cct:
-    """How long messages and their collective took; all zero if there was no message."""
+    """How long messages and their collective took."""
 
     mean_s: float
-    """Mean over the messages that crossed the network [s]."""
+    """Mean over the messages that crossed the network, NaN as the percentiles are where none did [s]."""
     p80_s: float
     """80th percentile of the same [s]."""
     p95_s: float
@@ -38,7 +38,7 @@ class Cct:
     p99_s: float
     """99th percentile [s]."""
     last_s: float
-    """The collective completion time: until the last byte of all, NVLink's too [s]."""
+    """The collective completion time: until the last byte of all, NVLink's too; 0 without messages [s]."""
 
 
 def cct(tables: Tables) -> Cct:
@@ -49,7 +49,7 @@ def cct(tables: Tables) -> Cct:
     since_s, crosses = _since_s(tables), _arrived(tables, "crosses")[0]
     crossed = since_s[crosses]
     if not len(crossed):
-        return Cct(0.0, 0.0, 0.0, 0.0, float(since_s.max(initial=0.0)))
+        return Cct(math.nan, math.nan, math.nan, math.nan, float(since_s.max(initial=0.0)))
     p80, p95, p99 = np.percentile(crossed, [80, 95, 99]).tolist()
     return Cct(float(crossed.mean()), p80, p95, p99, float(since_s.max()))
 
@@ -258,7 +258,7 @@ def load_mse(nic_bytes: NDArray[np.float64]) -> float:
 
     Per server the mean squared deviation from its mean (eq. 6), divided by the most that it could
     be, (N - 1) / N^2 * total^2, which is all its bytes on one of its N NICs. Then the mean over the
-    servers that have a load; a server with one NIC is even.
+    servers that have a load, NaN if none has; a server with one NIC is even.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def load_mse(nic_bytes: NDArray[np.float64]) -> float:
     most = (nics - 1) / nics**2 * total**2
     loaded = total > 0
     normalised = np.divide(mse, most, out=np.zeros(len(total)), where=most > 0)[loaded]
-    return float(normalised.mean()) if loaded.any() else 0.0
+    return float(normalised.mean()) if loaded.any() else math.nan
 
 
 def _arrived(tables: Tables, *columns: str) -> list[NDArray[np.int64]]:

@@ -280,7 +280,7 @@ def _nothing(needs: Sequence[tuple[str, str]], table: pd.DataFrame) -> str:
     rows = _needed(needs, table)
     seeds = [set(mine) for _, mine in rows.groupby(["workload", "name"])["seed"]]
     if set.intersection(*seeds):
-        return "0 over 0: there is nothing to compare"
+        return "0 over 0, or not measured: there is nothing to compare"
     return "the schemes have no seed in common"
 
 

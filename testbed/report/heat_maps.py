@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from testbed.report.means import in_order
 from testbed.report.palette import HEAT, INK, NO_CELL, fixed_canvas, named, over, styled
+from testbed.report.table import number
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import LEFT_OUT, Outcome
 from traffic.metrics import load_mse, nic_received_bytes, nic_sent_bytes, uplink_bytes
@@ -62,7 +63,7 @@ def nic_heat_map(outcomes: Sequence[Outcome], workload: str) -> Figure:
     for axes, what, bytes_of in ((above, "sent", nic_sent_bytes), (below, "received", nic_received_bytes)):
         loads = [bytes_of(outcome.link_bytes, outcome.experiment.fabric) for outcome in shown]
         _draw_maps(axes, shown, loads, f"{what} per NIC")
-        _write_titles(axes, shown, [f"MSE {load_mse(load):.3f}" for load in loads])
+        _write_titles(axes, shown, [f"MSE {number(load_mse(load), '{:.3f}')}" for load in loads])
         axes.set_ylabel("server")
     _label_columns(below, loads, "NIC")
     return figure
@@ -134,10 +135,10 @@ def _label_columns(axes: Axes, loads: Sequence[Loads], what: str) -> None:
 def _write_titles(axes: Axes, shown: Sequence[Outcome], numbers: Sequence[str]) -> None:
     """Write above each map whose it is, and a number."""
     above = axes.get_xaxis_transform()
-    for place, (outcome, number) in enumerate(zip(shown, numbers, strict=True)):
+    for place, (outcome, said) in enumerate(zip(shown, numbers, strict=True)):
         word = outcome.verdict.word
         mark = f" ({word})" if word in (*LEFT_OUT, "model") else ""
-        text = f"{_name(outcome.experiment)}{mark}\n{number}"
+        text = f"{_name(outcome.experiment)}{mark}\n{said}"
         axes.text(place, 1.03, text, transform=above, va="bottom")
 
 

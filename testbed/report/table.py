@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -343,12 +343,29 @@ def _lacking(rows: Sequence[Point], baseline: str) -> Iterator[str]:
     """Yield why points have no relative busbw: none that is one number, or no baseline."""
     lacking = [point for point in rows if math.isnan(point["busbw_relative"].value)]
     several = [point for point in lacking if point.has_no_busbw]
+    idle = [point for point in lacking if point["cct_s"].value == 0]
+    alone = [point for point in lacking if point not in several and point not in idle]
     if several:
-        which = ", ".join(dict.fromkeys(point.workload for point in several))
-        yield f"No single busbw for {which}: collectives of several kinds, or GPUs were lost."
-    if len(several) < len(lacking):
-        which = ", ".join(dict.fromkeys(point.workload for point in lacking if not point.has_no_busbw))
-        yield f"The baseline {baseline} was not run for {which}: no relative busbw there."
+        yield f"No single busbw for {_workloads(several)}: collectives of several kinds, or GPUs were lost."
+    if idle:
+        yield f"No busbw for {_workloads(idle)}: no GPU has bytes for another."
+    if alone:
+        yield f"The baseline {baseline} was not run for {_workloads(alone)}: no relative busbw there."
+
+
+def _workloads(rows: Sequence[Point]) -> str:
+    return ", ".join(dict.fromkeys(point.workload for point in rows))
+
+
+def notes_text(notes: Iterable[str]) -> str:
+    """Return notes of workloads as sentences, each once.
+
+    Examples
+    --------
+    >>> notes_text(["matrix a.csv", "", "matrix a.csv"])
+    'Matrix a.csv.'
+    """
+    return " ".join(f"{note[0].upper()}{note[1:]}." for note in dict.fromkeys(notes) if note)
 
 
 def left_out_texts(words: Collection[str]) -> list[str]:

@@ -8,7 +8,7 @@ from testbed.report.ocs_report import executions_table
 from testbed.report.order import order_text
 from testbed.report.results import ResultsDirectory
 from testbed.report.ring_report import ring_sheet
-from testbed.report.table import summary_table
+from testbed.report.table import notes_text, summary_table
 from testbed.report.transports import alike_text, choices_text
 from testbed.study.output import sheet_table
 
@@ -17,9 +17,24 @@ def results_table(results: ResultsDirectory) -> Table:
     """Return the table of a run's results for the terminal, as its kind has it, with what it leaves out."""
     shown = _of_kind(results)
     table = results.table
-    said = [str(shown.caption), alike_text(results.run.alike), choices_text(table), order_text(table)]
+    said = [
+        str(shown.caption),
+        _notes(results),
+        alike_text(results.run.alike),
+        choices_text(table),
+        order_text(table),
+    ]
     shown.caption = " ".join(filter(None, said))
     return shown
+
+
+def _notes(results: ResultsDirectory) -> str:
+    """Return the notes of workloads that neither the table nor one of the scenario's own has."""
+    if results.run.report == "rings":
+        return ""
+    shown = {block.note for sheet in results.found.sheets for block in sheet.blocks}
+    notes = [outcome.experiment.job.note for outcome in results.outcomes]
+    return notes_text(note for note in notes if note not in shown and not note.startswith("synthetic"))
 
 
 def _of_kind(results: ResultsDirectory) -> Table:

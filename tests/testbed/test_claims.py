@@ -62,7 +62,7 @@ def test_a_claim_that_does_not_hold_says_why(ecmp_s: float, reason: str) -> None
 
 def test_what_is_0_over_0_is_not_laid_to_the_seeds() -> None:
     table = summary_of({"ecmp": 1.29, "rails": 1.0}).assign(busbw_gbytes_s=0.0)
-    assert claim(table, "RailS has 1.29x").reason == "0 over 0: there is nothing to compare"
+    assert claim(table, "RailS has 1.29x").reason == "0 over 0, or not measured: there is nothing to compare"
     apart = table[(table["name"] == "ecmp") == (table["seed"] == 0)]
     assert claim(apart, "RailS has 1.29x").reason == "the schemes have no seed in common"
 

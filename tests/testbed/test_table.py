@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -23,6 +24,8 @@ from tests.testbed.cases import (
     with_verdict,
 )
 from tests.testbed.test_report import Page, html_of
+from topologies.rail import rail_fabric
+from traffic.demand import Demand
 from traffic.workloads.synthetic import uniform
 
 
@@ -110,6 +113,21 @@ def test_seeds_that_differ_in_their_verdict_are_counted() -> None:
 def test_a_missing_baseline_is_named() -> None:
     text = words_of(summary_table(summary(small_outcomes(seeds=1)[1::2])))
     assert "The baseline ecmp was not run for uniform, sparse 0.4: no relative busbw there." in text
+
+
+def test_what_stays_inside_servers_has_no_times_of_messages_and_no_load() -> None:
+    one = rail_fabric(1, 2, 2)
+    rows = rows_of([outcome_of(experiment_of(one, uniform(2), scheme)) for scheme in ("ecmp", "rails")])
+    for scheme, mean, p99, last, busbw, *loads in (row[:1] + row[2:] for row in rows[3:5]):
+        assert (mean, p99, busbw, loads) == ("-", "-", "1.00", ["-"] * 4), scheme
+        assert float(last) > 0
+
+
+def test_a_demand_without_bytes_does_not_blame_the_baseline() -> None:
+    nothing = Demand("nothing", np.zeros((4, 4), dtype=np.int64))
+    text = words_of(summary_table(summary([outcome_of(experiment_of(small_fabric(), nothing, "ecmp"))])))
+    assert "No busbw for nothing: no GPU has bytes for another." in text
+    assert "The baseline" not in text
 
 
 def test_predictions_say_model_and_synthetic_workloads_are_named() -> None:

@@ -32,7 +32,7 @@ def placed(job: Job, fabric: Fabric) -> Job:
         If the job is for more GPUs than the fabric has, or all it does is to send no bytes.
     """
     if not _does_something(job):
-        raise TraceError(f"{job.name} holds no bytes from one GPU to another", "give a file with some")
+        raise TraceError(f"{job.name} holds no bytes from one GPU to another", "give one with some")
     if job.gpus > fabric.gpus:
         raise TraceError(
             f"{job.name} is between {job.gpus} GPUs, the fabric has {fabric.gpus}",
