@@ -41,7 +41,7 @@ FEW = ["--model-only", "--servers", "2", "--rails", "2"]
         (
             "ring_trace",
             [*FEW, "--trace", "step.txt", "--least-mb", "0"],
-            ["SimAI workload step.txt, 2 of 2 layers, tp 2 dp 2; left out: BROADCAST (1)"],
+            ["SimAI workload step.txt, 2 of 2 layers", "left out: BROADCAST (1), weight update (2)."],
         ),
         (
             "ocs_spectra",

@@ -91,8 +91,41 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     path = simai(tmp_path, NORM, LAYER, LAYER, LAYER)
     job = read_step(path, gpus=2, alike=2, least_bytes=900)
     assert "3 of 4 layers" in job.note
-    assert job.note.endswith("left out: BROADCAST (1); left out: collectives under 900 bytes (2)")
+    assert job.note.endswith(
+        "left out: BROADCAST (1), weight update (4); left out: collectives under 900 bytes (2)"
+    )
     assert len(job.collectives) == 2
+
+
+def test_collectives_that_send_nothing_are_left_out_by_name(tmp_path: Path) -> None:
+    empty = LAYER.replace(" 800 ", " 0 ").replace(" 900 ", " 0 ").replace(" 100", " 0")
+    job = read_step(simai(tmp_path, GRADIENTS, MOE, empty), gpus=2)
+    assert not job.collectives
+    assert job.note == (
+        "SimAI workload trace.txt, 3 of 3 layers, tp 2 dp 1; left out: weight update (2), "
+        "all-to-all of one ep rank (1), all-reduce of 0 bytes (2), all-reduce of one dp_ep rank (1), "
+        "reduce-scatter of one dp rank (1)"
+    )
+
+
+def test_a_header_is_read_or_named(tmp_path: Path) -> None:
+    other = NEW.replace("ep: 2 ", "expert_parallel_npu_group: 2 ")
+    named, plain = (read_step(simai(tmp_path, MOE, header=header)) for header in (other, NEW))
+    assert (named.nodes, named.note) == (plain.nodes, plain.note)
+    assert "left out: pp_comm (1), weight update (1)" in plain.note
+    quiet = read_step(
+        simai(tmp_path, MOE.replace(" 100", " 0"), header=NEW.replace("pp_comm 100", "pp_comm: 0"))
+    )
+    assert "left out" not in quiet.note
+    with pytest.raises(TraceError, match="expected ep: once"):
+        read_step(simai(tmp_path, MOE, header=f"{NEW} ep: 4"))
+
+
+def test_a_micro_benchmark_names_its_other_passes(tmp_path: Path) -> None:
+    job = read_step(
+        simai(tmp_path, "micro -1 1 ALLREDUCE 8 1 NONE 0 1 ALLGATHER 64 0", header="MICRO"), gpus=4
+    )
+    assert job.note.endswith("1 of 1 layers, tp 1 dp 4; left out: fwd all-reduce (1)")
 
 
 COUNTS = st.integers(0, 10**9)

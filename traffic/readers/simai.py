@@ -13,19 +13,22 @@ or ``_DP_EP`` (those that hold the same experts). Of a ``MICRO`` file the collec
 after another between all GPUs.
 
 Sizes are S of nccl-tests, the whole array; of ``ALLTOALL`` a GPU's buffer, of which its own part stays.
-BROADCAST is left out, and the note says so. One pipeline stage is replayed, without what it passes on.
+One pipeline stage is replayed, without what it passes on. The note names that and all else that is left out:
+BROADCAST, weight updates, collectives of one GPU or of no bytes, fwd and ig of a ``MICRO`` file.
 
 References
 ----------
 aliyun/SimAI, astra-sim/workload/Workload.cc (iterate_hybrid_parallel_Transformer_fwd_in_bckwd).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from topologies.errors import TraceError
-from traffic.readers.text import ALL, MAX_GPUS, Taken, bad_line, count_of, text_of, trace_name
+from traffic.readers.text import ALL, MAX_GPUS, Taken, bad_line, count_of, is_number, text_of, trace_name
 from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, in_turn
 
 MICRO = "MICRO"
@@ -39,7 +42,14 @@ CALLS: dict[str, Call] = {
 }
 SUFFIXES: dict[str, GroupKind] = {"_DP_EP": "dp_ep", "_EP": "ep"}
 LEFT_OUT = "BROADCAST"
+UPDATE = "weight update"
 FIELDS = 12
+EP = ("ep:", "expert_parallel_npu_group:")
+"""Keys of a header that say how many expert-parallel ranks there are, of AICB's two generators."""
+KEYS = ("model_parallel_NPU_group:", *EP, "pp:", "all_gpus:", "checkpoints:", "checkpoint_initiates:")
+"""All keys that are read."""
+OF_STAGES = ("vpp:", "ga:")
+"""Keys of how stages take turns; the layers of one are in the file as often as they run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,8 @@ class _Layer:
     forward: Phase
     input_gradient: Phase
     weight_gradient: Phase
+    left_out: tuple[str, ...]
+    """Words of its line for which nothing is replayed."""
 
 
 def simai_phases(path: Path, wanted: Taken = ALL) -> Phases:
@@ -80,12 +92,14 @@ def simai_phases(path: Path, wanted: Taken = ALL) -> Phases:
     roles = in_turn(wanted.in_pairs and (one.call, one.kind) == ("all-to-all", "ep") for one in first)
     taken = [layer for layer, _ in first_alike(zip(every, roles, strict=True), wanted.alike)]
     phases = _micro(taken) if header.split()[0] == MICRO else _phases(taken)
-    broadcasts = sum(line.split().count(LEFT_OUT) for line in lines)
+    left = Counter(
+        (*_unread(header), *(word for each in every for word in each.left_out), *_idle(phases, layout))
+    )
     note = (
         f"SimAI workload {path.name}, {len(taken)} of {len(every)} layers, tp {layout.tp} dp {layout.dp}",
         f"ep {layout.ep}" if layout.ep > 1 else "",
         f"one of {stages} pipeline stages" if stages > 1 else "",
-        f"left out: {LEFT_OUT} ({broadcasts})" if broadcasts else "",
+        f"left out: {', '.join(f'{what} ({count})' for what, count in left.items())}" if left else "",
     )
     if not any(phase.compute_s or phase.size_bytes >= max(wanted.least_bytes, 1) for phase in phases):
         raise TraceError(f"{path} has nothing to do", "take smaller collectives too")
@@ -103,11 +117,14 @@ def _layout(path: Path, header: str, gpus: int | None) -> tuple[Layout, int]:
     if not is_simai(header):
         raise bad_line(path, 1, header, f"a policy, one of {', '.join(POLICIES)}")
     words = header.split()
+    if twice := [word for word, count in Counter(words).items() if word.endswith(":") and count > 1]:
+        raise bad_line(path, 1, header, f"{twice[0]} once")
     for key in ("checkpoints:", "checkpoint_initiates:"):
         if _told(path, words, key, 0):
             raise TraceError(f"{path} recomputes activations ({key[:-1]})", "give one that does not")
     tp = 1 if words[0] == MICRO else _told(path, words, "model_parallel_NPU_group:", None)
-    ep, stages = _told(path, words, "ep:", 1), _told(path, words, "pp:", 1)
+    ep = max(_told(path, words, key, 1) for key in EP)
+    stages = _told(path, words, "pp:", 1)
     every = _told(path, words, "all_gpus:", 0) or gpus
     if every is None:
         raise TraceError(f"{path} does not tell how many GPUs there are", "say it")
@@ -144,12 +161,28 @@ def _layers(path: Path, lines: Sequence[str], *, micro: bool) -> list[_Layer]:
 def _layer(path: Path, number: int, fields: Sequence[str], last: GroupKind) -> _Layer:
     if len(fields) != FIELDS:
         raise bad_line(path, number, f"{len(fields)} fields", f"{FIELDS}")
-    return _Layer(
-        fields[0],
-        _pass(path, number, fields[2:5], Phase("fwd", kind="tp", forward=True)),
-        _pass(path, number, fields[5:8], Phase("ig", kind="tp")),
-        _pass(path, number, fields[8:11], Phase("wg", kind=last, blocks=False)),
-    )
+    left = [word for word in fields[3:10:3] if word == LEFT_OUT]
+    left += [UPDATE] * bool(count_of(path, number, fields[11], expected="a time of the weight update"))
+    forward = _pass(path, number, fields[2:5], Phase("fwd", kind="tp", forward=True))
+    input_gradient = _pass(path, number, fields[5:8], Phase("ig", kind="tp"))
+    weight_gradient = _pass(path, number, fields[8:11], Phase("wg", kind=last, blocks=False))
+    if last == "all":
+        left += [f"{one.name} {one.call}" for one in (forward, input_gradient) if one.call]
+    return _Layer(fields[0], forward, input_gradient, weight_gradient, tuple(left))
+
+
+def _unread(header: str) -> list[str]:
+    """Return the keys of a header that say what is not replayed."""
+    words = header.split()[1:]
+    keys = [key for key, value in pairwise([*words, ""]) if not is_number(key) and value != "0"]
+    return [key.removesuffix(":") for key in keys if key not in (*KEYS, *OF_STAGES)]
+
+
+def _idle(phases: Sequence[Phase], layout: Layout) -> list[str]:
+    """Return the collectives that send nothing, in words."""
+    alone = {phase.kind for phase in phases if len(layout.groups(phase.kind)[0]) == 1}
+    idle = [phase for phase in phases if phase.call and (phase.kind in alone or not phase.size_bytes)]
+    return [f"{each.call} of {f'one {each.kind} rank' if each.size_bytes else '0 bytes'}" for each in idle]
 
 
 def _pass(path: Path, number: int, fields: Sequence[str], empty: Phase) -> Phase:
