@@ -46,7 +46,7 @@ FEW = ["--model-only", "--servers", "2", "--rails", "2"]
         (
             "ocs_spectra",
             ["--model-only", "--workload", "log.csv", "--schedulers", "less"],
-            ["ep_group has no size: 4, of 4 data-parallel ranks", "the first of 3 all-to-alls, "],
+            ["ep_group has no size: 4, of 4 data-parallel ranks", "the first of 3 exchanges, "],
         ),
         (
             "spray_permutation",

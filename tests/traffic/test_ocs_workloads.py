@@ -141,10 +141,21 @@ def test_a_file_of_any_format_is_a_demand(tmp_path: Path) -> None:
         "1->2 id 2 trigger 1 size 8000000\ntrigger id 1 oneshot\n"
     )
     nccl, two = (demand_of_file(tmp_path / name, servers=8) for name in ("nccl.txt", "two.cm"))
-    assert nccl.matrix.tolist() == [[9, 1, 2], [3, 9, 4], [5, 6, 9]]
+    assert nccl.matrix.tolist() == [[0, 1, 2], [3, 0, 4], [5, 6, 0]], "to others"
     assert two.matrix.tolist() == [[0, 7_000_000, 0], [0, 0, 0], [0, 0, 0]]
     assert (nccl.name, two.name) == ("trace nccl.txt", "trace two.cm")
-    assert two.note.endswith("the first of 2 all-to-alls, 7 of 15 MB")
+    assert two.note.endswith("the first of 2 exchanges, 7 of 15 MB")
+
+
+def test_exchanges_of_several_groups_that_start_together_are_one_demand(tmp_path: Path) -> None:
+    header = "HYBRID_TRANSFORMER model_parallel_NPU_group: 2 ep: 2 all_gpus: 4 checkpoints: 0"
+    layer = "moe -1 5 ALLTOALL_EP 4000000 0 NONE 0 0 ALLTOALL_EP 2000000 0"
+    (tmp_path / "step.txt").write_text(f"{header}\n1\n{layer}")
+    demand = demand_of_file(tmp_path / "step.txt", servers=9)
+    assert demand.matrix.tolist() == (2_000_000 * np.eye(4)[[2, 3, 0, 1]]).tolist()
+    assert demand.note.endswith(
+        "; the first 2 of 4 exchanges, 8 of 12 MB; left out: 1 nodes that compute or are rings"
+    )
 
 
 def test_a_file_in_which_nobody_owes_another_anything_is_refused(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_csv_and_npy_hold_the_bytes_of_a_matrix(
 
 def test_a_matrix_is_a_demand_between_ocses_too(tmp_path: Path) -> None:
     for path in (written(tmp_path, "9,1\n2e3,9", "matrix.csv"), npy(tmp_path, [[9, 1], [2000, 9]])):
-        assert demand_of_file(path, servers=8).matrix.tolist() == [[9, 1], [2000, 9]]
+        assert demand_of_file(path, servers=8).matrix.tolist() == [[0, 1], [2000, 0]]
 
 
 @pytest.mark.parametrize(

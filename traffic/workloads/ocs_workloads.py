@@ -4,17 +4,20 @@ Pure functions of their arguments, the seed among them. The unit is the line tim
 keeps one port busy for one unit of time, and no row or column holds more than about 1.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import DemandError, TraceError
-from traffic.demand import Demand, sends
+from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.pattern import bytes_between
+from traffic.collectives.point_to_point import PointToPoint
+from traffic.demand import Demand
+from traffic.job import Collective, Job
 from traffic.readers.detect import read_trace
 from traffic.readers.text import MAX_GPUS
-from traffic.steps import demands_of
 from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 Matrix = NDArray[np.float64]
@@ -71,7 +74,7 @@ def demand_of_file(
     Parameters
     ----------
     path
-        The file; of several all-to-alls the first is taken, and the note says so.
+        The file; of several exchanges those that start first are taken, and the note says so.
     servers
         How many, where the format leaves it open.
     experts, bytes_per_token, tokens_per_gpu
@@ -89,21 +92,26 @@ def demand_of_file(
         bytes_per_token=bytes_per_token,
         tokens_per_gpu=tokens_per_gpu,
     )
-    demands = demands_of(job)
-    if not demands:
+    exchanges = [node for node in job.collectives if isinstance(node.pattern, AllToAll | PointToPoint)]
+    if not exchanges:
         raise TraceError(f"{path} holds no all-to-all", "give a file with a demand")
-    demand, others = demands[0], len(job.nodes) - len(demands)
-    if not sends(demand.matrix):
+    first = [node for node in exchanges if node.after == exchanges[0].after]
+    matrix = np.sum([bytes_between(node.pattern, job.gpus) for node in first], axis=0)
+    if not matrix.any():
         raise TraceError(f"{path} holds nothing that one server owes another", "give a file with a demand")
-    owed = [each.total_bytes / 1e6 for each in demands]
-    said = (
-        job.note,
-        f"the first of {len(demands)} all-to-alls, {owed[0]:g} of {sum(owed):g} MB"
-        if len(demands) > 1
-        else "",
-        f"left out: {others} nodes that are no all-to-alls" if others else "",
-    )
-    return Demand(job.name, demand.matrix, "; ".join(filter(None, said)))
+    return Demand(job.name, matrix, "; ".join(filter(None, (job.note, *_not_taken(job, exchanges, first)))))
+
+
+def _not_taken(job: Job, exchanges: Sequence[Collective], first: Sequence[Collective]) -> Iterator[str]:
+    """Yield which of a job's exchanges are the first, and how many nodes are none."""
+    if len(first) < len(exchanges):
+        taken, every = (
+            sum(int(n.pattern.lower().moves.bytes.sum()) for n in some) for some in (first, exchanges)
+        )
+        which = "the first" if len(first) == 1 else f"the first {len(first)}"
+        yield f"{which} of {len(exchanges)} exchanges, {taken / 1e6:g} of {every / 1e6:g} MB"
+    if others := len(job.nodes) - len(exchanges):
+        yield f"left out: {others} nodes that compute or are rings"
 
 
 def benchmark(
