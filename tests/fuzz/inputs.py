@@ -23,6 +23,7 @@ from testbed.study.study_file import study_of_file
 from testbed.study.toml_document import assigned
 from tests.controller.test_northbound_ocs import Played
 from tests.fuzz.commands import command
+from tests.fuzz.formats import meaning
 from tests.fuzz.mutations import json_mutated, text_mutated
 from tests.traffic.trace_files import AICB_LOG, HTSIM, TRIGGERED, router_record
 from topologies.big_switch import big_switch_fabric
@@ -86,7 +87,10 @@ grad\t-1\t1\tNONE\t0\t1\tNONE\t0\t3\tREDUCESCATTER\t4000\t100
 layer  -1  5 ALLREDUCE 800  6\tALLREDUCE 900 7 NONE 0 100
 moe -1 0 ALLTOALL_EP 400 0 NONE 0 0 ALLREDUCE_DP_EP 600 100"""
 ROUTING = "".join(router_record(0, 0, rank, [[1, 2]]) for rank in range(4))
-TRACES = [HTSIM, TRIGGERED, AICB_LOG, SIMAI, ROUTING, "[[0, 5], [3, 1]]", "0 5 1\n3 1 1\n2 2 0\n"]
+TRACES = [
+    HTSIM, TRIGGERED, AICB_LOG, f"[rank0 ~ rank7]\n{AICB_LOG}", SIMAI, ROUTING,
+    "[[0, 5], [3, 1]]", "0 5 1\n3 1 1\n2 2 0\n", "0,5,1\n3,1,1\n2,2,0\n",
+]  # fmt: skip
 STUDY = """scheme = ["ecmp", "rails"]
 seeds = 2
 transport = "tcp"
@@ -165,7 +169,7 @@ def trace(rng: Random, folder: Path) -> tuple[str, Case]:
         (FAULT_TRACE, read_fault_trace),
     ]
     valid, read = rng.choice(readers)
-    text = json_mutated(rng, valid) if valid.startswith("[") else text_mutated(rng, valid)
+    text = json_mutated(rng, valid) if valid.startswith(("[[", "[{")) else text_mutated(rng, valid)
     return text, lambda: read(Path(_file(folder, text)))
 
 
@@ -205,6 +209,7 @@ KINDS: Mapping[str, tuple[Callable[[Random, Path], tuple[str, Case]], float]] = 
     "body": (body, 0.08),
     "study": (study, 0.1),
     "command": (command, 0.02),
+    "meaning": (meaning, 0.5),
 }
 """Makers of a case, each with its share of all."""
 

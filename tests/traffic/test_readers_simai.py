@@ -154,6 +154,8 @@ def test_computes_and_bytes_are_those_of_the_file(
         (HEADER.replace(": 2", ": two"), [LAYER], None, "line 1: found 'two', expected a number after model"),
         (HEADER.replace(": 2", ": 3"), [LAYER], None, "tp 3, ep 1 and pp 1, and there are 4 GPUs"),
         (HEADER.replace(": 2", ": 0"), [LAYER], None, "tp 0, ep 1 and pp 1"),
+        (f"{HEADER} ep: 0", [LAYER], None, "tp 2, ep 0 and pp 1"),
+        (f"{HEADER} all_gpus: 0", [LAYER], None, "and there are 0 GPUs"),
         (HEADER.replace("ints: 0", "ints: 1 5"), [LAYER], None, "recomputes activations (checkpoints)"),
         (HEADER, [LAYER], 2, "has 1 layers, and its second line says 2"),
         (HEADER, [LAYER], "x", "line 2: found 'x', expected how many layers"),

@@ -123,9 +123,9 @@ def _layout(path: Path, header: str, gpus: int | None) -> tuple[Layout, int]:
         if _told(path, words, key, 0):
             raise TraceError(f"{path} recomputes activations ({key[:-1]})", "give one that does not")
     tp = 1 if words[0] == MICRO else _told(path, words, "model_parallel_NPU_group:", None)
-    ep = max(_told(path, words, key, 1) for key in EP)
+    ep = _told(path, words, EP[1] if EP[1] in words else EP[0], 1)
     stages = _told(path, words, "pp:", 1)
-    every = _told(path, words, "all_gpus:", 0) or gpus
+    every = _told(path, words, "all_gpus:", None) if "all_gpus:" in words else gpus
     if every is None:
         raise TraceError(f"{path} does not tell how many GPUs there are", "say it")
     if min(tp, ep, stages) < 1 or every % (tp * ep * stages) or every < 1:
