@@ -301,6 +301,9 @@ def validated(
     also
         Other keys that there are, for the hint at an unknown one.
     """
+    for name, value in values.items():
+        if not _is_unicode(value):
+            raise document.mistake((*keys, name), f"found {shown(value)}, expected a text in Unicode", PAGE)
     try:
         return model.model_validate_json(json.dumps(values))  # in JSON a list may be a tuple, a text a path
     except ValidationError as error:
@@ -311,6 +314,15 @@ def validated(
         if first["type"] == "extra_forbidden":
             hint = unknown(str(key), [*model.model_fields, *also])
         raise document.mistake((*keys, key), said_of(error), hint) from error
+
+
+def _is_unicode(value: object) -> bool:
+    """Return whether a value can be written: a command line's bytes that are no text become surrogates."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def unknown(key: str, known: Sequence[str]) -> str:

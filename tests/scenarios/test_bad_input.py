@@ -36,6 +36,7 @@ MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
         (["--rate", "0"], "", "0 bit/s"),
         (["--schemes", "nobody"], "", "no scheme named 'nobody'"),
         (["--schemes", "os:getcwd"], "", "write it as: def getcwd(*, fabric, messages, chunks, rng)"),
+        (["--schemes", "\udcff "], "", "expected a text in Unicode"),  # a byte that is no text
         (["--sparsity", "2"], "", "a sparsity of 2"),
         (
             ["--servers", "99999999999999999999"],
