@@ -116,7 +116,7 @@ def _log(records: Records, path: Path) -> None:
 
 def _group_sizes(records: Records, called: set[str]) -> Mapping[str, int] | None:
     """Return the sizes of groups as far as records and the title say them; None if they do not agree."""
-    said = {(one["group"], one["size"]) for one in records if one["size"] is not None}
+    said = {(one["group"], one["size"]) for one in records if None not in (one["group"], one["size"])}
     sizes = dict(said)
     if len(said) > len(sizes) or 0 in sizes.values():
         return None

@@ -74,7 +74,9 @@ def _change(rng: Random, within: Any, key: Any, others: Sequence[Any]) -> None: 
         case 2 if isinstance(within, dict):
             within[rng.choice(["colour", "name", "", "a\nb"])] = within[key]
         case _:
-            within[key] = rng.choice(VALUES)
+            within[key] = _copy(
+                rng.choice(VALUES)
+            )  # a list that two cases share would have the one change the other
 
 
 def _copy(value: Any) -> Any:  # noqa: ANN401
