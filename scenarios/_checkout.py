@@ -22,6 +22,12 @@ if os.path.realpath(sys.prefix) != os.path.realpath(VENV):
     os.execv(PYTHON, [PYTHON, *words[1:]])
 
 sys.path.insert(0, CHECKOUT)
+from testbed.machine.shortage import check_address_space, tell_shortage  # noqa: E402
+
+check_address_space()
+sys.excepthook = tell_shortage
+# One thread: each other takes address space, and gains nothing where whole points are computed at once.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Imports make little garbage, and looking for it takes 0.7 s of a start of 1.8 s.
 # `testbed.study.command.main` has it looked for again.
 if os.path.dirname(os.path.realpath(sys.argv[0])) == os.path.join(CHECKOUT, "scenarios"):

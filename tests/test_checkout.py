@@ -27,6 +27,7 @@ def checkout(tmp_path: Path) -> Path:
     """Draw a checkout of one scenario that prints what it runs under, without a .venv as yet."""
     (tmp_path / "scenarios").mkdir()
     shutil.copy(CHECKOUT / "scenarios" / "_checkout.py", tmp_path / "scenarios")
+    shutil.copytree(CHECKOUT / "testbed" / "machine", tmp_path / "testbed" / "machine")
     (tmp_path / "scenarios" / "echo.py").write_text(SCENARIO)
     return tmp_path
 

@@ -149,7 +149,7 @@ def _answer_of(pipe: Connection, number: int) -> object:
         answer, error = pipe.recv()
     except (OSError, EOFError) as lost:
         raise MachineError(
-            "a process that shared the work was killed", "see whether memory ran out"
+            "a process that shared the work was killed", "see whether memory ran out (dmesg, ulimit -v)"
         ) from lost
     if error is not None:
         raise error

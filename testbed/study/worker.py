@@ -37,6 +37,7 @@ HEADER_BYTES = 1 << 12
 PACKED_NOTHING = pack(None)
 BOOT = (
     "import gc, json, sys; gc.disable(); sys.path[:] = json.loads(sys.argv[2]); "
+    "from testbed.machine.shortage import tell_shortage; sys.excepthook = tell_shortage; "
     "from testbed.study.worker import answer_calls; answer_calls(int(sys.argv[1]))"
 )
 """What the worker's Python runs. It imports the faster while nothing looks for garbage."""

@@ -1,0 +1,67 @@
+"""Shortages: memory, processes or files that a limit of this process (`ulimit`) refuses, each one sentence.
+
+Python's library alone: a scenario imports this before anything that memory may be short for.
+"""
+
+import errno
+import resource
+import sys
+from types import TracebackType
+
+LEAST_BYTES = 1 << 30
+"""Of address space: to import scipy, pandas and matplotlib takes 0.6 to 0.8 GB. With less they end in a
+traceback, in an abort of C++, or never, since OpenBLAS tries again for ever."""
+RAISE_MEMORY = "raise the limit (ulimit -v)"
+PROCESSES = (
+    "this user may have no more processes or threads",
+    "raise the limit (ulimit -u), or take --jobs 1",
+)
+FILES = "no more files can be opened", "raise the limit (ulimit -Hn), or take a smaller fabric"
+OTHERS = {errno.EAGAIN: PROCESSES, errno.EMFILE: FILES, errno.ENFILE: FILES}
+
+
+def shortage(error: BaseException) -> str:
+    """Return a sentence on what ran out, where an error was raised for that; else nothing."""
+    text = str(error)
+    if isinstance(error, OSError) and error.errno in OTHERS:
+        return "; ".join(OTHERS[error.errno])
+    if isinstance(error, RuntimeError) and text == "can't start new thread":
+        # The kernel refuses a thread where there are too many, and where its stack finds no memory.
+        return "; ".join(PROCESSES) if _most_bytes() is None else _memory()
+    unmapped = isinstance(error, ImportError) and "failed to map segment" in text
+    if isinstance(error, MemoryError) or unmapped or getattr(error, "errno", 0) == errno.ENOMEM:
+        return _memory()
+    return ""
+
+
+def tell_shortage(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Say what ran out, and exit with 2; print any other error as Python does: a `sys.excepthook`."""
+    if "--debug" in sys.argv or not (said := shortage(error)):
+        sys.__excepthook__(kind, error, trace)
+        return
+    sys.stderr.write(f"{said}\n")
+    raise SystemExit(2)
+
+
+def check_address_space() -> None:
+    """Exit with a sentence if this process may not have the address space that the imports take."""
+    if (most := _most_bytes()) is not None and most < LEAST_BYTES:
+        sys.stderr.write(
+            f"lightrail takes {LEAST_BYTES >> 10:,} kB of address space to start, and this process may have"
+            f" {most >> 10:,} kB; {RAISE_MEMORY}\n"
+        )
+        raise SystemExit(2)
+
+
+def _memory() -> str:
+    """Return the sentence on memory that ran out, with the limit where there is one."""
+    if (most := _most_bytes()) is None:
+        return "memory ran out; take --jobs 1, a smaller fabric or a smaller workload"
+    limit = f"memory ran out: a process may have {most >> 10:,} kB"
+    return f"{limit}; {RAISE_MEMORY}, or take --jobs 1, a smaller fabric or a smaller workload"
+
+
+def _most_bytes() -> int | None:
+    """Return how much address space this process may have; None for no limit [bytes]."""
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if most == resource.RLIM_INFINITY else most
