@@ -89,7 +89,7 @@ def glances(
     progress
         Where a bar is shown.
     within_s
-        No prediction is begun later than this, but for the first of each workload [s].
+        No prediction is begun or waited for later than this, but for the first of each workload [s].
     jobs
         How many processes predict at once.
     """
@@ -133,10 +133,17 @@ def _seen(
     first, order = len({_workload(each) for each in experiments}), _in_turn(experiments)
     found = {}
     with in_processes(partial(_glances, failures, first, until), list(enumerate(order)), jobs) as results:
-        for each in progress.track(order, description="predict"):
+        task = progress.add_task("predict", total=len(order))
+        for number, each in enumerate(order):
+            # Not waited for although it has begun: beside an ECMP of 40 s it may be a REPS of minutes.
+            if number >= first and time.monotonic() > until:
+                break
+            progress.update(task, description=f"predict {each.job.name}, {each.name}, seed {each.seed}")
             if (glance := next(results)) is None:
                 break
             found[predicted_by(each)] = glance
+            progress.advance(task)
+        progress.remove_task(task)
     return found
 
 

@@ -1,5 +1,6 @@
 """What predictions say of points: equal to a prediction of each, and near to it where time is short."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -13,6 +14,7 @@ from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
 from testbed.run.scale import busy_s, load_bps, plain
 from testbed.run.similitude import facts_of
+from testbed.study import glances as module
 from testbed.study.glances import Failures, Glance, glances, predicted_by
 from topologies.errors import ScenarioError
 from topologies.rail import rail_fabric
@@ -75,6 +77,36 @@ def test_without_time_each_workload_is_predicted_once_and_the_others_are_like_it
         assert glance.sent_bytes == pytest.approx(truth.sent_bytes, rel=0.01)
         assert 0.4 < glance.busy_s / truth.busy_s < 2.5
         assert glance.facts.sizes.sum() == truth.facts.sizes.sum()
+
+
+def test_a_prediction_that_has_begun_is_not_waited_for_when_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, glance = POINTS[: len(SCHEMES)], module._glance
+    slow = module._in_turn(asked)[1:]  # all that a process begins beside the first of the workload
+
+    def timed(experiment: Experiment) -> Glance:
+        time.sleep(60 if experiment in slow else 0.2)
+        return glance(experiment)
+
+    monkeypatch.setattr(module, "_glance", timed)
+    began_at = time.monotonic()
+    found = looked(asked, within_s=0.1)
+    assert time.monotonic() - began_at < 20
+    assert sum(glance.predicted for _, glance in found) == 1
+
+
+def test_what_is_predicted_now_is_named_on_the_bar() -> None:
+    shown = []
+    with Progress(disable=True) as progress:
+        monitored = progress.update
+        progress.update = lambda task, **given: (  # type: ignore[method-assign]
+            shown.append(given["description"]),
+            monitored(task, **given),
+        )[-1]
+        glances(POINTS[:2], None, progress)
+    name = POINTS[0].job.name
+    assert sorted(shown) == [f"predict {name}, {each.name}, seed 0" for each in POINTS[:2]]
 
 
 def test_first_predictions_are_of_different_schemes() -> None:
