@@ -56,14 +56,15 @@ def inside_sandbox() -> bool:
     return sandbox_init.INSIDE.exists()
 
 
-def raise_descriptor_limit() -> None:
-    """Allow as many descriptors as this user may have: each queue pair takes two."""
+def raise_descriptor_limit() -> int:
+    """Allow as many descriptors as this user may have, and return how many: each queue pair takes two."""
     most = int(Path("/proc/sys/fs/nr_open").read_text())
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     except (ValueError, PermissionError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 class Sandbox:

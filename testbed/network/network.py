@@ -37,6 +37,7 @@ from testbed.network.forwarding import KernelRoutes
 from testbed.network.mark import Mark
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
+from testbed.network.open_files import check_open_files
 from testbed.network.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, machine_directory
 from testbed.network.wiring import (
     Wiring,
@@ -128,7 +129,7 @@ class Network:
         check_datapath(self.datapath)
         check_netem(self.netems)
         check_marks(self.host.congestion_control, self.datapath, self.mtu)
-        raise_descriptor_limit()  # outside of a sandbox nobody has
+        check_open_files(self.fabric, raise_descriptor_limit())
         with self._stack as stack:
             mark = Mark.own()
             # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).

@@ -7,6 +7,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from testbed.machine.processes import PROCESSES
+from testbed.machine.sandbox import raise_descriptor_limit
+from testbed.network.open_files import TOO_MANY, engine_files, switch_files
 from testbed.report.page import counted
 from testbed.report.similitude_table import similitude_table
 from testbed.run.constants import constant_numbers
@@ -20,6 +22,7 @@ from testbed.study.output import progress_bar
 from testbed.study.scaling import scaled
 from testbed.study.study import Options, Study
 from topologies.fabric import Fabric
+from traffic.transports.registry import sends_datagrams
 
 LOOK_S = 0.3
 """How long a dry run predicts [s]: with what a start takes it is to be there within two seconds."""
@@ -40,7 +43,7 @@ def foreseen(study: Study, options: Options) -> list[RenderableType]:
             numbers[workload] = similitude(each, glance.facts, timeout_s, delay_s)
         numbers.setdefault(constants_of(each), constant_numbers(each))
     about = similitude_table(numbers, study.real_link_delay_s), _scales(experiments)
-    return [*about, _points(experiments, seen), _takes(experiments, seen)]
+    return [*about, _points(experiments, seen), _open_files(experiments, seen), _takes(experiments, seen)]
 
 
 def _scales(experiments: Sequence[Experiment]) -> Text:
@@ -73,6 +76,28 @@ def _points(experiments: Sequence[Experiment], looked: Sequence[Glance]) -> Text
     sent_bytes = sum(v * glance.sent_bytes for v, glance in zip(volumes, looked, strict=True))
     there = f"{counted(points, 'point')}{likely} on {counted(networks, 'network')}"
     return Text(f"{there}, {sent_bytes / 1e6:.3g} MB to send.")
+
+
+def _open_files(experiments: Sequence[Experiment], looked: Sequence[Glance]) -> Text:
+    """Return how many files the busiest process opens, and how many it may."""
+    counts = [
+        (max(switch_files(each.fabric), engine_files(each.fabric, _sockets(each, glance))), each)
+        for each, glance in zip(experiments, looked, strict=True)
+    ]
+    (needed, most_of), most = max(counts, key=lambda count: count[0]), raise_descriptor_limit()
+    advice = f"; {TOO_MANY}, or --transport credit, which opens a socket per NIC" * (needed > most)
+    return Text(
+        f"Up to {needed:,} open files of a process ({most_of.name} over {most_of.transport_name}), and it"
+        f" may have {most:,}{advice}."
+    )
+
+
+def _sockets(experiment: Experiment, glance: Glance) -> int:
+    """Return how many sockets send and receive a point's bytes."""
+    fabric = experiment.fabric
+    if experiment.over_packets and not sends_datagrams(experiment.transport.name):
+        return len(fabric.servers) + 2 * round(glance.queue_pairs)
+    return len(fabric.servers) + len(fabric.nics)
 
 
 def _takes(experiments: Sequence[Experiment], looked: Sequence[Glance]) -> Text:

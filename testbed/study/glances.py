@@ -61,6 +61,8 @@ class Glance:
     """What switches forward over such links (`testbed.run.scale.load_bps`) [bit/s]."""
     messages: float
     """How many it has."""
+    queue_pairs: float
+    """How many queue pairs they open."""
     sent_bytes: float
     """What crosses the network [bytes]."""
     took_s: float
@@ -186,6 +188,7 @@ def _glance(experiment: Experiment) -> Glance:
         level_s=busy_s(even.job, level),
         load_bps=load_bps(even, level),
         messages=int((~predicted.tables.messages["given_up"]).sum()),
+        queue_pairs=len(predicted.tables.lanes),
         sent_bytes=crossed_bytes(predicted.tables),
         took_s=took_s,
         facts=facts_of(experiment, predicted),

@@ -105,6 +105,22 @@ def test_what_the_options_change_is_in_the_table(bare: Path) -> None:
     assert "bytes x 0.005," in " ".join(halved.split())
 
 
+def test_open_files_are_counted_and_held_against_the_limit(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 8 x 4 NICs ECMP opens 28 queue pairs from each to the others, over the daemon's 12 x 4 and 96."""
+    small = ["--servers", "8", "--rails", "4", "--seeds", "1", "--schemes", "ecmp"]
+    monkeypatch.setattr("testbed.study.dry_run.raise_descriptor_limit", lambda: 1024)
+    over_tcp = " ".join(dry(bare, "rails_uniform", *small, "--transport", "tcp").stdout.split())
+    assert "Up to 1,920 open files of a process (ecmp over tcp), and it may have 1,024; raise the" in over_tcp
+    followed = " ".join(dry(bare, "rails_uniform", *small, "--transport", "credit").stdout.split())
+    found = re.search(
+        r"Up to (\d+) open files of a process \(ecmp over credit\), and it may have 1,024\.", followed
+    )
+    assert found
+    assert int(found[1]) < 300
+
+
 @pytest.mark.parametrize("options", [[], ["--dry-run", "--calibrate"]], ids=" ".join)
 def test_a_run_with_an_empty_path_does_boot_something(bare: Path, options: list[str]) -> None:
     """The tests above can fail: without --dry-run the same command needs tools, and to be calibrated too."""

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from testbed.report.means import BIG_SWITCH
 from testbed.run.experiment import Experiment
@@ -96,17 +96,16 @@ def test_a_prediction_that_has_begun_is_not_waited_for_when_time_is_over(
     assert sum(glance.predicted for _, glance in found) == 1
 
 
-def test_what_is_predicted_now_is_named_on_the_bar() -> None:
-    shown = []
-    with Progress(disable=True) as progress:
-        monitored = progress.update
-        progress.update = lambda task, **given: (  # type: ignore[method-assign]
-            shown.append(given["description"]),
-            monitored(task, **given),
-        )[-1]
-        glances(POINTS[:2], None, progress)
-    name = POINTS[0].job.name
-    assert sorted(shown) == [f"predict {name}, {each.name}, seed 0" for each in POINTS[:2]]
+def test_what_is_predicted_now_is_named_on_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, update = list[str](), Progress.update
+
+    def noted(self: Progress, task: TaskID, *, description: str) -> None:
+        shown.append(description)
+        update(self, task, description=description)
+
+    monkeypatch.setattr(Progress, "update", noted)
+    looked(POINTS[:2])
+    assert sorted(shown) == [f"predict {each.job.name}, {each.name}, seed 0" for each in POINTS[:2]]
 
 
 def test_first_predictions_are_of_different_schemes() -> None:

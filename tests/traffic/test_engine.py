@@ -1,12 +1,13 @@
 """The engine over real TCP on loopback: servers 1 and 2 send to server 0, at 127.0.<server>.<NIC + 1>."""
 
+import os
 import resource
 import select
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from itertools import chain
@@ -24,6 +25,7 @@ from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import LaneState, ProactivePolicy, QueuePair, ReactivePolicy, each_of
 from traffic.spraying.registry import POLICIES, policy_named
 from traffic.transports.connections import (
+    SPARE_DESCRIPTORS,
     Endpoints,
     accept,
     dial,
@@ -566,6 +568,20 @@ def test_too_many_sockets_are_refused_before_the_first(
     queue_pairs = [QueuePair(Nic(1, 0), Nic(0, 0), entropy) for entropy in range(25)]
     with (
         Engine(loopback, transport=Ideal(nic_rate_bps)) as engine,
-        pytest.raises(MachineError, match=r"25 queue pairs need .* may have 50"),
+        pytest.raises(MachineError, match=r"25 queue pairs more need .* may have 50"),
     ):
         connect(engine, queue_pairs)
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_limit_that_leaves_room_for_the_sockets_and_a_few_files_is_enough(
+    loopback: Endpoints, monkeypatch: pytest.MonkeyPatch, short: int
+) -> None:
+    queue_pairs = [QueuePair(Nic(1, 0), Nic(0, 0), entropy) for entropy in range(25)]
+    with Engine(loopback, transport=Ideal(nic_rate_bps)) as engine:
+        there = len(os.listdir("/proc/self/fd"))
+        most = there + 2 * len(queue_pairs) + 1 + SPARE_DESCRIPTORS - short
+        monkeypatch.setattr(resource, "getrlimit", lambda _what: (most, most))
+        with pytest.raises(MachineError) if short else nullcontext():
+            connect(engine, queue_pairs)
+            assert there < len(os.listdir("/proc/self/fd")) <= most

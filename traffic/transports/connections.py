@@ -8,6 +8,7 @@ the caller's ``open_socket``, in the namespace of a server or, in tests, on loop
 """
 
 import contextlib
+import os
 import resource
 import socket
 from collections.abc import Callable
@@ -27,8 +28,8 @@ CONNECT_S = 20.0
 BACKLOG = 4096
 DIALS, DIAL_PAUSE_S = 16, 0.001
 """After so many a pause, for who listens in another thread: of 3,000 without one, some were not heard."""
-SPARE_DESCRIPTORS = 2000
-"""For listeners, namespaces, packet sockets and files."""
+SPARE_DESCRIPTORS = 16
+"""For what is open for a moment: a namespace, netlink sockets, a connection that was reset."""
 NOT_SENT_BYTES = 128 << 10
 TCP_NOTSENT_LOWAT = 25
 """What a socket holds of a queue pair whose bytes are decided."""
@@ -69,12 +70,13 @@ def ends(queue_pair: QueuePair, endpoints: Endpoints) -> Ends:
     return str(near), source_port, str(far), service_port
 
 
-def check_descriptors(queue_pairs: int) -> None:
-    """Raise MachineError if this user may not have the sockets of so many queue pairs."""
-    needed, (most, _) = 2 * queue_pairs + SPARE_DESCRIPTORS, resource.getrlimit(resource.RLIMIT_NOFILE)
+def check_descriptors(queue_pairs: int, listeners: int) -> None:
+    """Raise MachineError if this process may not have so many more queue pairs and listening sockets."""
+    there, (most, _) = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = there + 2 * queue_pairs + listeners + SPARE_DESCRIPTORS
     if most != resource.RLIM_INFINITY and needed > most:
         raise MachineError(
-            f"{queue_pairs:,} queue pairs need {needed:,} open files, and this user may have {most:,}",
+            f"{queue_pairs:,} queue pairs more need {needed:,} open files, and a process may have {most:,}",
             "raise the limit (ulimit -Hn), take a smaller fabric or a sparser workload, or have communicators"
             " share queue pairs (--share-queue-pairs)",
         )

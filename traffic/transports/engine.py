@@ -114,8 +114,6 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         self._listeners: dict[tuple[int, int], socket.socket] = {}
         """The socket that listens at a port of a server."""
         self._expected: dict[connections.Ends, int] = {}
-        self._standing = 0
-        """How many queue pairs are connected or about to be."""
         self._groups: dict[tuple[int, Nic, int], list[_Stream]] = defaultdict(list)
         """The queue pairs of a communicator, from a server to a NIC, among which bytes choose, or chose."""
         self._known = 0
@@ -153,11 +151,9 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
     def dial(self, number: int) -> None:
         """Begin to connect a queue pair."""
         stream = self._pairs[number]
-        connections.check_descriptors(self._standing + 1)
         self._listen(stream.queue_pair)
         self._expected[connections.ends(stream.queue_pair, self._endpoints)] = number
         sender = stream.sender = connections.dial(self.loop.stack, self._endpoints, stream.queue_pair)
-        self._standing += 1
         self.loop.watch(sender.fileno(), partial(self._sendable, stream), select.EPOLLOUT)
 
     def dialled(self, number: int) -> bool:
@@ -174,7 +170,7 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         NetworkError
             If one cannot be connected within `connections.CONNECT_S`; it is named.
         """
-        connections.check_descriptors(self._standing + len(numbers))
+        connections.check_descriptors(len(numbers), len(self._unheard(numbers)))
         for count, number in enumerate(numbers, start=1):
             self.dial(number)
             if count % DIALS == 0:
@@ -195,8 +191,12 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         """Note how long the links of a queue pair's path take there and back, and whether they are lossy."""
         self._counts.round_trip_s[number], self._counts.lossy[number] = round_trip_s, lossy
 
+    def _unheard(self, numbers: Sequence[int]) -> set[tuple[int, int]]:
+        """Return the servers' ports at which none listens yet, of those that queue pairs connect to."""
+        return {_listener(self._pairs[number].queue_pair) for number in numbers} - self._listeners.keys()
+
     def _listen(self, queue_pair: QueuePair) -> None:
-        server, (_, port) = queue_pair.destination.server, connections.ports(queue_pair)
+        server, port = _listener(queue_pair)
         if (server, port) not in self._listeners:
             listener = connections.listening(self.loop.stack, self._endpoints, server, port)
             self._listeners[server, port] = listener
@@ -327,7 +327,6 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         self._drop(stream.sender)
         self._drop(stream.receiver)
         self._expected.pop(connections.ends(stream.queue_pair, self._endpoints), None)
-        self._standing -= stream.sender is not None
         stream.sender = stream.receiver = None
         return [(message, int(size)) for message, size in left]
 
@@ -536,6 +535,11 @@ def _kept(before: Limits, limits: Limits, changed: NDArray[np.bool_]) -> Limits:
 
 def _broken(stream: _Stream, error: OSError) -> StuckError:
     return StuckError(f"queue pair {stream.queue_pair} broke: {error.strerror}")
+
+
+def _listener(queue_pair: QueuePair) -> tuple[int, int]:
+    """Return the server that listens for a queue pair, and at which port."""
+    return queue_pair.destination.server, connections.ports(queue_pair)[1]
 
 
 def _resent(stream: _Stream) -> int:

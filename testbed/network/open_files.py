@@ -1,0 +1,44 @@
+"""Files that the processes of an emulation have open at once, sockets among them, by the fabric.
+
+Counted in /proc/PID/fd over rail fabrics of 4 to 16 switches and 12 to 192 ports: what depends on the fabric
+is exact (`tests/emulation/test_open_files.py`), the rest is some ten more than were open.
+"""
+
+import os
+
+from topologies.errors import MachineError
+from topologies.fabric import Fabric
+
+DAEMON_FILES, CPU_FILES = 32, 4
+"""Files of Open vSwitch whatever the fabric, and for threads of a CPU: logs, latches, its database."""
+BRIDGE_FILES = 4
+"""Of each switch: a tap device, its connection to the controller, and those it listens for."""
+WORKER_FILES = 16
+"""Files of the worker whatever the fabric: standard streams, the lock, netlink, the engine's loop."""
+TOO_MANY = "raise the limit (ulimit -Hn), or take a smaller fabric"
+
+
+def switch_files(fabric: Fabric) -> int:
+    """Return how many files Open vSwitch opens for a fabric: a socket for each port beside its own."""
+    own = DAEMON_FILES + CPU_FILES * (os.cpu_count() or 1)
+    return own + BRIDGE_FILES * len(fabric.switches) + _switch_ports(fabric)
+
+
+def engine_files(fabric: Fabric, sockets: int) -> int:
+    """Return how many files the worker opens that boots a fabric, beside so many sockets of an engine.
+
+    It holds each server's namespace, and a copy of each socket by which Open vSwitch receives.
+    """
+    return WORKER_FILES + len(fabric.servers) + _switch_ports(fabric) + sockets
+
+
+def check_open_files(fabric: Fabric, most: int) -> None:
+    """Raise MachineError if a process may not have as many open files as booting a fabric takes."""
+    if (needed := max(switch_files(fabric), engine_files(fabric, 0))) > most:
+        raise MachineError(
+            f"fabric {fabric.name} takes {needed:,} open files, and this user may have {most:,}", TOO_MANY
+        )
+
+
+def _switch_ports(fabric: Fabric) -> int:
+    return sum(port.node in fabric.switch_index for port in fabric.link_at)
