@@ -12,7 +12,6 @@ import mmap
 import socket
 import struct
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.circuits.status import LogEntry
+from testbed.machine.wall_clock import wall_ahead_s
 from testbed.network.tap import ETH_P_ALL, PACKET_OUTGOING
 from topologies.addresses import interface
 from topologies.fabric import Fabric, Port
@@ -112,12 +112,15 @@ class CircuitTap:
         self._stop = threading.Event()
         self.missed = 0
         """How many packets came faster than they were read."""
+        self.stepped_s = 0.0
+        """The most by which the wall clock was set meanwhile, whose times packets have [s]."""
 
     def __enter__(self) -> Self:
         """Start to listen."""
         switches = [switch.name for switch in self._fabric.switches if switch.kind == "ocs"]
         used = [port for ocs in switches for port in self._fabric.used_ports(ocs)]
         ports = {socket.if_nametoindex(interface(self._fabric, port)): port for port in used}
+        self._ahead_s = wall_ahead_s()
         with contextlib.ExitStack() as stack:
             every = socket.htons(ETH_P_ALL)
             self._socket = stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, every))
@@ -126,7 +129,7 @@ class CircuitTap:
             ring = struct.pack("IIII", BLOCK_BYTES, FRAMES * FRAME_BYTES // BLOCK_BYTES, FRAME_BYTES, FRAMES)
             self._socket.setsockopt(SOL_PACKET, PACKET_RX_RING, ring)
             self._memory = stack.enter_context(mmap.mmap(self._socket.fileno(), FRAMES * FRAME_BYTES))
-            self._log = CrossingLog(self._fabric, ports, time.monotonic() - time.time())
+            self._log = CrossingLog(self._fabric, ports, -self._ahead_s)
             self._stack = stack.pop_all()
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
@@ -149,6 +152,7 @@ class CircuitTap:
         at, over = 0, False
         while not over:
             over = self._stop.wait(ROUND_S)
+            self.stepped_s = max(self.stepped_s, abs(wall_ahead_s() - self._ahead_s))
             while ready := _leading((frames["status"][at:] & TO_USER).astype(bool)):
                 self._log.add(frames[at : at + ready])
                 frames["status"][at : at + ready] = 0  # the kernel's again

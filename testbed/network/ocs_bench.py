@@ -28,9 +28,11 @@ from controller.circuits.programs import Day, Program
 from controller.circuits.status import LogEntry
 from testbed.machine.datapath import Datapath
 from testbed.machine.processes import beside
+from testbed.machine.wall_clock import STEP_S
 from testbed.network.circuit_tap import CircuitTap, Crossings, lit_by
 from testbed.network.network import Network
 from topologies.addresses import nic_ip
+from topologies.errors import MachineError
 from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
 
@@ -126,6 +128,10 @@ def ocs_figures(
             _sleep(LEAD_S + sum(day.duration_s + delay_s + MARGIN_S for day in program.days), network)
             client.wait_idle(OCS, IDLE_S)
         log = [entry for entry in client.ocs_log(OCS) if entry.lit_s is not None]
+    if tap.stepped_s > STEP_S:
+        raise MachineError(
+            f"this machine's clock was set by {tap.stepped_s:.3f} s while OCSes were measured", "run it again"
+        )
     return _figures(_probes(tap.crossings[OCS]), log, delay_s, range(0, ports, ports // PROBED))
 
 

@@ -6,6 +6,7 @@ depend on the machine and on how many OCSes change at once. They are read off th
 shortest delay beside which they are small, what a slot is longer for, and how long slots are at least.
 """
 
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -89,12 +90,11 @@ class DarkExcess(Measured):
 
 def measure(datapath: Datapath) -> DarkExcess:
     """Reconfigure OCSes at random, one and then several at once, and read their dark times off the wire."""
-    began, waited_s = datetime.now(UTC), cpu_pressure_s()
+    began, waited_s = time.monotonic(), cpu_pressure_s()
     rows = tuple(_measured(ocses, datapath) for ocses in OCSES)
-    now = datetime.now(UTC)
-    pressure = (cpu_pressure_s() - waited_s) / (now - began).total_seconds()
+    pressure = (cpu_pressure_s() - waited_s) / (time.monotonic() - began)
     alone = not pressure > PRESSED.strained
-    return DarkExcess(machine_name(datapath), now.isoformat(timespec="seconds"), alone, rows)
+    return DarkExcess(machine_name(datapath), datetime.now(UTC).isoformat(timespec="seconds"), alone, rows)
 
 
 def _measured(ocses: int, datapath: Datapath) -> Excess:

@@ -10,6 +10,7 @@ import pandas as pd
 from controller.circuits.status import LogEntry
 from testbed.machine.garbage import no_garbage_collection
 from testbed.machine.netlink import kernel_has_netem
+from testbed.machine.wall_clock import STEP_S
 from testbed.network.circuit_tap import CircuitTap, Crossings
 from testbed.network.network import Network
 from testbed.run.experiment import Experiment
@@ -48,7 +49,7 @@ class Emulation:
     logs: Mapping[str, list[LogEntry]] = field(default_factory=dict)
     """What each OCS that is reconfigured did [emulated seconds]."""
     crossings: Mapping[str, Crossings] | None = None
-    """The packets that crossed each OCS, where circuits follow the job and no packet was missed."""
+    """Packets that crossed each OCS where circuits follow the job, if none was missed nor the clock set."""
     inert: tuple[str, ...] = ()
     """What of a reactive policy could not act."""
     order: Reordering | None = None
@@ -125,7 +126,7 @@ def emulate(
         for name, number in before.items()
     }
     light = _light_log(experiment, backend, logs, run) if experiment.has_slots else None
-    crossings = tap.crossings if tap and not tap.missed else None
+    crossings = tap.crossings if tap and not (tap.missed or tap.stepped_s > STEP_S) else None
     return Emulation(
         run,
         backend.packet_paths.seen,

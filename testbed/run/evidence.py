@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from testbed.machine.stalls import StallWatch, cpu_s
+from testbed.machine.wall_clock import wall_ahead_s
 from testbed.network.network import Network
 from testbed.network.readback import PortSetting, port_settings, unmet
 from testbed.run.emulate import Emulation
@@ -97,6 +98,7 @@ class Watch:
             switch_stall_s=self._stalls.longest_s if self._stalls else math.nan,
             stall_s=emulation.health.stall_s,
             lateness_s=emulation.health.lateness_s,
+            clock_step_s=change["wall_ahead_s"],
             aggregate_bps=8.0 * payload_bytes / max(emulation.emulated_s, 1e-9),
             worst_link_error=worst_link_error,
             sent_over_granted=emulation.sent_over_granted,
@@ -148,6 +150,7 @@ class Watch:
         switches, pid = self._network.fabric.switches, self._pid
         return {
             "seconds": time.monotonic(),
+            "wall_ahead_s": wall_ahead_s(),
             "pressure_s": cpu_pressure_s(),
             "engine_cpu_s": usage.ru_utime + usage.ru_stime,
             "switch_cpu_s": cpu_s(pid) if pid else math.nan,

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from testbed.machine.wall_clock import STEP_S
 from testbed.run.control import Control
 from testbed.run.light_log import LightLog
 from testbed.run.outcome import Measures, Outcome, Verdict, Word
@@ -93,6 +94,13 @@ ALWAYS = (
     ),
     Limit(
         lambda seen: seen.lateness_s, 0.01, 0.05, "the engine was {:.3f} s late", "how late the engine was"
+    ),
+    Limit(
+        lambda seen: abs(seen.clock_step_s),
+        STEP_S,
+        math.inf,
+        "this machine's clock was set by {:.3f} s during the run, or it was suspended",
+        "steps of this machine's clock",
     ),
 )
 """Whatever carries the bytes. A port's buffer bridges 0.1 s; 0.5 s show in any result."""

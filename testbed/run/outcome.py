@@ -100,6 +100,8 @@ class Measures:
     """The longest that the engine was away from its events [s]."""
     lateness_s: float = math.nan
     """How long the engine kept events waiting, 99th percentile [s]."""
+    clock_step_s: float = math.nan
+    """By how much the wall clock was set, or for how long the machine was suspended [s]."""
     aggregate_bps: float = math.nan
     """Payload that arrived at all servers together, over the run [bit/s]."""
     worst_link_error: float = math.nan

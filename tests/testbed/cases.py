@@ -36,6 +36,7 @@ HEALTHY = Measures(
     switch_stall_s=0.02,
     stall_s=0.02,
     lateness_s=0.001,
+    clock_step_s=1e-6,
     aggregate_bps=1e9,
     worst_link_error=0.01,
     packets_sent=50_003,

@@ -1,6 +1,7 @@
 """What a run did to the machine, by counters that are made up before and after it."""
 
 import math
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -8,13 +9,15 @@ from typing import cast
 import pytest
 
 from controller.circuits.status import PortCounters, PortStatus
+from testbed.machine.wall_clock import STEP_S, wall_ahead_s
 from testbed.network.network import Network
 from testbed.network.readback import PortSetting
 from testbed.run import evidence
 from testbed.run.emulate import Emulation
 from testbed.run.evidence import Watch
+from testbed.run.fidelity import verdict
 from testbed.run.predict import predict
-from tests.testbed.cases import experiment_of, small_fabric
+from tests.testbed.cases import HEALTHY, experiment_of, small_fabric
 from tests.traffic.relay import taken_back
 from topologies.fabric import Port
 from traffic.packets import DEFAULT_MTU
@@ -98,6 +101,32 @@ def test_measures_have_what_became_of_packets_where_that_is_known(machine: Machi
     names = ("packets_sent", "packets_arrived", "packets_anew", "packets_late")
     assert [getattr(known, name) for name in names] == [1000, 950, 40, 7]
     assert all(math.isnan(getattr(unknown, name)) for name in names)
+
+
+@pytest.mark.parametrize("step_s", [0.0, 1e-5, 3.0, -3600.0, 0.002])
+def test_a_wall_clock_that_is_set_during_a_run_makes_it_strained_and_slewing_does_not(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    ahead_s = iter([1.7e9, 1.7e9 + step_s])
+    monkeypatch.setattr(evidence, "wall_ahead_s", lambda: next(ahead_s))
+    with Watch(machine.network) as watch:
+        pass
+    seen = watch.measures(Emulation(RUN, {}, Health(packets=COUNTS), 1.0), 0.0)
+    assert seen.clock_step_s == pytest.approx(step_s, abs=1e-6)
+    judged = verdict(replace(HEALTHY, clock_step_s=seen.clock_step_s), measured_s=1.0, bound_s=1.0)
+    reason = f"this machine's clock was set by {abs(step_s):.3f} s during the run, or it was suspended"
+    strained = ("strained", (reason,))
+    assert (judged.word, judged.reasons) == (strained if abs(step_s) > 1e-3 else ("faithful", ()))
+
+
+def test_the_wall_clock_is_as_far_ahead_a_moment_later_and_later_where_it_was_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = wall_ahead_s()
+    assert abs(wall_ahead_s() - before) < STEP_S
+    now_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() - 2 * 10**9)
+    assert wall_ahead_s() - before == pytest.approx(-2, abs=STEP_S)
 
 
 def test_an_engine_of_datagrams_says_what_became_of_its_packets() -> None:
