@@ -20,6 +20,7 @@ from testbed.network.link_sample import link_errors, worst_link_error
 from testbed.network.network import Network
 from testbed.network.readback import port_settings, unmet
 from testbed.replay_line import ReplayLine, replay_line
+from testbed.report.doubts import doubts
 from testbed.report.table import duration_text
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
@@ -336,7 +337,7 @@ def _summary(outcome: Outcome) -> str:
     }
     words = ", ".join(f"{name} {seconds * 1e3:.4g} ms" for name, seconds in times.items())
     lines = [f"{experiment.job.name}, {experiment.name}: {words} ({judged.word})"]
-    lines += [f"  {judged.word}: {why}" for why in (*judged.reasons, judged.advice) if why]
+    lines += [f"  {doubt}" for doubt in doubts([judged])]
     lines += [f"  the model disagrees: {why}" for why in outcome.findings]
     return "\n".join(lines)
 

@@ -1,8 +1,10 @@
 """The table of a run's results for the terminal."""
 
+from rich.markup import escape
 from rich.table import Table
 
 from testbed.report.collective_report import links_text
+from testbed.report.doubts import doubts
 from testbed.report.node_report import node_sheet
 from testbed.report.ocs_report import executions_table
 from testbed.report.order import order_text
@@ -12,19 +14,26 @@ from testbed.report.table import notes_text, summary_table
 from testbed.report.transports import alike_text, choices_text
 from testbed.study.output import sheet_table
 
+SAID = ("nodes", "rings")
+"""The reports whose blocks say why a point is not faithful."""
+
 
 def results_table(results: ResultsDirectory) -> Table:
-    """Return the table of a run's results for the terminal, as its kind has it, with what it leaves out."""
+    """Return the table of a run's results for the terminal, as its kind has it, with what it leaves out.
+
+    Below stands why points are not faithful, and what to do; blocks of nodes and rings have that themselves.
+    """
     shown = _of_kind(results)
     table = results.table
     said = [
         str(shown.caption),
-        _notes(results),
+        escape(_notes(results)),
         alike_text(results.run.alike),
         choices_text(table),
         order_text(table),
     ]
-    shown.caption = " ".join(filter(None, said))
+    judged = [] if results.run.report in SAID else [each.verdict for each in results.outcomes]
+    shown.caption = "\n".join([" ".join(filter(None, said)), *map(escape, doubts(judged))])
     return shown
 
 
