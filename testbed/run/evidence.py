@@ -1,6 +1,7 @@
 """The evidence: what a run did to the machine, from the machine's own counters; what is missing is NaN."""
 
 import math
+import os
 import resource
 import time
 from collections.abc import Collection
@@ -24,7 +25,7 @@ from traffic.packets import packet_bytes
 from traffic.tables import PACKET_COUNTS, WIRE
 from traffic.transports.loop import PacketCounts
 
-PRESSURE = Path("/proc/pressure/cpu")
+PRESSURE, STAT = Path("/proc/pressure/cpu"), Path("/proc/stat")
 
 
 class Watch:
@@ -84,6 +85,7 @@ class Watch:
         """Return what the run did to the machine."""
         light, change = emulation.light, self._change
         seconds = max(change["seconds"], 1e-9)
+        own_cpu_s = change["engine_cpu_s"] + (change["switch_cpu_s"] if self._pid else 0.0)
         payload_bytes = light.payload_bytes if light else emulation.health.payload_bytes
         measures = Measures(
             retransmits=emulation.health.retransmits,
@@ -95,6 +97,7 @@ class Watch:
             cpu_pressure=change["pressure_s"] / seconds,
             switch_cpu=change["switch_cpu_s"] / seconds,
             engine_cpu=change["engine_cpu_s"] / seconds,
+            other_cpu=max(change["all_cpu_s"] - own_cpu_s, 0.0) / seconds,
             switch_stall_s=self._stalls.longest_s if self._stalls else math.nan,
             stall_s=emulation.health.stall_s,
             lateness_s=emulation.health.lateness_s,
@@ -153,6 +156,7 @@ class Watch:
             "wall_ahead_s": wall_ahead_s(),
             "pressure_s": cpu_pressure_s(),
             "engine_cpu_s": usage.ru_utime + usage.ru_stime,
+            "all_cpu_s": all_cpu_s(),
             "switch_cpu_s": cpu_s(pid) if pid else math.nan,
             "queue_drops": sum(setting.drops for setting in settings),
             "queue_marks": sum(setting.marked for setting in settings),
@@ -196,3 +200,9 @@ def cpu_pressure_s() -> float:
     except OSError:
         return math.nan
     return int(text.split("total=")[1].split()[0]) / 1e6
+
+
+def all_cpu_s() -> float:
+    """Return the CPU time that all processes of the machine have used, or its host took [s] (proc(5))."""
+    user, nice, system, _idle, _waits, irq, softirq, stolen = map(int, STAT.read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + stolen) / os.sysconf("SC_CLK_TCK")

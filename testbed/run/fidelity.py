@@ -46,7 +46,7 @@ class Limit:
     void: float
     """Above this it is void."""
     sentence: str
-    """What is said of a value above."""
+    """What is said of a value above, and of what was ``seen``."""
     unknown: str
     """What is said to be unknown where there is no value."""
 
@@ -59,7 +59,7 @@ WAITED = Limit(
     lambda seen: seen.cpu_pressure,
     0.60,
     0.80,
-    "something waited for a CPU {:.0%} of the time",
+    "something waited for a CPU {:.0%} of the time{seen.busy_text}",
     "CPU pressure (the kernel has no PSI)",
 )
 ALWAYS = (
@@ -276,7 +276,7 @@ def _advice(word: Word, emulated_s: float) -> str:
 def _exceeded(measures: Measures, limits: Sequence[Limit], *, void: bool) -> list[str]:
     """Return a sentence for each measure above its limit."""
     return [
-        limit.sentence.format(limit.value(measures))
+        limit.sentence.format(limit.value(measures), seen=measures)
         for limit in limits
         if limit.value(measures) > (limit.void if void else limit.strained)
     ]

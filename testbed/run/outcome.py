@@ -94,6 +94,8 @@ class Measures:
     """CPUs that Open vSwitch used."""
     engine_cpu: float = math.nan
     """Share of a CPU that the engine used, which has one thread, 0..1."""
+    other_cpu: float = math.nan
+    """CPUs that all other processes of the machine used, the controller among them."""
     switch_stall_s: float = math.nan
     """The longest time in which Open vSwitch could not run though it had to [s]."""
     stall_s: float = math.nan
@@ -118,6 +120,13 @@ class Measures:
     """Those that counted as lost, so that their bytes were granted anew."""
     packets_late: float = math.nan
     """Those that arrived and did not count: they counted as lost, were taken back, or came twice."""
+
+    @property
+    def busy_text(self) -> str:
+        """Return how many CPUs were used by what, as far as is known, behind a colon."""
+        used = {"Open vSwitch": self.switch_cpu, "the engine": self.engine_cpu, "all else": self.other_cpu}
+        known = [f"{what} {cpus:.2f}" for what, cpus in used.items() if not math.isnan(cpus)]
+        return f": of CPUs {', '.join(known)} were used" if known else ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,7 @@ HEALTHY = Measures(
     cpu_pressure=0.02,
     switch_cpu=0.5,
     engine_cpu=0.2,
+    other_cpu=0.1,
     switch_stall_s=0.02,
     stall_s=0.02,
     lateness_s=0.001,

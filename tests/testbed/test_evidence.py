@@ -3,12 +3,14 @@
 import math
 import time
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from controller.circuits.status import PortCounters, PortStatus
+from testbed.machine.processes import beside
 from testbed.machine.wall_clock import STEP_S, wall_ahead_s
 from testbed.network.network import Network
 from testbed.network.readback import PortSetting
@@ -117,6 +119,23 @@ def test_a_wall_clock_that_is_set_during_a_run_makes_it_strained_and_slewing_doe
     reason = f"this machine's clock was set by {abs(step_s):.3f} s during the run, or it was suspended"
     strained = ("strained", (reason,))
     assert (judged.word, judged.reasons) == (strained if abs(step_s) > 1e-3 else ("faithful", ()))
+
+
+def test_what_other_processes_use_of_cpus_is_counted(machine: Machine) -> None:
+    burnt_s = 0.5
+    with Watch(machine.network) as watch, beside(partial(burn, burnt_s)):
+        began_at = time.monotonic()
+        time.sleep(burnt_s)
+    seen = watch.measures(Emulation(RUN, {}, Health(packets=COUNTS), 1.0), 0.0)
+    assert seen.engine_cpu < 0.5 * burnt_s
+    assert seen.other_cpu * (time.monotonic() - began_at) > 0.1 * burnt_s
+
+
+def burn(seconds: float) -> None:
+    """Use a CPU for some time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
 
 
 def test_the_wall_clock_is_as_far_ahead_a_moment_later_and_later_where_it_was_set(

@@ -50,6 +50,7 @@ NOT_JUDGED = (
     "queue_marks",
     "queue_drops",
     "aggregate_bps",
+    "other_cpu",
     "sent_over_granted",
     "packets_sent",
     "packets_arrived",
@@ -90,6 +91,17 @@ def test_of_nothing_known_every_unknown_is_named() -> None:
     assert len(judged(nothing).reasons) == len(PACKETS)
     without_psi = replace(HEALTHY, cpu_pressure=math.nan)
     assert judged(without_psi).reasons == ("unknown: CPU pressure (the kernel has no PSI)",)
+
+
+def test_what_waited_for_a_cpu_stands_beside_what_used_them_as_far_as_is_known() -> None:
+    pressed = replace(HEALTHY, cpu_pressure=0.9, switch_cpu=0.75, engine_cpu=0.5, other_cpu=1.25)
+    waited = "something waited for a CPU 90% of the time"
+    used = ": of CPUs Open vSwitch 0.75, the engine 0.50, all else 1.25 were used"
+    assert judged(pressed).reasons == (waited + used,)
+    [reason, *_] = judged(replace(pressed, switch_cpu=math.nan, other_cpu=math.nan)).reasons
+    assert reason == f"{waited}: of CPUs the engine 0.50 were used"
+    alone = replace(Measures(), packets=1.0, cpu_pressure=0.9)
+    assert judged(alone).reasons[0] == waited
 
 
 @pytest.mark.parametrize("name", NOT_JUDGED)
