@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
+from testbed.machine.shortage import shortage
 from topologies.errors import MachineError, ScenarioError
 
 HINT = "choose another directory with --out"
@@ -138,4 +139,6 @@ def _refusal(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if shortage(error):  # no directory helps
+            raise
         raise MachineError(f"{path} cannot be written: {error.strerror}", HINT) from error

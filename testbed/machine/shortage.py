@@ -11,6 +11,9 @@ from types import TracebackType
 LEAST_BYTES = 1 << 30
 """Of address space: to import scipy, pandas and matplotlib takes 0.6 to 0.8 GB. With less they end in a
 traceback, in an abort of C++, or never, since OpenBLAS tries again for ever."""
+EMULATION_BYTES = 3 << 29
+"""Of address space: the controller's threads take 1.4 GB of it. With less it serves some switches, and the
+network is not ready after two minutes."""
 RAISE_MEMORY = "raise the limit (ulimit -v)"
 PROCESSES = (
     "this user may have no more processes or threads",
@@ -45,12 +48,17 @@ def tell_shortage(kind: type[BaseException], error: BaseException, trace: Traceb
 
 def check_address_space() -> None:
     """Exit with a sentence if this process may not have the address space that the imports take."""
-    if (most := _most_bytes()) is not None and most < LEAST_BYTES:
-        sys.stderr.write(
-            f"lightrail takes {LEAST_BYTES >> 10:,} kB of address space to start, and this process may have"
-            f" {most >> 10:,} kB; {RAISE_MEMORY}\n"
-        )
+    if said := too_little("a start", LEAST_BYTES):
+        sys.stderr.write(f"{said}; {RAISE_MEMORY}\n")
         raise SystemExit(2)
+
+
+def too_little(what: str, least_bytes: int) -> str:
+    """Return a sentence where a process may not have the address space that something takes, else nothing."""
+    most = _most_bytes()
+    if most is None or most >= least_bytes:
+        return ""
+    return f"{what} takes {least_bytes >> 10:,} kB of address space, and a process may have {most >> 10:,} kB"
 
 
 def _memory() -> str:

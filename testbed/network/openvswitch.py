@@ -8,6 +8,7 @@ import socket
 import stat
 import struct
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,8 @@ FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 RECEIVE_BUFFER_BYTES = 8 << 20
 """What waits at a port while the daemon is not scheduled: 208 KiB, the default, is 23 ms at 40 Mbit/s."""
 SOL_PACKET, PACKET_STATISTICS = 263, 6
+CLOSING_STACK_BYTES = 128 << 10
+"""Of a thread that closes sockets: at the usual 8 MB, 64 of them take half a GB of address space."""
 PROBE = "ffffffffffff" + "02" + "00" * 5 + "88b5" + "00" * 46
 """A packet of an EtherType for experiments (IEEE 802, 0x88b5), which no server takes."""
 LOGGING = ("-vconsole:warn", "-vdpif:console:err", "--log-file=/dev/null")
@@ -206,8 +209,12 @@ class PrivateOpenVSwitch:
         return self._dropped
 
     def _close_packet_sockets(self) -> None:
-        with ThreadPoolExecutor(64) as pool:
-            list(pool.map(socket.socket.close, self._packet_sockets))
+        usual = threading.stack_size(CLOSING_STACK_BYTES)
+        try:
+            with ThreadPoolExecutor(64) as pool:
+                list(pool.map(socket.socket.close, self._packet_sockets))
+        finally:
+            threading.stack_size(usual)
         self._packet_sockets.clear()
 
     def _spawn(self, *command: str) -> None:

@@ -29,6 +29,7 @@ from typing import NoReturn, TypeVar, cast
 
 from testbed.machine.machine_lock import machine_lock
 from testbed.machine.sandbox import Sandbox, inside_sandbox
+from testbed.machine.shortage import EMULATION_BYTES, RAISE_MEMORY, too_little
 from testbed.run.packed import pack, unpack
 from topologies.errors import MachineError
 
@@ -64,6 +65,8 @@ class EmulationWorker:
 
     def __enter__(self) -> "EmulationWorker":
         """Wait until no other emulation runs on this machine, and start the sandbox."""
+        if said := too_little("an emulation", EMULATION_BYTES):
+            raise MachineError(said, RAISE_MEMORY)
         with ExitStack() as stack:
             if not inside_sandbox():
                 lock = stack.enter_context(machine_lock())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.machine.shortage import LEAST_BYTES, shortage
+from testbed.machine.shortage import EMULATION_BYTES, LEAST_BYTES, shortage
 from tests.tools import CHECKOUT
 
 SCENARIO = """\
@@ -44,9 +44,9 @@ def test_too_little_address_space_to_import_libraries_is_refused_before_it_ends_
     most_bytes: int,
 ) -> None:
     ran = limited(CHECKOUT / "scenarios" / "rails_uniform.py", "--dry-run", most_bytes=most_bytes)
-    said = f"this process may have {most_bytes >> 10:,} kB; raise the limit (ulimit -v)\n"
+    said = f"a process may have {most_bytes >> 10:,} kB; raise the limit (ulimit -v)\n"
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == f"lightrail takes 1,048,576 kB of address space to start, and {said}"
+    assert ran.stderr == f"a start takes 1,048,576 kB of address space, and {said}"
 
 
 def test_what_starts_at_the_least_address_space_predicts(tmp_path: Path) -> None:
@@ -54,6 +54,15 @@ def test_what_starts_at_the_least_address_space_predicts(tmp_path: Path) -> None
     out = ["--out", str(tmp_path / "out")]
     ran = limited(CHECKOUT / "scenarios" / "rails_uniform.py", *small, *out, most_bytes=LEAST_BYTES)
     assert (ran.returncode, ran.stderr.strip()) == (0, "")
+
+
+def test_too_little_address_space_for_an_emulation_is_refused_before_anything_boots(tmp_path: Path) -> None:
+    words = ["--servers", "2", "--out", str(tmp_path / "out")]
+    ran = limited(CHECKOUT / "scenarios" / "rails_uniform.py", *words, most_bytes=EMULATION_BYTES - 1)
+    said = "an emulation takes 1,572,864 kB of address space, and a process may have 1,572,863 kB"
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.strip() == f"{said}; raise the limit (ulimit -v)"
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
