@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from testbed.machine.files import write_whole
 from testbed.machine.shortage import EMULATION_BYTES, LEAST_BYTES, shortage
 from tests.tools import CHECKOUT
+from topologies.errors import MachineError
 
 SCENARIO = """\
 import _checkout
@@ -85,6 +87,25 @@ def test_a_limit_that_is_met_in_a_command_is_a_sentence_and_a_defect_stays_a_tra
     assert ran.stderr.startswith(said)
     scenario.write_text(SCENARIO.format(line="raise ValueError('a defect of the code')"))
     assert "Traceback" in limited(scenario, most_bytes=2 << 30).stderr
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM, errno.ENOSPC, errno.EACCES])
+def test_another_directory_is_advised_unless_a_limit_keeps_a_file_from_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    failure = OSError(code, os.strerror(code))
+
+    def fails(_path: Path, **_how: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(Path, "touch", fails)
+    with pytest.raises((OSError, MachineError)) as caught:
+        write_whole(tmp_path / "run.json", "{}")
+    if shortage(failure):
+        assert caught.value is failure
+    else:
+        assert str(caught.value).endswith("choose another directory with --out")
+    assert bool(shortage(failure)) == (code in (errno.EMFILE, errno.ENOMEM))
 
 
 def test_an_error_that_no_limit_has_caused_is_none() -> None:
