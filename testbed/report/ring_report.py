@@ -11,7 +11,7 @@ from testbed.report.node_report import how_text, node_page, node_sheet, titled, 
 from testbed.report.nodes import nodes_of
 from testbed.report.page import Block, Line, Page, Sheet
 from testbed.report.run_json import Run
-from testbed.report.table import notes_text, number, significant
+from testbed.report.table import number, significant
 from testbed.run.agreement import ALL_LIMITED, LIMIT, MARK, MARKED, agreement_text
 from testbed.run.outcome import Outcome
 from topologies.fabric import Fabric
@@ -55,13 +55,14 @@ def ring_sheet(outcomes: Sequence[Outcome]) -> Sheet:
         ]
         blocks += [Block(lines, titled(outcome, outcomes)), Block([_iteration(outcome, emulated)])]
     marked = any(MARK in cell for block in blocks for line in block.lines for cell in line.cells[2:])
-    notes = notes_text(outcome.experiment.job.note for outcome in outcomes)
+    notes = dict.fromkeys(outcome.experiment.job.note for outcome in outcomes)
     said = "; ".join(dict.fromkeys(how_text(outcome) for outcome in outcomes))
     return Sheet(
         WORDS,
         (*HEADERS, *(("model", "/ model") if emulated else ())),
         blocks,
-        f"Means over collectives that are alike, milliseconds and 1e9 bytes/s at real scale, {said}. {notes}"
+        f"Means over collectives that are alike, milliseconds and 1e9 bytes/s at real scale, {said}. "
+        + " ".join(f"{note[0].upper()}{note[1:]}." for note in notes if note)
         + (f" {MARKED}" if marked else "")
         + (f" {ALL_LIMITED}" if any(each.experiment.predicted_as == LIMIT for each in outcomes) else ""),
     )

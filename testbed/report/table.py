@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -355,17 +355,6 @@ def _lacking(rows: Sequence[Point], baseline: str) -> Iterator[str]:
 
 def _workloads(rows: Sequence[Point]) -> str:
     return ", ".join(dict.fromkeys(point.workload for point in rows))
-
-
-def notes_text(notes: Iterable[str]) -> str:
-    """Return notes of workloads as sentences, each once.
-
-    Examples
-    --------
-    >>> notes_text(["matrix a.csv", "", "matrix a.csv"])
-    'Matrix a.csv.'
-    """
-    return " ".join(f"{note[0].upper()}{note[1:]}." for note in dict.fromkeys(notes) if note)
 
 
 def left_out_texts(words: Collection[str]) -> list[str]:

@@ -1,5 +1,7 @@
 """The table of a run's results for the terminal."""
 
+from collections.abc import Iterator
+
 from rich.markup import escape
 from rich.table import Table
 
@@ -10,7 +12,7 @@ from testbed.report.ocs_report import executions_table
 from testbed.report.order import order_text
 from testbed.report.results import ResultsDirectory
 from testbed.report.ring_report import ring_sheet
-from testbed.report.table import notes_text, summary_table
+from testbed.report.table import summary_table
 from testbed.report.transports import alike_text, choices_text
 from testbed.study.output import sheet_table
 
@@ -21,29 +23,32 @@ SAID = ("nodes", "rings")
 def results_table(results: ResultsDirectory) -> Table:
     """Return the table of a run's results for the terminal, as its kind has it, with what it leaves out.
 
-    Below stands why points are not faithful, and what to do; blocks of nodes and rings have that themselves.
+    Below stand the notes of traces, why points are not faithful, and what to do; blocks of nodes and rings
+    have that themselves.
     """
     shown = _of_kind(results)
     table = results.table
     said = [
         str(shown.caption),
-        escape(_notes(results)),
         alike_text(results.run.alike),
         choices_text(table),
         order_text(table),
     ]
     judged = [] if results.run.report in SAID else [each.verdict for each in results.outcomes]
-    shown.caption = "\n".join([" ".join(filter(None, said)), *map(escape, doubts(judged))])
+    shown.caption = "\n".join(
+        [" ".join(filter(None, said)), *map(escape, (*_notes(results), *doubts(judged)))]
+    )
     return shown
 
 
-def _notes(results: ResultsDirectory) -> str:
-    """Return the notes of workloads that neither the table nor one of the scenario's own has."""
+def _notes(results: ResultsDirectory) -> Iterator[str]:
+    """Yield each note of workloads that neither the table nor one of the scenario's own has."""
     if results.run.report == "rings":
-        return ""
+        return
     shown = {block.note for sheet in results.found.sheets for block in sheet.blocks}
-    notes = [outcome.experiment.job.note for outcome in results.outcomes]
-    return notes_text(note for note in notes if note not in shown and not note.startswith("synthetic"))
+    for note in dict.fromkeys(outcome.experiment.job.note for outcome in results.outcomes):
+        if note and note not in shown and not note.startswith("synthetic"):
+            yield note
 
 
 def _of_kind(results: ResultsDirectory) -> Table:

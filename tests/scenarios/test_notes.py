@@ -31,13 +31,13 @@ FEW = ["--model-only", "--servers", "2", "--rails", "2"]
 @pytest.mark.parametrize(
     ("scenario", "words", "notes"),
     [
-        ("study", ["study.toml", "--model-only"], ["Matrix bytes.csv."]),
+        ("study", ["study.toml", "--model-only"], ["matrix bytes.csv"]),
         (
             "rails_sparse",
             [*FEW, "--schemes", "ecmp", "--seeds", "1", "--trace", "bytes.csv"],
-            ["Matrix bytes.csv."],
+            ["matrix bytes.csv"],
         ),
-        ("job", [*FEW, "--job", "job.json"], ["Written by hand."]),
+        ("job", [*FEW, "--job", "job.json"], ["written by hand"]),
         (
             "ring_trace",
             [*FEW, "--trace", "step.txt", "--least-mb", "0"],
@@ -51,7 +51,7 @@ FEW = ["--model-only", "--servers", "2", "--rails", "2"]
         (
             "spray_permutation",
             ["--model-only", "--trace", "few.cm"],
-            ["matrix few.cm", "; on GPUs 0 to 3 of 16."],
+            ["matrix few.cm", "; on GPUs 0 to 3 of 16"],
         ),
     ],
 )
@@ -68,4 +68,4 @@ def test_a_files_note_is_printed_once(
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert {note: said.count(note) for note in notes} == dict.fromkeys(notes, 1), done.stdout
-    assert "Synthetic:" not in said
+    assert "synthetic:" not in said.lower()
