@@ -5,6 +5,7 @@ It must run under an old python3 too, since that may be the one that was called.
 
 import gc
 import os
+import signal
 import sys
 
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -28,7 +29,18 @@ check_address_space()
 sys.excepthook = tell_shortage
 # One thread: each other takes address space, and gains nothing where whole points are computed at once.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def _end(_number: int, _frame: object) -> None:
+    """End at once: nothing has begun while modules are imported, so that nothing has to be closed."""
+    os.write(2, b"interrupted\n")
+    os._exit(130)
+
+
 # Imports make little garbage, and looking for it takes 0.7 s of a start of 1.8 s.
 # `testbed.study.command.main` has it looked for again.
 if os.path.dirname(os.path.realpath(sys.argv[0])) == os.path.join(CHECKOUT, "scenarios"):
     gc.disable()
+    # A traceback of imports would say nothing. From `main` on Ctrl-C is an exception again.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)

@@ -76,6 +76,14 @@ def test_without_a_venv_one_sentence_says_what_to_do(checkout: Path, broken: boo
     assert ran.stderr == f"no usable .venv in {checkout}; run: sudo bash vagrant/provision.sh\n"
 
 
+def test_ctrl_c_while_modules_are_imported_is_one_word(checkout: Path) -> None:
+    venv.create(checkout / ".venv", symlinks=True)
+    interrupting = "import _checkout\nimport os, signal\nos.kill(os.getpid(), signal.SIGINT)\nprint('on')\n"
+    (checkout / "scenarios" / "echo.py").write_text(interrupting)
+    ran = run(checkout / ".venv" / "bin" / "python", checkout / "scenarios" / "echo.py")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "interrupted\n")
+
+
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.name)
 def test_scenarios_are_read_by_an_old_python_up_to_the_first_import(path: Path) -> None:
     oldest = (3, 6) if path.name == "_checkout.py" else (3, 8)

@@ -119,15 +119,27 @@ def beside(*functions: Callable[[], None]) -> Iterator[None]:
     with ExitStack() as stack:
         for function in functions:
             process = _fork.Process(target=_begin, args=(tie_to_this_process(), function), daemon=True)
-            process.start()
+            with _interrupts_blocked():
+                process.start()
             stack.callback(process.join)
             stack.callback(process.kill)
         yield
 
 
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Have an interrupt wait, so that a fork does not take it before it ignores interrupts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin(tie: Callable[[], None], function: Callable[[], None]) -> None:
     tie()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     gc.freeze()  # what was inherited stays: it is not searched for garbage, which would copy it
     function()
 

@@ -66,6 +66,8 @@ RESULTS = Path("results")
 """Where results go by default: in the directory that a run was started in."""
 LONGEST_NAME = 150
 """Most characters of a trace's name, where workloads or schemes have long ones."""
+ENTERED: list[Path] = []
+"""The directories of runs that this process has entered, in order; one without results may be gone."""
 
 
 class RunDirectory(ABC):
@@ -140,7 +142,12 @@ class RunDirectory(ABC):
             raise ScenarioError(f"{self._path} was entered twice", "make a new ResultsDirectory per run")
         self._path = self._directory()
         self._lock.enter_context(directory_lock(self._path))
-        self._write_run()
+        ENTERED.append(self._path)
+        try:
+            self._write_run()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(
@@ -159,7 +166,7 @@ class RunDirectory(ABC):
         """Leave nothing of a run without results, unless another can go on with its points."""
         if self._resume or (self.path / FOLDER).exists():
             return
-        (self.path / "run.json").unlink()
+        (self.path / "run.json").unlink(missing_ok=True)
         (self.path / "summary.csv").unlink(missing_ok=True)
         for folder in (self.path, *([self.path.parent, self._root] if self._out is None else [])):
             with suppress(OSError):  # something else is in it

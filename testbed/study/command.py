@@ -1,6 +1,7 @@
 """A scenario's command: its parameters are its options, an error is one sentence."""
 
 import gc
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Annotated, NoReturn, TypeVar
 
 import typer
 
+from testbed.report.results import ENTERED
 from testbed.run.experiment import Experiment
 from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.carry_out import carry_out
@@ -27,7 +29,7 @@ from testbed.study.options import (
     transport_named,
 )
 from testbed.study.output import say
-from testbed.study.study import Options, Study
+from testbed.study.study import RUN, Options, Study
 from topologies.addresses import ENTROPIES
 from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Fabric
@@ -39,7 +41,6 @@ Taken = TypeVar("Taken")
 
 INTERRUPTED = 130
 """The exit code that typer makes of Ctrl-C."""
-
 
 MOST_WINDOW_PACKETS = 1000
 MOST_TIMEOUT_MS = 100_000.0
@@ -245,22 +246,35 @@ def _run(
 
 
 def main(command: Callable[..., None]) -> NoReturn:
-    """Run a command; an error is one sentence, with exit code 2."""
+    """Run a command; an error is one sentence, with exit code 2, and so is Ctrl-C, with 130."""
     gc.freeze()  # what is imported stays
     gc.enable()  # `_checkout` has turned it off
-    app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
-    app.command()(command)
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # where ± or µ cannot be written, ? stands for it
     try:
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # after that of `_checkout`
+        app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
+        app.command()(command)
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # where ± or µ cannot be written, ? stands for it
         app()
     except LightrailError as error:
         if "--debug" in sys.argv:
             raise
         say(str(error))
         sys.exit(2)
-    except SystemExit as end:
-        if end.code == INTERRUPTED:
-            say("interrupted; what was finished is in the results directory")
-        raise
+    except (SystemExit, KeyboardInterrupt) as end:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end takes a moment, and leaves nothing undone
+        if isinstance(end, SystemExit) and end.code != INTERRUPTED:
+            raise
+        say(_interrupted(resumes="resume" in signature(command).parameters))
+        sys.exit(INTERRUPTED)
     sys.exit(0)
+
+
+def _interrupted(*, resumes: bool) -> str:
+    """Return a sentence on what is left of a run that was interrupted, and how to go on with it."""
+    left = [path for path in ENTERED if (path / RUN).exists()]
+    if not left:
+        return "interrupted"
+    going_on = f"; --resume {left[-1]} goes on with it" if resumes else ""
+    return f"interrupted: what was finished is in {left[-1]}{going_on}"

@@ -17,7 +17,7 @@ from testbed.machine.versions import sources
 from testbed.report.finished import Finished
 from testbed.report.kept_points import KeptPoints
 from testbed.report.means import BIG_SWITCH
-from testbed.report.results import ResultsDirectory
+from testbed.report.results import ENTERED, ResultsDirectory
 from testbed.report.run_json import (
     Kind,
     Known,
@@ -201,6 +201,7 @@ class PartDirectory:
         """Make the directory and what describes the run, unless another part has."""
         make_directory(self.path / PARTS)
         self._lock.enter_context(directory_lock(self.path, shared=True))
+        ENTERED.append(self.path)
         with directory_lock(self.path / PARTS, waits=True):
             if not (self.path / RUN).exists():
                 write_whole(self.path / RUN, run_json(self.run, planned_lines(self._planned)))

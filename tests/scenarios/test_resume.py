@@ -183,7 +183,7 @@ def test_ctrl_c_ends_all_workers_and_keeps_what_is_there(tmp_path: Path) -> None
         os.killpg(run.pid, signal.SIGINT)
         assert run.wait(60) == 130
         assert run.stderr
-        assert "what was finished is in the results directory" in run.stderr.read()
+        assert f"what was finished is in {out}; --resume {out} goes on with it" in run.stderr.read()
     assert (out / "report.html").exists()
     assert 0 < len(pd.read_csv(out / "summary.csv")) < 300
     with pytest.raises(ProcessLookupError):

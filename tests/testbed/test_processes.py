@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from multiprocessing import active_children
 from pickle import PicklingError
 
@@ -73,6 +74,15 @@ def test_what_is_being_computed_when_the_block_is_left_ends_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert active_children() == []
+
+
+def test_an_interrupt_right_after_the_fork_is_the_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tie_interrupted() -> Callable[[], None]:
+        return lambda: os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("testbed.machine.processes.tie_to_this_process", tie_interrupted)
+    with in_processes(str.upper, ["a", "b"]) as results:
+        assert list(results) == ["A", "B"]
 
 
 def test_a_process_killed_in_the_middle_of_an_answer_blocks_nothing() -> None:

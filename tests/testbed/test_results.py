@@ -197,6 +197,18 @@ def test_a_run_that_fails_before_its_first_point_leaves_no_directory(tmp_path: P
     assert names(tmp_path) == set()
 
 
+def test_a_run_that_is_interrupted_as_it_begins_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("testbed.report.results.write_whole", interrupted)
+    with pytest.raises(KeyboardInterrupt), ResultsDirectory(RUN, root=tmp_path / "results"):
+        pass
+    assert names(tmp_path) == set()
+
+
 def test_a_run_that_is_interrupted_in_its_first_point_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,114 @@
+"""Ctrl-C at any moment: one sentence, exit code 130, and a directory only where it can be gone on with."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.machine.residue import until
+from tests.examples import examples
+from tests.scenarios.command import ran
+from tests.tools import CHECKOUT, hears_interrupts
+
+SMALL = ("--model-only", "--servers", "4", "--rails", "2", "--seeds", "9", "--schemes", "rails,ecmp")
+RUN_S = 3.0
+"""About how long a small run takes after its first imports; one that has ended by then hears nothing."""
+INTERRUPTS_ITS_READER = """
+import os
+import signal
+
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def interrupted(
+    scenario: str, words: Sequence[str | Path], cwd: Path, wait: Callable[[], object]
+) -> tuple[int, list[str]]:
+    """Return the exit code and the lines of standard error of a scenario whose processes all get SIGINT.
+
+    The wait begins with its first imports: what Python says before it runs a file of ours is its own.
+    """
+    command = [sys.executable, str(CHECKOUT / "scenarios" / f"{scenario}.py"), *map(str, words)]
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        text=True,
+        start_new_session=True,
+        preexec_fn=hears_interrupts,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as run:
+        maps = Path(f"/proc/{run.pid}/maps")
+        assert until(lambda: "numpy" in maps.read_text(), 60)
+        wait()
+        os.killpg(run.pid, signal.SIGINT)
+        said = run.communicate(timeout=60)[1]
+    with pytest.raises(ProcessLookupError):
+        os.killpg(run.pid, 0)
+    return run.returncode, [line for line in said.splitlines() if line]  # a progress bar ends with one
+
+
+def some_points(out: Path) -> None:
+    """Wait until a run has written some of its points."""
+    assert until(lambda: (out / "points").exists() and len(list((out / "points").iterdir())) > 1, 60)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "words"),
+    [("rails_uniform", SMALL), ("rails_uniform", (*SMALL, "--jobs", "1")), ("ocs_figures", ("--seeds", "1"))],
+    ids=["processes", "one process", "calls"],
+)
+@settings(max_examples=examples(2, 30), deadline=None)
+@given(share=st.floats(0.1, 1))
+def test_at_any_moment_it_names_what_is_left_and_how_to_go_on(
+    scenario: str, words: tuple[str, ...], share: float
+) -> None:
+    with TemporaryDirectory() as folder:
+        code, lines = interrupted(scenario, words, Path(folder), partial(time.sleep, share * RUN_S))
+        if code == 0:
+            return
+        assert (code, len(lines)) == (130, 1), lines
+        if lines == ["interrupted"]:
+            assert not list(Path(folder).iterdir())
+            return
+        found = re.fullmatch(
+            r"interrupted: what was finished is in (\S+); --resume \1 goes on with it", lines[0]
+        )
+        assert found is not None, lines
+        done = ran(scenario, *words, "--resume", found[1], cwd=Path(folder))
+        assert done.returncode == 0, done.stderr
+        assert (Path(folder) / found[1] / "report.html").exists()
+
+
+def test_while_options_are_read_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "interrupts.py").write_text(INTERRUPTS_ITS_READER)
+    words = ["--model-only", "--fabric", "interrupts:fabric", "--out", "out"]
+    done = ran("rails_uniform", *words, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_part_is_joined_as_it_says(tmp_path: Path) -> None:
+    wait = partial(some_points, tmp_path / "out")
+    code, lines = interrupted("rails_uniform", [*SMALL, "--part", "1/2", "--out", "out"], tmp_path, wait)
+    said = "interrupted: what was finished is in out; --resume out goes on with it"
+    assert (code, lines) == (130, [said])
+    assert ran("rails_uniform", *SMALL, "--resume", "out", cwd=tmp_path).returncode == 0
+
+
+def test_a_run_again_cannot_be_gone_on_with(tmp_path: Path) -> None:
+    assert ran("rails_uniform", *SMALL, "--out", "out", cwd=tmp_path).returncode == 0
+    wait = partial(some_points, tmp_path / "again")
+    code, lines = interrupted("repeat", ["out", "--out", "again"], tmp_path, wait)
+    assert (code, lines) == (130, ["interrupted: what was finished is in again"])
+    assert (tmp_path / "again" / "report.html").exists()
