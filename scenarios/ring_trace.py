@@ -2,7 +2,7 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -11,7 +11,7 @@ import typer
 from testbed.report.page import counted
 from testbed.run.experiment import Experiment
 from testbed.study.command import run
-from testbed.study.options import NicRate, listed, nic_bps, seed_range
+from testbed.study.options import check_effect, listed, nic_bps, seed_range, with_default
 from testbed.study.study import Study
 from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
@@ -30,6 +30,7 @@ from traffic.workloads.placement import placed
 FabricKind = Literal["rail", "fat-tree", "topoopt"]
 PER_RAIL: HowMany = "per-rail"
 SCHEME = "ecmp"
+LEAST_MB = 1.0
 OVER_TOPOOPT = "scenarios._topoopt.trace_rings:trace_scenario"
 """Imported when it is asked for, so that the paper can be taken out."""
 Trace = Annotated[
@@ -41,11 +42,28 @@ Trace = Annotated[
 Synthetic = Annotated[
     bool, typer.Option("--synthetic", help="Make up a GPT's step, though the data set is here.")
 ]
+DEFAULTS: tuple[FabricKind, int, int, float] = ("rail", 4, 8, 100.0)
+"""Kind, servers, rails and rate [Gbit/s] of the fabric."""
 Kind = Annotated[
-    FabricKind, typer.Option("--fabric-kind", help="What joins the servers; topoopt: circuits for this step.")
+    FabricKind | None,
+    typer.Option(
+        "--fabric-kind",
+        help=with_default("What joins the servers; topoopt: circuits for this step.", DEFAULTS[0]),
+    ),
 ]
-Servers = Annotated[int, typer.Option(help="Servers, each with as many GPUs and NICs as there are rails.")]
-Rails = Annotated[int, typer.Option(help="Rails; NIC n of every server is on leaf n.")]
+Servers = Annotated[
+    int | None,
+    typer.Option(
+        help=with_default("Servers, each with as many GPUs and NICs as there are rails.", DEFAULTS[1])
+    ),
+]
+Rails = Annotated[
+    int | None, typer.Option(help=with_default("Rails; NIC n of every server is on leaf n.", DEFAULTS[2]))
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(help=with_default("Rate of a NIC, at real scale [Gbit/s].", f"{DEFAULTS[3]:g}")),
+]
 OwnFabric = Annotated[
     str | None,
     typer.Option(
@@ -55,23 +73,34 @@ OwnFabric = Annotated[
     ),
 ]
 Rings = Annotated[
-    HowMany, typer.Option(help="One ring per group, or one for each of the group's GPUs in a server.")
+    HowMany | None,
+    typer.Option(
+        help=with_default("One ring per group, or one for each of the group's GPUs in a server.", PER_RAIL)
+    ),
 ]
 Layers = Annotated[
     int, typer.Option(help="Of layers of a trace that are equal so many are replayed, the first; or made up.")
 ]
 LeastMb = Annotated[
-    float,
-    typer.Option("--least-mb", help="Collectives of less are left out: latency decides them [1e6 bytes]."),
+    float | None,
+    typer.Option(
+        "--least-mb",
+        help=with_default(
+            "Collectives of a trace of less are left out: latency decides them [1e6 bytes].", f"{LEAST_MB:g}"
+        ),
+    ),
 ]
 Tp = Annotated[
     int | None, typer.Option(help="Tensor-parallel ranks of the made-up step; by default a server's.")
 ]
 Schemes = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="Spraying schemes, comma-separated: ecmp, plb, minrtt, reps, spray, pxn, rails, optimal;"
-        " ecmp:4, reps:8, pxn:4 have so many entropies; or your own as module:function (docs/own_scheme.md)."
+        help=with_default(
+            "Spraying schemes, comma-separated: ecmp, plb, minrtt, reps, spray, pxn, rails, optimal; ecmp:4,"
+            " reps:8, pxn:4 have so many entropies; or your own as module:function (docs/own_scheme.md).",
+            SCHEME,
+        )
     ),
 ]
 Seeds = Annotated[
@@ -79,23 +108,21 @@ Seeds = Annotated[
 ]
 OverCircuits = Callable[[Job, Fabric, str, Sequence[int]], Study]
 """Takes the step, the panel, a title, and seeds of equally short relayed paths."""
-DEFAULTS = ("rail", 4, 8, 100.0)
-"""Kind, servers, rails and rate of the fabric."""
 
 
 def ring_trace(
     trace: Trace = None,
     synthetic: Synthetic = False,
-    fabric_kind: Kind = "rail",
-    servers: Servers = 4,
-    rails: Rails = 8,
-    rate: NicRate = 100.0,
+    fabric_kind: Kind = None,
+    servers: Servers = None,
+    rails: Rails = None,
+    rate: Rate = None,
     fabric: OwnFabric = None,
-    rings: Rings = PER_RAIL,
+    rings: Rings = None,
     layers: Layers = 2,
-    least_mb: LeastMb = 1.0,
+    least_mb: LeastMb = None,
     tp: Tp = None,
-    schemes: Schemes = SCHEME,
+    schemes: Schemes = None,
     seeds: Seeds = 1,
 ) -> Study:
     """Ring collectives of a training step, replayed from a trace over a rail fabric, a fat tree or circuits.
@@ -116,60 +143,75 @@ def ring_trace(
     packets where that takes less than 25 s, else of 20 at least; with fewer, what a step costs beyond its
     bytes shows, and a larger --volume makes them longer.
     """
-    if fabric_kind == "topoopt":
-        _check_planned(servers, rails, rings, schemes)
-    if fabric is None:
-        wired = _fabric(fabric_kind, servers, rails, nic_bps(rate))
-    else:
-        if (fabric_kind, servers, rails, rate) != DEFAULTS:
-            raise ScenarioError(
-                "--fabric says what --fabric-kind, --servers, --rails and --rate say too",
-                "leave out the one or the others",
-            )
-        wired = own_fabric(fabric)
+    kind = fabric_kind or DEFAULTS[0]
+    if kind == "topoopt":
+        hint = "leave it out with topoopt"
+        check_effect("TopoOpt plans rings and paths", {"--rings": rings, "--schemes": schemes}, hint)
+    size = {"--fabric-kind": fabric_kind, "--servers": servers, "--rails": rails, "--rate": rate}
+    wired = _fabric(kind, servers, rails, rate) if fabric is None else _own_fabric(fabric, size)
+    step = _step(wired, trace, layers, least_mb, tp, synthetic=synthetic)
+    title = f"Ring collectives of a training step over a {kind if fabric is None else wired.name} fabric"
+    drawn = seed_range(seeds)
+    if kind == "topoopt":
+        over_circuits = cast(OverCircuits, own_object("fabric kind", OVER_TOPOOPT))
+        return over_circuits(step, wired, title, drawn)
+    step = with_rings(step, wired, rings or PER_RAIL)
+    points = [
+        Experiment(wired, step, scheme, seed=seed)
+        for seed in drawn
+        for scheme in listed(SCHEME if schemes is None else schemes)
+    ]
+    return Study("ring_trace", title, points, report="rings")
+
+
+def _own_fabric(name: str, size: Mapping[str, object]) -> Fabric:
+    check_effect("--fabric is wired already", size, "leave out the one or the other")
+    return own_fabric(name)
+
+
+def _step(
+    fabric: Fabric,
+    trace: Path | None,
+    layers: int,
+    least_mb: float | None,
+    tp: int | None,
+    *,
+    synthetic: bool,
+) -> Job:
+    """Return the step that is replayed, or made up where that is asked for or there is none."""
+    of_trace = {"--trace": trace, "--least-mb": least_mb}
+    least_mb = LEAST_MB if least_mb is None else least_mb
     if layers < 1 or not 0 <= least_mb < 1e6:
         raise ScenarioError(
             f"{layers} layers, of {least_mb:g} MB or more", "take a layer at least, and 0 MB or more"
         )
-    step = None if synthetic else _replayed(trace, wired, layers, round(least_mb * 1e6))
+    step = None if synthetic else _replayed(trace, fabric, layers, round(least_mb * 1e6))
     if step is None:
-        step = _made_up(wired, layers, wired.servers[0].gpus if tp is None else tp)
-    title = (
-        f"Ring collectives of a training step over a {fabric_kind if fabric is None else wired.name} fabric"
-    )
-    drawn = seed_range(seeds)
-    if fabric_kind == "topoopt":
-        over_circuits = cast(OverCircuits, own_object("fabric kind", OVER_TOPOOPT))
-        return over_circuits(step, wired, title, drawn)
-    step = with_rings(step, wired, rings)
-    points = [Experiment(wired, step, scheme, seed=seed) for seed in drawn for scheme in listed(schemes)]
-    return Study("ring_trace", title, points, report="rings")
+        check_effect("the step is made up", of_trace)
+        return _made_up(fabric, layers, fabric.servers[0].gpus if tp is None else tp)
+    check_effect("the step is of a trace", {"--tp": tp}, "leave it out, or make up a step by --synthetic")
+    return step
 
 
-def _check_planned(servers: int, rails: int, rings: HowMany, schemes: str) -> None:
-    """Refuse what has no circuits, and what those say already."""
+def _check_planned(servers: int, rails: int) -> None:
+    """Refuse what has no circuits."""
     needed = 1 if servers == 2 else 2
     if servers < 2 or rails < needed:
         raise ScenarioError(
             f"no ring of circuits joins {counted(servers, 'server')} of {counted(rails, 'NIC')}",
             "take 2 servers or more, and 2 rails or more: a ring takes two NICs of each server",
         )
-    if schemes != SCHEME:
-        raise ScenarioError(
-            f"schemes {schemes!r} over circuits, whose paths TopoOpt gives",
-            "leave out --schemes",
-        )
-    if rings != PER_RAIL:
-        raise ScenarioError(
-            f"--rings {rings} over circuits, whose rings TopoOpt plans", "leave out --rings with topoopt"
-        )
 
 
-def _fabric(kind: FabricKind, servers: int, rails: int, rate_bps: float) -> Fabric:
+def _fabric(kind: FabricKind, servers: int | None, rails: int | None, rate_gbps: float | None) -> Fabric:
     """Return a fabric of so many servers and NICs; the fat tree is the smallest that holds them."""
+    servers = DEFAULTS[1] if servers is None else servers
+    rails = DEFAULTS[2] if rails is None else rails
+    rate_bps = nic_bps(DEFAULTS[3] if rate_gbps is None else rate_gbps)
     if kind == "rail":
         return rail_fabric(servers, rails, rate_bps=rate_bps)
     if kind == "topoopt":
+        _check_planned(servers, rails)
         return patch_panel_fabric(servers, nics=rails, rate_bps=rate_bps)
     return fat_tree_fabric(least_k(servers * rails), servers=servers, nics=rails, rate_bps=rate_bps)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scenarios._rails.claims_spray import spray_claims
 from testbed.report.claims import Claim
 from testbed.run.experiment import Experiment
+from testbed.study.options import check_effect
 from testbed.study.output import say
 from testbed.study.study_options import run_file
 from topologies.errors import ScenarioError, TraceError
@@ -38,7 +39,9 @@ FLOW_BYTES = 2_000_000
 """Of each flow, there and where connections are made up [bytes]."""
 
 
-def flows(fabric: Fabric, seed: int, *, pattern: PatternName, connections: str | None = None) -> Job:
+def flows(
+    fabric: Fabric, seed: int, *, pattern: PatternName | None = None, connections: str | None = None
+) -> Job:
     """Return connections between servers of one NIC each.
 
     Parameters
@@ -46,13 +49,15 @@ def flows(fabric: Fabric, seed: int, *, pattern: PatternName, connections: str |
     fabric, seed
         The servers, and what draws a permutation.
     pattern
-        permutation: every server sends to one; incast: all others send to the last.
+        permutation, by default: every server sends to one; incast: all others send to the last.
     connections
         A connection matrix of htsim (.cm) to replay instead. By default htsim's own of 16 servers, or made
         up.
     """
     if connections is not None:
+        check_effect("the connections are a file's", {"the pattern": pattern})
         return _placed(Path(connections), fabric)
+    pattern = pattern or "permutation"
     if fabric.gpus > MAX_GPUS:
         raise ScenarioError(f"flows between {fabric.gpus} servers", f"give at most {MAX_GPUS}")
     found = _data_set(pattern) if fabric.gpus == DATA_SET_SERVERS else None

@@ -4,6 +4,7 @@ import _checkout  # first: runs this file under the checkout's Python
 
 from collections.abc import Iterable
 from functools import partial
+from inspect import signature
 from typing import Annotated
 
 import typer
@@ -21,7 +22,7 @@ from scenarios._topoopt.shared_report import cost_sentence, shared_report
 from scenarios._topoopt.shared_shards import shards_experiment, shards_findings
 from testbed.study.command import run_computed
 from testbed.study.computed import Computed
-from testbed.study.options import nic_bps, seed_range, whole_numbers
+from testbed.study.options import check_effect, nic_bps, seed_range, whole_numbers
 from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError
 
@@ -60,7 +61,7 @@ Emulate = Annotated[
     typer.Option(
         "--emulate",
         help="Run a small cluster in two shards with real packets instead: three AllReduces, of which the"
-        " third takes over the servers of the first. None of the other options above counts.",
+        " third takes over the servers of the first. The other options above are not for it.",
     ),
 ]
 
@@ -87,6 +88,13 @@ def topoopt_shared(
     With --emulate a third job waits for its 1x2 switches only, as its circuits are set while others run.
     """
     if emulate:
+        options = signature(topoopt_shared).parameters
+        given = servers, job_counts, seeds, mix, paths, fat_tree_rate
+        changed = {
+            f"--{name.replace('_', '-')}": None if value == options[name].default else value
+            for name, value in zip(options, given, strict=False)
+        }
+        check_effect("--emulate runs a small cluster of its own", changed)
         return Study(
             "topoopt_shared",
             "TopoOpt: a cluster in two shards",

@@ -3,21 +3,37 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from testbed.report.run_json import experiments_of
+from testbed.study.study_options import described
+from testbed.study.toml_document import read_document
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
-from topologies.errors import LightrailError
+from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Fabric, Link, Port, Server, Switch
 from topologies.own import own_fabric
 from topologies.rail import rail_fabric
 
 PAGE = (CHECKOUT / "docs" / "own_fabric.md").read_text()
 LINES = 25
+WITH_FABRIC = [
+    path.stem
+    for path in sorted((CHECKOUT / "scenarios").glob("*.toml"))
+    if 'fabric = "fabric"' in path.read_text()
+]
+SIZES = [
+    (scenario, name)
+    for scenario in WITH_FABRIC
+    for name, key in tomllib.loads((CHECKOUT / "scenarios" / f"{scenario}.toml").read_text())[
+        "options"
+    ].items()
+    if key.startswith("fabric.")
+]
 JOB = """{"format": "lightrail job 1", "name": "large", "gpus": 9,
           "nodes": [{"kind": "all_to_all", "name": "a", "uniform_bytes": 1000}]}"""
 
@@ -100,6 +116,17 @@ def test_a_scheme_that_needs_rails_says_so(in_folder: Path) -> None:
 def test_a_fabric_and_the_size_of_another_exclude_each_other() -> None:
     options = ["--fabric", "two_pods.json", "--rails", "2"]
     check_refused("rails_uniform", options, "--fabric says what --rails says too; ")
+
+
+@pytest.mark.parametrize(("scenario", "option"), SIZES)
+def test_an_option_of_another_fabric_is_refused_with_any_value(scenario: str, option: str) -> None:
+    """Also with the one that it has by default: this fabric may have another one."""
+    describe = described(CHECKOUT / "scenarios" / f"{scenario}.toml")
+    file = read_document(CHECKOUT / "scenarios" / f"{scenario}.toml", ["fabric"])
+    default = file.tables("fabric")[0].get(str(file.table("options")[option]).partition(".")[2], 1)
+    for value in (default, 16):
+        with pytest.raises(ScenarioError, match=f"--fabric says what --{option} says too; leave out the one"):
+            describe(fabric="own_fabric:two_pods", **{option: str(value)})
 
 
 def test_a_job_for_more_gpus_is_refused(in_folder: Path) -> None:

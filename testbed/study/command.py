@@ -22,11 +22,13 @@ from testbed.study.options import (
     DEFAULT_TRANSPORTS,
     Debug,
     buffer_bytes,
+    check_effect,
     faults,
     known_after_s,
     listed,
     time_s,
     transport_named,
+    with_default,
 )
 from testbed.study.output import say
 from testbed.study.study import RUN, Options, Study
@@ -135,9 +137,14 @@ class Changes:
         ),
     ] = None
     detect_us: Annotated[
-        float,
-        typer.Option(help="How long after a fault, and after its end, everybody knows, at real scale [us]."),
-    ] = DETECT_S * 1e6
+        float | None,
+        typer.Option(
+            help=with_default(
+                "How long after a fault, and after its end, everybody knows, at real scale [us].",
+                f"{DETECT_S * 1e6:g}",
+            )
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Refuse what no study can have, before one is described."""
@@ -147,12 +154,18 @@ class Changes:
         if timeout_ms is not None and not 1 <= timeout_ms <= MOST_TIMEOUT_MS:
             raise ScenarioError(f"a least timeout of {timeout_ms:g} ms", f"give 1 to {MOST_TIMEOUT_MS:g}")
         self.real_link_delay_s()
-        known_after_s(self.detect_us)
+        self.known_after_s()
+        if self.fail is None:
+            check_effect("no fault is given by --fail", {"--detect-us": self.detect_us})
         self.setups()
 
     def real_link_delay_s(self) -> float:
         """Return the propagation delay of a link of the real network, one way [s]."""
         return time_s(self.real_link_delay_us, "a real link's delay of", "--real-link-delay-us")
+
+    def known_after_s(self) -> float:
+        """Return how long until faults are known [s]."""
+        return DETECT_S if self.detect_us is None else known_after_s(self.detect_us)
 
     def setups(self, usual: str = DEFAULT_TRANSPORTS) -> list[TransportSetup]:
         """Return the transports that are asked for, else usual ones by commas, each once."""
@@ -191,7 +204,7 @@ class Changes:
         study = replace(study.changed(made_of), real_link_delay_s=self.real_link_delay_s())
         if self.fail is None:
             return study
-        return study.failing(Failures(tuple(faults(self.fail)), known_after_s(self.detect_us)))
+        return study.failing(Failures(tuple(faults(self.fail)), self.known_after_s()))
 
 
 def run(describe: Callable[..., Study]) -> NoReturn:
@@ -203,6 +216,9 @@ def run(describe: Callable[..., Study]) -> NoReturn:
             raise ScenarioError(
                 "the scale of a run that is gone on with is its own", "leave out --volume and --emulated-rate"
             )
+        if options.model_only:
+            emulation = {"--volume": options.volume, "--emulated-rate": options.emulated_rate_mbps}
+            check_effect("--model-only emulates nothing", emulation | {"--no-sandbox": options.no_sandbox})
         study = changes.made(describe(**given), model_only=options.model_only)
         if options.dry_run and study.parameters:
             say(study.grid)

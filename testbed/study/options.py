@@ -1,6 +1,6 @@
 """The options that scenarios share, each with the help that teaches it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -68,6 +68,33 @@ Out = Annotated[
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def with_default(told: str, default: object) -> str:
+    """Return the help of an option with its default, where None is that it was not given."""
+    return told if default in (None, "") else f"{told} [default: {default}]"
+
+
+def check_effect(why: str, options: Mapping[str, object], hint: str = "leave it out") -> None:
+    """Refuse options that have no effect.
+
+    Parameters
+    ----------
+    why
+        The reason, which the sentence begins with.
+    options
+        Their values by name: None or False where one was not given.
+    hint
+        What to do.
+
+    Raises
+    ------
+    ScenarioError
+        If one was given.
+    """
+    if given := [name for name, value in options.items() if value not in (None, False)]:
+        has = "has" if len(given) == 1 else "have"
+        raise ScenarioError(f"{why}, so {' and '.join(given)} {has} no effect", hint)
 
 
 def buffer_bytes(packets: int, mtu: int) -> int:

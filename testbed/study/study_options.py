@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from testbed.study.command import run
+from testbed.study.options import with_default
 from testbed.study.study import Study
 from testbed.study.study_file import Whole, homes, study_of_file
 from testbed.study.study_tables import FORMS, keys_of
@@ -41,7 +42,6 @@ def described(file: Path) -> Callable[..., Study]:
     keys = {name.replace("-", "_"): str(key) for name, key in document.table("options").items()}
 
     parameters = [_parameter(document, name, key) for name, key in keys.items()]
-    usual = {each.name: each.default for each in parameters}
 
     def describe(**given: str | bool | None) -> Study:
         return study_of_file(
@@ -49,7 +49,7 @@ def described(file: Path) -> Callable[..., Study]:
             [
                 Assignment(keys[name], _value(document, keys[name], text), _option(name))
                 for name, text in given.items()
-                if text is not None and text != usual[name]
+                if text is not None
             ],
         )
 
@@ -64,17 +64,20 @@ def _option(name: str) -> str:
 
 
 def _parameter(document: Document, name: str, key: str) -> Parameter:
-    """Return a parameter that takes a text, or is a flag, with what the file has by default."""
+    """Return a parameter that takes a text, or is a flag; None is that it was not given.
+
+    What the file has is in its help alone: given by a user it may exclude another option all the same.
+    """
     told, default, words = OWN_TABLE.get(key), None, _option(name)
     if told is None:
         field = _field(document, key)
         told, default = field.description, _default(document, key, field)
         if field.annotation is bool:
             words = f"{words}/{_option(f'no-{name}')}" if default == "True" else words
-            flag = Annotated[bool, typer.Option(words, help=told)]
-            return Parameter(name, Parameter.KEYWORD_ONLY, default=default == "True", annotation=flag)
-    option = Annotated[str | None, typer.Option(words, help=told)]
-    usual = Parameter.empty if default == "" else default  # it has to be given
+            flag = Annotated[bool | None, typer.Option(words, help=told)]
+            return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=flag)
+    option = Annotated[str | None, typer.Option(words, help=with_default(told or "", default))]
+    usual = Parameter.empty if default == "" else None  # it has to be given
     return Parameter(name, Parameter.KEYWORD_ONLY, default=usual, annotation=option)
 
 

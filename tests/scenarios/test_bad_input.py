@@ -49,6 +49,16 @@ MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
         (["--link-delay-us", "1e308"], "", "h0:0 - leaf0:0 has a delay of 1e+302 s"),
         (["--volume", "1e308"], "", "1e+308 times the bytes; give --volume from 1e-12 to 1000"),
         (["--detect-us", "1e308", "--fail", "gpu:0@1ms"], "", "known after 1e+308 us"),
+        (
+            ["--detect-us", "1000"],
+            "",
+            "no fault is given by --fail, so --detect-us has no effect; leave it out",
+        ),
+        (
+            ["--volume", "0.1", "--emulated-rate", "10", "--no-sandbox"],
+            "",
+            "--model-only emulates nothing, so --volume and --emulated-rate and --no-sandbox have no effect",
+        ),
         (["--detect-us", "-1"], "", "known after -1 us; give --detect-us from 0"),
         (["--fail", f"nic:{'9' * 5000}:0@1ms"], "", "is not a valid fault"),
         (

@@ -71,6 +71,13 @@ def test_rings_per_rail_are_as_much_faster_as_there_are_rails(tmp_path: Path) ->
     assert run["report"] == "rings"
 
 
+def test_tensor_parallel_ranks_of_a_trace_are_its_own(tmp_path: Path) -> None:
+    trace = simai(tmp_path, GRADIENTS, LAYER)
+    done = ran("--out", str(tmp_path / "out"), "--trace", str(trace), "--tp", "2", *SMALL)
+    assert done.returncode == 2
+    assert "the step is of a trace, so --tp has no effect; leave it out, or make up a step" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "text", "said"),
     [
@@ -84,6 +91,18 @@ def test_rings_per_rail_are_as_much_faster_as_there_are_rails(tmp_path: Path) ->
         (["--synthetic", "--layers", "0"], "", "0 layers"),
         (["--synthetic", "--least-mb", "-1"], "", "-1 MB"),
         (["--synthetic", "--schemes", "nobody"], "", "no scheme named 'nobody'"),
+        (
+            ["--synthetic", "--least-mb", "1"],
+            "",
+            "the step is made up, so --least-mb has no effect; leave it",
+        ),
+        (["--synthetic", "--trace", "{file}"], "", "the step is made up, so --trace has no effect"),
+        (["--fabric", "x", "--servers", "4"], "", "--fabric is wired already, so --servers has no effect"),
+        (
+            ["--fabric", "x", "--rate", "100", "--fabric-kind", "rail"],
+            "",
+            "so --fabric-kind and --rate have no effect; leave out the one or the other",
+        ),
         (["--servers", "0"], "", "0 servers"),
         (["--servers", "0", "--fabric-kind", "fat-tree"], "", "has no server"),
     ],

@@ -119,12 +119,20 @@ def test_entropies_are_those_that_were_asked_for(tmp_path: Path) -> None:
 def test_an_incast_is_as_long_under_every_scheme_and_has_no_claim(tmp_path: Path) -> None:
     trace = tmp_path / "in.cm"
     trace.write_text(connections([(source, 3) for source in range(3)], nodes=4))
-    done = ran(tmp_path / "out", "--pattern", "incast", "--trace", trace)
+    done = ran(tmp_path / "out", "--trace", trace)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(tmp_path / "out" / "summary.csv")
     assert table["workload"].tolist() == ["trace in.cm"] * 5
     assert (table["cct_s"] / table["bound_s"]).tolist() == pytest.approx([1.0] * 5, rel=1e-6)
     assert "claim" not in done.stdout
+
+
+@pytest.mark.parametrize("pattern", ["permutation", "incast"])
+def test_a_pattern_beside_a_file_of_connections_is_refused(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "in.cm").write_text(connections([(source, 3) for source in range(3)], nodes=4))
+    done = ran(tmp_path / "out", "--pattern", pattern, "--trace", tmp_path / "in.cm")
+    assert done.returncode == 2
+    assert "the connections are a file's, so the pattern has no effect; leave it out" in done.stderr
 
 
 @given(st.integers(2, 60), st.integers(0, 2**32))

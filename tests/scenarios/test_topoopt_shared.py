@@ -239,6 +239,10 @@ def test_a_small_study_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (["--paths", "none"], "unknown word 'none' of --paths; choose from exchange, job"),
         (["--fat-tree-rate", "nan"], "nan Gbit/s of --fat-tree-rate"),
         (["--fat-tree-rate", "3"], "no prices for 3 Gbit/s"),
+        (
+            ["--emulate", "--seeds", "3", "--fat-tree-rate", "100"],
+            "--emulate runs a small cluster of its own, so --seeds and --fat-tree-rate have no effect",
+        ),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], said: str) -> None:

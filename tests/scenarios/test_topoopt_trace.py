@@ -203,8 +203,11 @@ def test_the_scenario_prints_what_circuits_let_all_groups_have(tmp_path: Path) -
         (["--servers", "1"], "no ring of circuits joins 1 server of 8 NICs"),
         (["--servers", "0"], "no ring of circuits joins 0 servers of 8 NICs"),
         (["--rails", "1"], "no ring of circuits joins 4 servers of 1 NIC"),
-        (["--schemes", "rails"], "schemes 'rails' over circuits"),
-        (["--rings", "one"], "--rings one over circuits"),
+        (
+            ["--schemes", "ecmp"],
+            "TopoOpt plans rings and paths, so --schemes has no effect; leave it out with",
+        ),
+        (["--rings", "per-rail"], "TopoOpt plans rings and paths, so --rings has no effect"),
         (["--tp", "5"], "5 tensor-parallel ranks on 32 GPUs"),
     ],
 )
