@@ -4,7 +4,7 @@ import _checkout  # first: runs this file under the checkout's Python
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -17,7 +17,15 @@ from testbed.report.means import BIG_SWITCH
 from testbed.run.experiment import Experiment
 from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.study.command import run
-from testbed.study.options import check_ports, chosen, listed, seed_range, whole_numbers
+from testbed.study.options import (
+    check_effect,
+    check_ports,
+    chosen,
+    listed,
+    seed_range,
+    whole_numbers,
+    with_default,
+)
 from testbed.study.output import say
 from testbed.study.study import Study
 from topologies.big_switch import big_switch_fabric
@@ -31,7 +39,8 @@ from traffic.workloads.ocs_workloads import SCALED, demand_of_file, ocs_demand
 from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 RATE_BPS = 100e9
-DELAY_MS = 1.0
+DELAY_MS, LINE_MS = 1.0, 100.0
+TOKEN_BYTES = HIDDEN * NUMBER_BYTES
 LONGEST_LINE_MS = 1e6
 """Beyond any collective, and far from where a demand in bytes leaves 64 bits."""
 
@@ -40,7 +49,12 @@ Servers = Annotated[int, typer.Option(help="Servers, each with a NIC on every OC
 Experts = Annotated[
     int | None, typer.Option(help="Routed experts of the model, where the file is a routing trace.")
 ]
-TokenBytes = Annotated[int, typer.Option(help="Size of a token, where the file counts tokens [bytes].")]
+TokenBytes = Annotated[
+    int | None,
+    typer.Option(
+        help=with_default("Size of a token, where the file counts tokens [bytes].", f"{TOKEN_BYTES}")
+    ),
+]
 TokensPerGpu = Annotated[
     int | None,
     typer.Option(
@@ -64,7 +78,12 @@ Meetings = Annotated[
     ),
 ]
 Line = Annotated[
-    float, typer.Option(help="How long the busiest NIC would send alone [ms]; a file says it itself.")
+    float | None,
+    typer.Option(
+        help=with_default(
+            "How long the busiest NIC would send alone [ms]; a file says it itself.", f"{LINE_MS:g}"
+        )
+    ),
 ]
 DelayMs = Annotated[
     float | None,
@@ -109,7 +128,7 @@ def ocs_spectra(
     ocses: Ocses = "2,4",
     schedulers: Schedulers = "spectra,spectra_plus,less,eclipse,bvn,rotor",
     meetings: Meetings = "drain",
-    line_ms: Line = 100.0,
+    line_ms: Line = None,
     delay_ms: DelayMs = None,
     device: Device = None,
     varying: Varying = False,
@@ -118,7 +137,7 @@ def ocs_spectra(
     slot_ms: ShortestSlot = None,
     seeds: Seeds = 1,
     experts: Experts = None,
-    token_bytes: TokenBytes = HIDDEN * NUMBER_BYTES,
+    token_bytes: TokenBytes = None,
     tokens_per_gpu: TokensPerGpu = None,
     plan_only: PlanOnly = False,
 ) -> Study:
@@ -145,10 +164,8 @@ def ocs_spectra(
         raise ScenarioError("the paper's figures have a command of their own", "run ocs_figures.py")
     if slot_ms is not None and not 0 < slot_ms < float("inf"):
         raise ScenarioError(f"a slot of {slot_ms:g} ms", "give a number above 0")
-    of_file = functools.partial(
-        demand_of_file, experts=experts, bytes_per_token=token_bytes, tokens_per_gpu=tokens_per_gpu
-    )
-    demands = _demands(workload, servers, seed_range(seeds), line_ms, of_file)
+    routing = {"--experts": experts, "--token-bytes": token_bytes, "--tokens-per-gpu": tokens_per_gpu}
+    demands = _demands(workload, servers, seed_range(seeds), line_ms, routing)
     delay = _delay(device, delay_ms, demands[0].gpus, varying=varying)
     circuits = [Scheduled(name, delay, partial) for name in listed(schedulers)]
     schemes = [WhileLitSetup(each, rest=rest) for each in chosen(meetings, get_args(Meeting), "--meetings")]
@@ -186,19 +203,29 @@ def _points(
 
 
 def _demands(
-    workload: str, servers: int, seeds: range, line_ms: float, of_file: Callable[[Path, int], Demand]
+    workload: str, servers: int, seeds: range, line_ms: float | None, routing: Mapping[str, int | None]
 ) -> list[Demand]:
     """Return a demand per seed; one from a file is the same for all, and decides the number of servers."""
     if not workload:
         raise ScenarioError("the name of the workload is empty", f"take {', '.join(SCALED)} or a file")
     # Not Path.exists: it raises where a name is longer than a file's may be.
     if workload in SCALED or not os.path.exists(workload):
+        if workload in SCALED:
+            check_effect(f"the workload {workload} is no routing trace", routing)
+        line_ms = LINE_MS if line_ms is None else line_ms
         if not 0 < line_ms <= LONGEST_LINE_MS:
             raise ScenarioError(
                 f"a line of {line_ms:g} ms", f"give --line-ms above 0, and at most {LONGEST_LINE_MS:.0f}"
             )
         return [ocs_demand(workload, seed, servers, line_ms / 1e3 * RATE_BPS / 8) for seed in seeds]
-    demand = of_file(Path(workload), servers)
+    check_effect("the workload is a file, which says its bytes", {"--line-ms": line_ms})
+    demand = demand_of_file(
+        Path(workload),
+        servers,
+        experts=routing["--experts"],
+        bytes_per_token=routing["--token-bytes"] or TOKEN_BYTES,
+        tokens_per_gpu=routing["--tokens-per-gpu"],
+    )
     if demand.gpus != servers:
         say(f"{demand.name} is between {demand.gpus} servers, so there are {demand.gpus}")
     return [demand for _ in seeds]

@@ -69,6 +69,7 @@ def explored(options: str) -> "CompletedProcess[str]":
         (["--line-ms", "0"], "a line of 0 ms"),
         (["--line-ms", "nan"], "a line of nan ms"),
         (["--line-ms", "1e12"], "a line of 1e+12 ms; give --line-ms above 0, and at most 1000000"),
+        (["--workload", "{matrix}", "--line-ms", "100"], "a file, which says its bytes, so --line-ms has no"),
         (["--workload", ""], "the name of the workload is empty"),
         (["--workload", "x" * 300], "unknown workload 'xxx"),
         (["--plan-only"], "the paper's figures have a command of their own; run ocs_figures.py"),
@@ -78,7 +79,9 @@ def explored(options: str) -> "CompletedProcess[str]":
 def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], said: str) -> None:
     file, out = tmp_path / "matrix.txt", tmp_path / "out"
     file.write_text("0 1\n1\n")
-    words = [option.format(file=file, folder=tmp_path) for option in options]
+    (tmp_path / "right.txt").write_text("0 1\n1 0\n")
+    matrix = tmp_path / "right.txt"
+    words = [option.format(file=file, folder=tmp_path, matrix=matrix) for option in options]
     done = ran("ocs_spectra", "--out", out, *words)
     told = done.stderr.strip().splitlines()
     assert done.returncode == 2
