@@ -4,18 +4,22 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from testbed.report.run_json import experiments_of
+from testbed.report.slow_links import slow_text
 from testbed.study.study_options import described
 from testbed.study.toml_document import read_document
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
 from topologies.errors import LightrailError, ScenarioError
-from topologies.fabric import Fabric, Link, Port, Server, Switch
+from topologies.fabric import Fabric, Link, Port, Server, Switch, equal_servers
 from topologies.own import own_fabric
 from topologies.rail import rail_fabric
 
@@ -127,6 +131,36 @@ def test_an_option_of_another_fabric_is_refused_with_any_value(scenario: str, op
     for value in (default, 16):
         with pytest.raises(ScenarioError, match=f"--fabric says what --{option} says too; leave out the one"):
             describe(fabric="own_fabric:two_pods", **{option: str(value)})
+
+
+@given(rate=st.floats(1, 2e6), nvlink=st.floats(1, 2e6))
+def test_a_rate_under_a_megabit_is_named_and_no_other(rate: float, nvlink: float) -> None:
+    """Whichever fabric of several has it, and whether on a link or inside a server."""
+    slow = replace(rail_fabric(2, 2, rate_bps=rate), servers=equal_servers(2, 2, 2, nvlink))
+    said = slow_text([rail_fabric(2, 2), slow])
+    assert bool(said) is (min(rate, nvlink) < 1e6)
+    assert not said or f"{min(rate, nvlink):g} bit/s; rates of a Fabric are in bit/s" in said
+
+
+def test_a_fabric_in_gigabits_is_named_once_under_the_table_and_in_the_report(in_folder: Path) -> None:
+    (in_folder / "slow.json").write_text(rail_fabric(2, 2, rate_bps=100).to_json())
+    done = ran(
+        *(
+            "rails_uniform",
+            "--model-only",
+            "--seeds",
+            "1",
+            "--schemes",
+            "ecmp,rails",
+            "--fabric",
+            "slow.json",
+        ),
+        *("--out", "out"),
+        cwd=in_folder,
+    )
+    for text in (done.stdout, (in_folder / "out" / "report.html").read_text()):
+        said = " ".join(text.split())
+        assert said.count("Slow: h0:0 - leaf0:0 has 100 bit/s; rates of a Fabric are in bit/s") == 1
 
 
 def test_a_job_for_more_gpus_is_refused(in_folder: Path) -> None:

@@ -42,6 +42,7 @@ from testbed.report.order import order_sheets
 from testbed.report.page import Findings, Page, slug
 from testbed.report.rows import Rows
 from testbed.report.run_json import Known, Run, planned_lines, run_json
+from testbed.report.slow_links import slow_text
 from testbed.report.transports import alike_text, choices_text
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
@@ -352,7 +353,8 @@ class ResultsDirectory(RunDirectory):
         found = self.found = self._findings(self.outcomes)
         self.judged = [*under_each_transport(self._claims, self.table), *found.claims]
         page = page_of(self.run, self.outcomes, self.table, self.judged)
-        texts = [page.results.caption, alike_text(self.run.alike), choices_text(self.table)]
+        slow = slow_text({each.experiment.fabric for each in self.outcomes})
+        texts = [page.results.caption, alike_text(self.run.alike), choices_text(self.table), slow]
         said = " ".join(filter(None, texts))
         of_kind = [replace(page.results, caption=said)]
         first, *more = [*found.sheets, *of_kind] if found.leads else [*of_kind, *found.sheets]

@@ -206,6 +206,11 @@ def rate_factor(
         If the machine cannot forward it; the hint says what it can.
     """
     nic_bps = max(fabric.nic_rate_bps(nic) for nic in fabric.nics)
+    if nic_bps < SLOWEST_NIC_BPS:
+        raise MachineError(
+            f"the fastest NIC has {nic_bps:g} bit/s, and one of an emulation {SLOWEST_NIC_BPS:g} at least",
+            "give rates in bit/s, 100 Gbit/s is 100e9; --model-only predicts slow ones",
+        )
     most = machine.most_bps(mtu) / load_bps if load_bps else 1.0
     safe_bps = _rounded(min(machine.safe_share * most * nic_bps, FASTEST_NIC_BPS, nic_bps))
     if safe_bps < SLOWEST_NIC_BPS:

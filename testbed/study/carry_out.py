@@ -7,10 +7,13 @@ this machine carries; a worker in a sandbox boots each fabric once and carries o
 
 from collections.abc import Iterator, Sequence
 
+from rich.text import Text
+
 from testbed.cli import FabricCLI
 from testbed.machine.datapath import Datapath
 from testbed.report.faults import fault_sheets
 from testbed.report.results import ResultsDirectory
+from testbed.report.slow_links import slow_text
 from testbed.run.experiment import Experiment
 from testbed.run.repetitions import check_named_apart
 from testbed.study.directories import Directory, say_how_to_join
@@ -59,7 +62,8 @@ def _printed(results: Directory) -> ResultsDirectory | None:
     of_kind, found = [results_table(results)], [*map(sheet_table, results.found.sheets)]
     tables = [*found, *of_kind] if results.found.leads else [*of_kind, *found]
     tables += map(sheet_table, fault_sheets(results.outcomes))
-    print_results(tables, results.judged, results.path)
+    slow = slow_text({each.experiment.fabric for each in results.outcomes})
+    print_results([*tables, *([Text(slow)] if slow else [])], results.judged, results.path)
     return results
 
 

@@ -17,7 +17,7 @@ from testbed.report.table import block_table, claims_table, least_width
 from topologies.errors import MachineError
 
 
-def print_results(tables: Sequence[Table], claims: Sequence[Claim], path: Path) -> None:
+def print_results(tables: Sequence[RenderableType], claims: Sequence[Claim], path: Path) -> None:
     """Print the tables and claims of a run whose results are written, and where its report is.
 
     Raises

@@ -13,9 +13,19 @@ import pytest
 
 from testbed.machine.datapath import Datapath
 from testbed.run import kept
-from testbed.run.calibrate import CALIBRATIONS, FORMAT_VERSION, HEADROOM, SAFE_SHARES, Calibration, safe_share
+from testbed.run.calibrate import (
+    CALIBRATIONS,
+    FORMAT_VERSION,
+    HEADROOM,
+    SAFE_SHARES,
+    Calibration,
+    rate_factor,
+    safe_share,
+)
 from testbed.run.control import Control
 from testbed.run.kept import CACHE, SHARED_S, machine_name
+from topologies.errors import MachineError
+from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU
 
 HOP_PACKETS_S: dict[Datapath, float] = {"netdev": 3e4, "kernel": 4e4}
@@ -175,3 +185,10 @@ def test_no_share_is_chosen_at_which_known_traffic_takes_longer_unless_none_hold
     chosen = safe_share(lambda share: share <= carried)
     held = [share for share in SAFE_SHARES if HEADROOM * share <= carried]
     assert chosen == max(held, default=min(SAFE_SHARES))
+
+
+def test_a_fabric_of_slow_nics_is_refused_for_its_rates_and_not_for_its_size() -> None:
+    said = "the fastest NIC has 100 bit/s, and one of an emulation 1e.06 at least; give rates in bit/s"
+    with pytest.raises(MachineError, match=said):
+        rate_factor(rail_fabric(2, 1, rate_bps=100), 100.0, KEPT, None)
+    assert rate_factor(rail_fabric(2, 1, rate_bps=1e6), 1e6, KEPT, None) == 1
