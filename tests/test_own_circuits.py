@@ -11,6 +11,7 @@ import pytest
 
 from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
+from tests.scenarios import command
 from tests.test_own_pattern import carried_out
 from tests.test_python_api import ran
 from tests.tools import CHECKOUT
@@ -68,6 +69,22 @@ def test_its_script_is_faster_than_fixed_circuits_and_is_run_again_from_what_it_
     assert "the source of own_circuits has changed since" in " ".join(edited.split())
 
 
+def test_errors_without_circuits_and_without_ocses_name_the_option_that_helps(in_folder: Path) -> None:
+    (in_folder / "job.json").write_text(JOB)
+    (in_folder / "fabric.json").write_text(parallel_ocs_fabric(4, 4).to_json())
+    job = ["--model-only", "--job", "job.json", "--out", "out"]
+    fabric, circuits = ["--fabric", "fabric.json"], ["--circuits", "own_circuits:ByBytesOwed"]
+    for options, said in (
+        (fabric, "light its OCSes by a rule, as by --circuits of job.py"),
+        (circuits, "the fabric 'rail' has no OCS; name one that has, as by --fabric of job.py"),
+    ):
+        refused = command.ran("job", *job, *options, cwd=in_folder)
+        assert refused.returncode == 2
+        assert said in refused.stderr
+        assert not (in_folder / "out").exists()
+    assert command.ran("job", *job, *fabric, *circuits, cwd=in_folder).returncode == 0
+
+
 def test_its_command_lights_circuits_for_a_job_in_a_file(in_folder: Path) -> None:
     (in_folder / "job.json").write_text(JOB)
     (in_folder / "fabric.json").write_text(parallel_ocs_fabric(4, 4).to_json())
@@ -76,7 +93,7 @@ def test_its_command_lights_circuits_for_a_job_in_a_file(in_folder: Path) -> Non
     assert re.search(r"dispatch +all-to-all", said)
     (experiment,) = experiments_of(in_folder / "out" / "run.json")
     assert experiment.name == "once lit, ByBytesOwed"
-    command = [sys.executable, str(CHECKOUT / scenario), *options, "--model-only", "--schemes", "rails"]
-    refused = subprocess.run(command, capture_output=True, text=True)
+    words = [sys.executable, str(CHECKOUT / scenario), *options, "--model-only", "--schemes", "rails"]
+    refused = subprocess.run(words, capture_output=True, text=True)
     assert refused.returncode == 2
     assert "carry all, and leave nothing to rails; leave it out" in " ".join(refused.stderr.split())

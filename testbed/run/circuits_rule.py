@@ -83,6 +83,11 @@ def _check_delay(delay: ReconfigurationDelay, scale: Dilation) -> None:
 def _own_rule(circuits: OwnCircuits, fabric: Fabric, job: Job, scale: Dilation, seed: int) -> Rule:
     """Return a user's own rule, each of whose decisions is checked."""
     name = class_name(type(circuits))
+    if not any(switch.kind == "ocs" for switch in fabric.switches):
+        raise ScenarioError(
+            f"the rule {name!r} lights circuits, and the fabric {fabric.name!r} has no OCS",
+            f"name one that has, as by --fabric of job.py, or leave the rule out, see {CIRCUITS.page}",
+        )
     with own_code(CIRCUITS.name, name):
         rule = cast(object, circuits.bind(fabric=fabric, job=job, scale=scale, seed=seed))
     if not isinstance(rule, Rule):
@@ -115,10 +120,10 @@ def _check_delays(name: str, rule: Rule, fabric: Fabric, ocses: Collection[str])
     if not isinstance(rule.delays, Mapping):
         raise _not_valid(name, "delays is not a mapping from the names of OCSes to a ReconfigurationDelay")
     if not rule.delays:
-        raise _not_valid(name, f"has a delay for no OCS; {fabric.name!r} has {', '.join(ocses) or 'none'}")
+        raise _not_valid(name, f"has a delay for no OCS; {fabric.name!r} has {', '.join(ocses)}")
     for ocs, delay in rule.delays.items():
         if ocs not in ocses:
-            known = ", ".join(ocses) or "none"
+            known = ", ".join(ocses)
             raise _not_valid(
                 name, f"has a delay for {ocs!r}, which is not an OCS of {fabric.name!r}: {known}"
             )

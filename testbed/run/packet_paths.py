@@ -163,9 +163,14 @@ class Paths:
         if (path := self.find(queue_pair)) is None:
             raise NetworkError(
                 f"fabric {self._fabric.name!r} has no path for the queue pair {queue_pair}",
-                "give it spines, or use a scheme that keeps to its rails",
+                self._hint(),
             )
         return path
+
+    def _hint(self) -> str:
+        if any(switch.kind == "ocs" for switch in self._fabric.switches):
+            return "light its OCSes by a rule, as by --circuits of job.py (docs/own_circuits.md)"
+        return "give it spines, or use a scheme that keeps to its rails"
 
     def _hashed(self, queue_pair: QueuePair) -> Path | None:
         ends = queue_pair.source, queue_pair.destination
