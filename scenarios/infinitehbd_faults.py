@@ -13,15 +13,18 @@ from scenarios._infinitehbd.report import fault_report
 from scenarios._infinitehbd.study import calls_of, study_of
 from testbed.study.command import run_computed
 from testbed.study.computed import Computed
-from testbed.study.options import seed_range, whole_numbers
+from testbed.study.options import check_effect, seed_range, whole_numbers
 from topologies.errors import ScenarioError, TraceError
 from traffic.fault_trace import FaultTrace, stand_in_trace
 from traffic.readers.infinitehbd import SERVERS, read_fault_trace
-from traffic.workloads.datasets import FAULT_TRACE, dataset_path
+from traffic.workloads.datasets import FAULT_TRACE, NO_TRACE, dataset_path
 
 Trace = Annotated[
     Path | None,
-    typer.Option(help="A fault trace of servers; by default InfiniteHBD's, where it is found."),
+    typer.Option(
+        help="A fault trace of servers; by default InfiniteHBD's, where it is found; none for the synthetic"
+        " stand-in."
+    ),
 ]
 TraceServers = Annotated[
     int | None,
@@ -78,6 +81,9 @@ def infinitehbd_faults(
 
 def fault_trace(trace: Path | None, servers: int | None = None) -> FaultTrace:
     """Return the user's trace, else InfiniteHBD's where it is found, else the synthetic stand-in."""
+    if trace == Path(NO_TRACE):
+        check_effect("the trace is a synthetic stand-in", {"--trace-servers": servers})
+        return stand_in_trace(np.random.default_rng(0))
     if servers is not None and trace is None:
         raise ScenarioError(f"--trace-servers {servers} without a trace", "name yours with --trace")
     if servers is not None and not 1 <= servers <= MOST_TRACE_SERVERS:

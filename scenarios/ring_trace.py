@@ -23,7 +23,7 @@ from traffic.job import Job
 from traffic.readers.detect import read_step
 from traffic.rings_over import HowMany, with_rings
 from traffic.training import Layout
-from traffic.workloads.datasets import GPT_STEP, dataset_path
+from traffic.workloads.datasets import GPT_STEP, NO_TRACE, dataset_path
 from traffic.workloads.gpt import gpt_step
 from traffic.workloads.placement import placed
 
@@ -36,7 +36,8 @@ OVER_TOPOOPT = "scenarios._topoopt.trace_rings:trace_scenario"
 Trace = Annotated[
     Path | None,
     typer.Option(
-        help="The step: a SimAI workload (.txt) or AICB's CSV. By default SimAI's GPT 13B, or made up."
+        help="The step: a SimAI workload (.txt) or AICB's CSV; none for a made-up one. By default SimAI's GPT"
+        " 13B where it is found."
     ),
 ]
 Synthetic = Annotated[
@@ -149,6 +150,8 @@ def ring_trace(
         check_effect("TopoOpt plans rings and paths", {"--rings": rings, "--schemes": schemes}, hint)
     size = {"--fabric-kind": fabric_kind, "--servers": servers, "--rails": rails, "--rate": rate}
     wired = _fabric(kind, servers, rails, rate) if fabric is None else _own_fabric(fabric, size)
+    if trace == Path(NO_TRACE):
+        trace, synthetic = None, True
     step = _step(wired, trace, layers, least_mb, tp, synthetic=synthetic)
     title = f"Ring collectives of a training step over a {kind if fabric is None else wired.name} fabric"
     drawn = seed_range(seeds)
@@ -225,7 +228,10 @@ def _replayed(trace: Path | None, fabric: Fabric, layers: int, least_bytes: int)
             raise
         typer.echo(f"{error}; going on with a synthetic step", err=True)
         return None
-    return placed(read_step(path, gpus=fabric.gpus, alike=layers, least_bytes=least_bytes), fabric)
+    step = read_step(path, gpus=fabric.gpus, alike=layers, least_bytes=least_bytes)
+    if not step.collectives:
+        raise TraceError(f"{path} holds no collective of {least_bytes:g} bytes or more", "lower --least-mb")
+    return placed(step, fabric)
 
 
 def _made_up(fabric: Fabric, layers: int, tp: int) -> Job:

@@ -24,7 +24,7 @@ from traffic.job import Job
 from traffic.readers.htsim import read_htsim
 from traffic.readers.text import MAX_GPUS
 from traffic.steps import demands_of, single
-from traffic.workloads.datasets import dataset_path
+from traffic.workloads.datasets import NO_TRACE, dataset_path
 from traffic.workloads.placement import placed
 
 PatternName = Literal["permutation", "incast"]
@@ -51,16 +51,17 @@ def flows(
     pattern
         permutation, by default: every server sends to one; incast: all others send to the last.
     connections
-        A connection matrix of htsim (.cm) to replay instead. By default htsim's own of 16 servers, or made
-        up.
+        A connection matrix of htsim (.cm) to replay instead; none for made-up connections. By default
+        htsim's own of 16 servers, or made up.
     """
-    if connections is not None:
+    if connections not in (None, NO_TRACE):
         check_effect("the connections are a file's", {"the pattern": pattern})
         return _placed(Path(connections), fabric)
     pattern = pattern or "permutation"
     if fabric.gpus > MAX_GPUS:
         raise ScenarioError(f"flows between {fabric.gpus} servers", f"give at most {MAX_GPUS}")
-    found = _data_set(pattern) if fabric.gpus == DATA_SET_SERVERS else None
+    has_set = connections is None and fabric.gpus == DATA_SET_SERVERS
+    found = _data_set(pattern) if has_set else None
     return made_up(pattern, fabric.gpus, seed) if found is None else _placed(found, fabric)
 
 

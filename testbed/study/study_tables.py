@@ -41,7 +41,7 @@ from traffic.job import Job
 from traffic.job_file import read_job
 from traffic.readers.detect import read_trace
 from traffic.steps import single
-from traffic.workloads.datasets import dataset_path
+from traffic.workloads.datasets import NO_TRACE, dataset_path
 from traffic.workloads.mixtral import mixtral_replay
 from traffic.workloads.placement import placed
 from traffic.workloads.synthetic import receiver_skew, sender_skew, sparse, uniform
@@ -106,7 +106,8 @@ MADE_BY = {
     "builder": "What wires the fabric; your own as module:function (docs/own_fabric.md).",
     "file": "The fabric, a JSON file that Fabric.to_json wrote.",
     "generator": "What makes the workload; your own as module:function.",
-    "trace": "A trace to replay; Megatron's file per rank as their directory.",
+    "trace": "A trace to replay; Megatron's file per rank as their directory; none for none where there is"
+    " one by default.",
     "job": "The job, a JSON file as docs/jobs.md describes.",
     "rule": "Which circuits are lit when; your own as module:Class (docs/own_circuits.md).",
     "function": "What makes the points, as module:function.",
@@ -348,6 +349,8 @@ def fabric_of(document: Document, row: Row) -> Fabric:
 
 def job_of(document: Document, row: Row, fabric: Fabric, seed: int) -> Job | None:
     """Return the job of a row, on the first GPUs of a fabric; None if the study goes on without it."""
+    if row.form == "trace" and row.name == NO_TRACE and row.values.get("if_found"):
+        return None
     with document.at(row.keys):
         try:
             made = _made(document, row, {"fabric": fabric, "gpus": fabric.gpus, "seed": seed})

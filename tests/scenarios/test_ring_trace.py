@@ -71,6 +71,14 @@ def test_rings_per_rail_are_as_much_faster_as_there_are_rails(tmp_path: Path) ->
     assert run["report"] == "rings"
 
 
+def test_a_trace_of_small_collectives_alone_says_which_option_takes_them(tmp_path: Path) -> None:
+    trace = simai(tmp_path, GRADIENTS, LAYER)
+    done = ran("--out", str(tmp_path / "out"), "--trace", str(trace), *SMALL[:-2])
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert f"{trace} holds no collective of 1e+06 bytes or more; lower --least-mb" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_tensor_parallel_ranks_of_a_trace_are_its_own(tmp_path: Path) -> None:
     trace = simai(tmp_path, GRADIENTS, LAYER)
     done = ran("--out", str(tmp_path / "out"), "--trace", str(trace), "--tp", "2", *SMALL)

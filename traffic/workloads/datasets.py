@@ -23,6 +23,8 @@ ORIGINS = {
     "infinitehbd-trace": "https://github.com/stepfun-ai/InfiniteHBD-Trace",
 }
 """The public repository of each data set, by its folder."""
+NO_TRACE = "none"
+"""A word for ``--trace``: nothing is replayed, though the data set is found."""
 A100_LOG = "aicb/A100_example.csv"
 """A measured MoE training on 8 A100s: tp 2, ep 4, dp 4."""
 GPT_STEP = "aicb/G13B-M1-C01_GPT13B_megatron_tp8_pp1_mbs1_A100.txt"
