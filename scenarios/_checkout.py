@@ -16,7 +16,7 @@ PYTHON = os.path.join(VENV, "bin", "python")
 if os.path.realpath(sys.prefix) != os.path.realpath(VENV):
     came_back = sys.executable == PYTHON  # it ran, and was in no environment
     if came_back or not os.access(PYTHON, os.X_OK):
-        sys.stderr.write(f"no usable .venv in {CHECKOUT}; run: sudo bash vagrant/provision.sh\n")
+        sys.stderr.write(f"no usable .venv in {CHECKOUT}; run as root: bash vagrant/provision.sh\n")
         sys.exit(2)
     os.environ.pop("PYTHONHOME", None)  # it would win over .venv
     words = getattr(sys, "orig_argv", ["", *sys.argv])  # with python's own options, from 3.10 on

@@ -73,7 +73,7 @@ def test_without_a_venv_one_sentence_says_what_to_do(checkout: Path, broken: boo
         (checkout / ".venv" / "pyvenv.cfg").unlink()
     ran = run("/usr/bin/python3", checkout / "scenarios" / "echo.py")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == f"no usable .venv in {checkout}; run: sudo bash vagrant/provision.sh\n"
+    assert ran.stderr == f"no usable .venv in {checkout}; run as root: bash vagrant/provision.sh\n"
 
 
 def test_ctrl_c_while_modules_are_imported_is_one_word(checkout: Path) -> None:

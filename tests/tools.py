@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import pytest
 
+from testbed.machine.commands import PROVISION
 from testbed.machine.sandbox import Sandbox
 from topologies.errors import MachineError
 
@@ -22,7 +23,7 @@ def path_of(program: str) -> str:
     """
     folders = [str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]
     found = shutil.which(program, path=os.pathsep.join(folders))
-    return found or _miss(f"{program} is not installed; run: sudo bash vagrant/provision.sh")
+    return found or _miss(f"{program} is not installed; {PROVISION}")
 
 
 def need_sandbox() -> None:

@@ -41,8 +41,8 @@ try:
     from topologies.rail import rail_fabric as _rail_fabric
 except ImportError as _error:
     print(
-        f"{_error}; run mn in lightrail's checkout and under its Python:"
-        " sudo .venv/bin/python /usr/bin/mn --custom topologies/mn.py --topo rail,4,2",
+        f"{_error}; run mn as root, in lightrail's checkout and under its Python:"
+        " .venv/bin/python /usr/bin/mn --custom topologies/mn.py --topo rail,4,2",
         file=_sys.stderr,
     )
     raise SystemExit(2) from None

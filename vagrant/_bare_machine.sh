@@ -21,7 +21,7 @@ report() {
 }
 
 need() { # program, package
-    command -v "$1" >/dev/null || fail "needs $1; try: sudo apt-get install $2"
+    command -v "$1" >/dev/null || fail "needs $1; try: apt-get install $2"
 }
 
 need_bare_machine() {

@@ -3,6 +3,7 @@
 #
 #     sudo bash vagrant/provision.sh [--cluster]
 #
+# Root in a container has no sudo and needs none: leave the word out, here and in all that is documented.
 # With --cluster also Ray (docs/cluster.md), which a later run without it keeps.
 # The one install script, for bare metal, CI, a virtual machine and a chroot; Debian 12 and Ubuntu 24.04.
 # Run it as often as you like: when nothing is missing it says nothing. Indexes, proxies and certificates are
@@ -145,6 +146,7 @@ install_venv() {
     "$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true # what cannot be compiled is not imported
     echo "$wanted" >"$stamp"
     hand_back
+    command -v sudo >/dev/null || echo "There is no sudo here: as root, leave it out of the commands in README.md and docs/."
 }
 
 venv_key() { # line 1: what the .venv is made of; lines 2 and 3: what is installed in it

@@ -53,7 +53,7 @@ main() {
     need_bare_machine
     need mkfs.ext4 e2fsprogs
     need qemu-system-x86_64 qemu-system-x86
-    [[ -e $KEYRING ]] || fail "needs the keys of Debian's archive; try: sudo apt-get install debian-archive-keyring"
+    [[ -e $KEYRING ]] || fail "needs the keys of Debian's archive; try: apt-get install debian-archive-keyring"
     [[ -z $cache || -d $(dirname "$cache") ]] || fail "cannot keep a disk in $cache; there is no such folder."
     temporary_folder ${cache:+"$cache.$$"}
     disk=$folder/disk

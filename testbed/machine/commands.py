@@ -8,6 +8,8 @@ from pathlib import Path
 from testbed.machine.kernel import tie_to_this_process
 from topologies.errors import MachineError
 
+PROVISION = "run as root: bash vagrant/provision.sh"
+"""Advice where something is not installed; root in a container has no sudo."""
 CHECKOUT = Path(__file__).resolve().parents[2]
 MOST_CHARACTERS = 300
 """Of a command, and of the end of its complaint, in a sentence."""
@@ -32,7 +34,7 @@ def output_of(command: Sequence[str | Path], timeout_s: float | None = None) -> 
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout_s)
     except OSError as error:
-        raise MachineError(f"{words}: {error.strerror}", "run: sudo bash vagrant/provision.sh") from error
+        raise MachineError(f"{words}: {error.strerror}", PROVISION) from error
     except subprocess.TimeoutExpired as error:
         raise MachineError(f"{words}: it did not end within {error.timeout:g} s") from error
     if done.returncode:

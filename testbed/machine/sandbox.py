@@ -30,6 +30,7 @@ from types import FrameType
 from typing import BinaryIO
 
 from testbed.machine import sandbox_init
+from testbed.machine.commands import PROVISION
 from topologies.errors import MachineError
 
 RUN_DIRECTORY = Path("/run/lightrail")
@@ -161,7 +162,7 @@ def _check_tools() -> None:
     if missing := [tool for tool in TOOLS if not shutil.which(tool, path=_path())]:
         raise MachineError(
             f"this machine lacks {', '.join(missing)} (Open vSwitch and Mininet)",
-            "run: sudo bash vagrant/provision.sh",
+            PROVISION,
         )
     if not os.path.exists(TUN):
         raise MachineError(
@@ -169,7 +170,7 @@ def _check_tools() -> None:
             f"create it: mkdir -p /dev/net && mknod {TUN} c 10 200 (a container: run it with --device {TUN})",
         )
     if not os.access(TUN, os.W_OK):
-        raise MachineError(f"{TUN} is not writable for this user, and Open vSwitch needs it", "run with sudo")
+        raise MachineError(f"{TUN} is not writable for this user, and Open vSwitch needs it", "run as root")
 
 
 def _path() -> str:
@@ -187,11 +188,11 @@ def _unmade(complaint: str) -> MachineError:
     if APPARMOR.exists() and APPARMOR.read_text().strip() == "1":
         return MachineError(
             f"AppArmor gives ordinary users no namespaces {why}",
-            "run with sudo, or let unshare make them: sudo bash vagrant/provision.sh",
+            f"run as root, or let unshare make them; for that {PROVISION}",
         )
     return MachineError(
         f"this machine gives ordinary users no namespaces {why}",
-        "run with sudo, or allow them: sysctl user.max_user_namespaces kernel.unprivileged_userns_clone",
+        "run as root, or allow them: sysctl user.max_user_namespaces kernel.unprivileged_userns_clone",
     )
 
 

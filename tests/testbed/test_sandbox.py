@@ -49,7 +49,7 @@ def test_missing_tools_are_all_named(machine: Path) -> None:
     (machine / "unshare").unlink()
     sentence, hint = complaint()
     assert sentence == "this machine lacks unshare, mnexec (Open vSwitch and Mininet)"
-    assert hint == "run: sudo bash vagrant/provision.sh"
+    assert hint == "run as root: bash vagrant/provision.sh"
 
 
 def test_a_missing_tun_device_is_told_how_to_make(machine: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_tun_device_for_root_alone_is_told_of(machine: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "access", lambda path, _mode: path != str(machine / "tun"))
     sentence, hint = complaint()
     assert sentence == f"{machine / 'tun'} is not writable for this user, and Open vSwitch needs it"
-    assert hint == "run with sudo"
+    assert hint == "run as root"
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_a_tun_device_for_root_alone_is_told_of(machine: Path, monkeypatch: pyte
             "1",
             "unshare: write failed /proc/self/uid_map: Operation not permitted",
             "AppArmor gives ordinary users no namespaces",
-            "run with sudo, or let unshare make them: sudo bash vagrant/provision.sh",
+            "run as root, or let unshare make them; for that run as root: bash vagrant/provision.sh",
         ),
         (
             1000,
             "0",
             NO_RIGHT,
             "this machine gives ordinary users no namespaces",
-            "run with sudo, or allow them: sysctl user.max_user_namespaces kernel.unprivileged_userns_clone",
+            "run as root, or allow them: sysctl user.max_user_namespaces kernel.unprivileged_userns_clone",
         ),
     ],
     ids=["masked /proc", "root without the capability", "AppArmor", "no namespaces"],

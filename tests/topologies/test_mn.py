@@ -115,7 +115,8 @@ def test_outside_the_checkout_it_says_what_to_type(tmp_path: Path) -> None:
     ran = run(EXECUTE, tmp_path)
     assert ran.returncode == 2
     (line,) = ran.stderr.splitlines()
-    assert "sudo .venv/bin/python /usr/bin/mn --custom topologies/mn.py" in line
+    assert "run mn as root" in line
+    assert ": .venv/bin/python /usr/bin/mn --custom topologies/mn.py" in line
 
 
 @pytest.mark.parametrize(("arguments", "loops"), [((4, 2), True), ((4, 2, 1), False), ((4, 2, 0), False)])

@@ -141,6 +141,16 @@ def test_ray_is_installed_where_it_is_asked_for_and_stays(machine: Machine) -> N
 
 
 @installed
+def test_where_there_is_no_sudo_it_says_once_that_commands_go_without(machine: Machine) -> None:
+    said = "There is no sudo here: as root, leave it out of the commands in README.md and docs/.\n"
+    lacks = shutil.which("sudo") is None
+    assert machine.provision().stdout.endswith(said) is lacks
+    assert machine.provision().stdout == ""
+    machine.program("sudo", "#!/bin/bash\n")
+    assert said not in machine.provision("--cluster").stdout
+
+
+@installed
 def test_an_unknown_option_is_one_sentence(machine: Machine) -> None:
     ran = machine.provision("--clusters")
     assert ran.returncode == 2
