@@ -22,7 +22,7 @@ from scenarios._mfabric.shares import training_shares
 from scenarios._mfabric.steps import Setting, StepStudy
 from testbed.study.command import run_computed
 from testbed.study.computed import Computed
-from testbed.study.options import chosen, seed_range, shares, whole_numbers
+from testbed.study.options import check_effect, chosen, seed_range, shares, whole_numbers, with_default
 from topologies.errors import ScenarioError
 from traffic.models.moe_step import Experts
 from traffic.workloads.mixtral import GPU_FLOPS
@@ -41,6 +41,8 @@ STUDIES = {
 MOST_TFLOPS = 1e6
 """An exaFLOP/s: more than any GPU."""
 FAILURES, NONE = "14", "none"
+EVEN: Experts = "even"
+SERVERS = "128,256,512"
 STEPS = (*STUDIES, FAILURES)
 """Figures whose training steps can be predicted."""
 
@@ -59,20 +61,31 @@ Figures = Annotated[
     ),
 ]
 Tflops = Annotated[
-    float, typer.Option(help="What a GPU computes in training steps [TFLOP/s]; an H800 does 400.")
+    float | None,
+    typer.Option(
+        help=with_default(
+            "What a GPU computes in training steps [TFLOP/s]; an H800 does 400.", f"{GPU_FLOPS / 1e12:g}"
+        )
+    ),
 ]
 ExpertTimes = Annotated[
-    Experts,
+    Experts | None,
     typer.Option(
-        help="What experts compute in training steps: even, the mean load, one time for all as in the "
-        "paper's simulations; or busiest, what their rank receives.",
+        help=with_default(
+            "What experts compute in training steps: even, the mean load, one time for all as in the "
+            "paper's simulations; or busiest, what their rank receives.",
+            EVEN,
+        )
     ),
 ]
 Servers = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="Servers of the clusters of figure 26, comma-separated; the paper's grow to 4096, on which a "
-        "step takes minutes and gigabytes."
+        help=with_default(
+            "Servers of the clusters of figure 26, comma-separated; the paper's grow to 4096, on which a "
+            "step takes minutes and gigabytes.",
+            SERVERS,
+        )
     ),
 ]
 
@@ -82,9 +95,9 @@ def mfabric_scale(
     rates: Rates = "100,200,400,800",
     seeds: Seeds = 5,
     figures: Figures = "12a",
-    gpu_tflops: Tflops = GPU_FLOPS / 1e12,
-    experts: ExpertTimes = "even",
-    servers: Servers = "128,256,512",
+    gpu_tflops: Tflops = None,
+    experts: ExpertTimes = None,
+    servers: Servers = None,
 ) -> Computed:
     """What mFabric costs, how long its iterations take, what it is worth, and how good its circuits are.
 
@@ -105,9 +118,14 @@ def mfabric_scale(
     for cluster in clusters:
         servers_of(cluster)
     drawn = seed_range(seeds)
-    sizes = size.checked_servers(whole_numbers(servers, "--servers"))
+    sizes = size.checked_servers(whole_numbers(SERVERS if servers is None else servers, "--servers"))
+    flops = GPU_FLOPS if gpu_tflops is None else _flops(gpu_tflops)
     steps = chosen(figures, (*STEPS, NONE), "--figures")
-    setting = Setting(rates_bps, _flops(gpu_tflops), sizes=sizes, experts=experts)
+    if steps == [NONE]:
+        check_effect("no training step is predicted", {"--gpu-tflops": gpu_tflops, "--experts": experts})
+    if "26" not in steps:
+        check_effect("figure 26 is not among --figures", {"--servers": servers})
+    setting = Setting(rates_bps, flops, sizes=sizes, experts=experts or EVEN)
     parts = [
         costs(clusters, rates_bps),
         efficiency(rates_bps),

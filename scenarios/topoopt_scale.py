@@ -13,7 +13,7 @@ from scenarios._topoopt.scale_points import Setting, row_of
 from scenarios._topoopt.scale_report import COSTS, scale_report
 from testbed.study.command import run_computed
 from testbed.study.computed import Call, Computed
-from testbed.study.options import chosen, nic_bps, shares
+from testbed.study.options import check_effect, chosen, nic_bps, shares, with_default
 from topologies.errors import ScenarioError
 
 ALL = ",".join((COSTS, *FIGURES))
@@ -25,7 +25,11 @@ Figures = Annotated[
     str,
     typer.Option(help=f"Figures of the paper, comma-separated: {ALL}; 12 has what 13, 14 and 15 show too."),
 ]
-Rates = Annotated[str, typer.Option(help="Rates of an interface in Figures 11 and 27 [Gbit/s].")]
+RATES = "10,25,40,100,200"
+Rates = Annotated[
+    str | None,
+    typer.Option(help=with_default("Rates of an interface in Figures 11 and 27 [Gbit/s].", RATES)),
+]
 Budget = Annotated[
     str,
     typer.Option(
@@ -49,7 +53,7 @@ Seed = Annotated[int, typer.Option(help="Of searches, of the expander, and of OC
 
 def topoopt_scale(
     figures: Figures = ALL,
-    rates: Rates = "10,25,40,100,200",
+    rates: Rates = None,
     budget: Budget = "500",
     rule: Jumps = "projected",
     fat_tree_rate: FatTreeRate = None,
@@ -66,7 +70,9 @@ def topoopt_scale(
     slowest.
     """
     names = chosen(figures, (COSTS, *FIGURES), "--figures")
-    rates_bps = sorted({nic_bps(number, "--rates") for number in shares(rates)})
+    rates_bps = sorted({nic_bps(number, "--rates") for number in shares(RATES if rates is None else rates)})
+    if not {"11", "27"} & {*names}:
+        check_effect("figures 11 and 27 are not among --figures", {"--rates": rates})
     fat_tree_bps = 0.0 if fat_tree_rate is None else nic_bps(fat_tree_rate, "--fat-tree-rate")
     setting = Setting(_steps(budget), seed, rule, fat_tree_bps)
     points = points_of(names, rates_bps)

@@ -117,6 +117,8 @@ def sections() -> list[Section]:
         (["--gpu-tflops", "1e300"], "GPUs of 1e+300 TFLOP/s; give a rate above 0"),
         (["--servers", "24"], "on 24 servers of 8 GPUs; give multiples of 16"),
         (["--servers", "1e18"], "'1e18' of --servers"),
+        (["--servers", "128"], "figure 26 is not among --figures, so --servers has no effect"),
+        (["--experts", "even", "--figures", "none"], "no training step is predicted, so --experts has no"),
         (["--servers", "16.5"], "'16.5' of --servers; give whole numbers"),
     ],
 )

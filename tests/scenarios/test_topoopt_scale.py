@@ -246,6 +246,10 @@ def test_a_study_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
         (["--rates", "nan"], "nan Gbit/s of --rates; give a rate above 0"),
         (["--rates", "0"], "0 Gbit/s of --rates"),
         (["--rates", "x"], "'x' is not a list of numbers"),
+        (
+            ["--figures", "10,12", "--rates", "100"],
+            "11 and 27 are not among --figures, so --rates has no effect",
+        ),
         (["--budget", "-1"], "a budget of '-1'; give steps, up to 100000, or 'paper'"),
         (["--budget", "100001"], "a budget of '100001'"),
         (["--budget", "9" * 5000], "give steps, up to 100000"),
