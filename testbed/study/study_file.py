@@ -405,7 +405,7 @@ def _experiment(
         alone = scheme_alone(rule, fabric)
         if alone == WHILE_LIT and rule.leaves:
             alone = WhileLitSetup(rest=scheme)
-        elif alone and scheme != USUAL_SCHEME:
+        elif alone and ("scheme" in row.values or "scheme" in document.values):
             said = f"the circuits carry all, and leave nothing to {scheme}"
             at = (*row.keys, "scheme") if "scheme" in row.values else ("scheme",)
             raise document.mistake(at, said, "leave it out")

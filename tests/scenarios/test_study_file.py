@@ -238,10 +238,10 @@ def test_circuits_carry_all_or_leave_a_rest_to_the_scheme(tmp_path: Path) -> Non
     assert {each.spraying for each in alone.experiments} == {""}
     rest = study(tmp_path, "scheme = 'reps'\n" + text.replace("REST", "true"))
     assert {each.spraying for each in rest.experiments} == {"reps"}
-    with pytest.raises(
-        ScenarioError, match=r"line 1, scheme: the circuits carry all, and leave nothing to reps"
-    ):
-        study(tmp_path, "scheme = 'reps'\n" + text.replace("REST", "false"))
+    for scheme in ("reps", "ecmp"):  # also the one that a study has by default
+        said = f"line 1, scheme: the circuits carry all, and leave nothing to {scheme}"
+        with pytest.raises(ScenarioError, match=said):
+            study(tmp_path, f"scheme = '{scheme}'\n" + text.replace("REST", "false"))
 
 
 def test_a_function_makes_points(tmp_path: Path) -> None:
