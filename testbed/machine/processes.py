@@ -127,6 +127,23 @@ def beside(*functions: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
+def interrupt_deferred() -> Iterator[None]:
+    """Have an interrupt wait until the block is left, so that what it changes together is changed."""
+    if threading.current_thread() is not threading.main_thread():  # it handles no signals
+        yield
+        return
+    heard = list[int]()
+    # A handler, not a mask: any other thread may take the signal.
+    before = signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard and callable(before):
+        before(signal.SIGINT, None)
+
+
+@contextmanager
 def _interrupts_blocked() -> Iterator[None]:
     """Have an interrupt wait, so that a fork does not take it before it ignores interrupts."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -33,7 +33,7 @@ from typing import Self, Unpack
 import pandas as pd
 
 from testbed.machine.files import append_text, directory_lock, make_directory, write_whole
-from testbed.machine.processes import PROCESSES
+from testbed.machine.processes import PROCESSES, interrupt_deferred
 from testbed.report.claims import Claim, under_each_transport
 from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.finished import Finished, finished
@@ -297,12 +297,13 @@ class ResultsDirectory(RunDirectory):
         """Write a point that a worker has finished; errors as of `add`."""
         if experiment.key not in self._experiments:
             check_named_apart([*self._experiments.values(), experiment])
-        self.kept.write(experiment, point)
-        if point.trace:
-            file = self._trace_file(experiment)
-            make_directory(file.parent)
-            write_whole(file, point.trace)
-        self._take(self.kept.outcome(experiment), point)
+        with interrupt_deferred():  # or the report's outcomes and rows would not be the same
+            self.kept.write(experiment, point)
+            if point.trace:
+                file = self._trace_file(experiment)
+                make_directory(file.parent)
+                write_whole(file, point.trace)
+            self._take(self.kept.outcome(experiment), point)
 
     def _take(self, outcome: Outcome, point: Finished) -> None:
         experiment = outcome.experiment

@@ -265,6 +265,7 @@ def main(command: Callable[..., None]) -> NoReturn:
     """Run a command; an error is one sentence, with exit code 2, and so is Ctrl-C, with 130."""
     gc.freeze()  # what is imported stays
     gc.enable()  # `_checkout` has turned it off
+    ENTERED.clear()
     try:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # after that of `_checkout`

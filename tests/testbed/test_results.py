@@ -209,6 +209,29 @@ def test_a_run_that_is_interrupted_as_it_begins_leaves_no_directory(
     assert names(tmp_path) == set()
 
 
+def test_a_run_that_is_interrupted_while_it_writes_a_point_has_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = small_outcomes(seeds=1)[:2]
+    results = ResultsDirectory(RUN, out=tmp_path / "out")
+
+    def interrupted(path: Path, content: str) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        append_text(path, content)
+
+    def run() -> None:
+        with results:
+            results.add(outcomes[0])
+            monkeypatch.setattr("testbed.report.results.append_text", interrupted)
+            results.add(outcomes[1])
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert len(results.outcomes) == len(results.table) == 2
+    assert len(pd.read_csv(tmp_path / "out" / "records.csv").groupby(["workload", "scheme"])) == 2
+    assert (tmp_path / "out" / "report.html").exists()
+
+
 def test_a_run_that_is_interrupted_in_its_first_point_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
