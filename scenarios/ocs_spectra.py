@@ -223,7 +223,7 @@ def _demands(
         Path(workload),
         servers,
         experts=routing["--experts"],
-        bytes_per_token=routing["--token-bytes"] or TOKEN_BYTES,
+        bytes_per_token=TOKEN_BYTES if (told := routing["--token-bytes"]) is None else told,
         tokens_per_gpu=routing["--tokens-per-gpu"],
     )
     if demand.gpus != servers:

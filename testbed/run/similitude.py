@@ -147,7 +147,7 @@ def similitude(
     least_timeout_s: float,
     real_link_delay_s: float = REAL_LINK_DELAY_S,
 ) -> tuple[Number, ...]:
-    """Return the numbers of an experiment; none where no byte crosses the network.
+    """Return the numbers of an experiment; none where no byte crosses the network, or in no time.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def similitude(
     real_link_delay_s
         Of a link of the real network, one way [s].
     """
-    if not len(facts.sizes):
+    if not len(facts.sizes) or not facts.cct_s:  # a byte may take less than the clock's picosecond
         return ()
     rate_bps = min(facts.rates_bps, default=1.0)
     real = real_medium(rate_bps, real_link_delay_s)

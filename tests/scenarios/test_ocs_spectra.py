@@ -70,6 +70,10 @@ def explored(options: str) -> "CompletedProcess[str]":
         (["--line-ms", "nan"], "a line of nan ms"),
         (["--line-ms", "1e12"], "a line of 1e+12 ms; give --line-ms above 0, and at most 1000000"),
         (["--workload", "{matrix}", "--line-ms", "100"], "a file, which says its bytes, so --line-ms has no"),
+        (
+            ["--workload", "gpt", "--experts", "8"],
+            "the workload gpt is no routing trace, so --experts has no",
+        ),
         (["--workload", ""], "the name of the workload is empty"),
         (["--workload", "x" * 300], "unknown workload 'xxx"),
         (["--plan-only"], "the paper's figures have a command of their own; run ocs_figures.py"),

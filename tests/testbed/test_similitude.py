@@ -215,6 +215,14 @@ def test_a_job_that_stays_within_a_server_has_no_numbers() -> None:
     assert similitude(experiment, facts_of(experiment, predict(experiment)), TIMEOUT_S) == ()
 
 
+def test_a_byte_that_takes_no_time_of_the_clock_s_has_no_numbers() -> None:
+    fabric = rail_fabric(2, 1, rate_bps=400e9)
+    experiment = Experiment(fabric, single(Demand("a byte", np.eye(2, k=1, dtype=np.int64))), "ecmp")
+    facts = facts_of(experiment, predict(experiment))
+    assert similitude(experiment, facts, TIMEOUT_S)
+    assert similitude(experiment, replace(facts, cct_s=0.0), TIMEOUT_S) == ()
+
+
 def test_circuits_go_one_way_and_have_no_round_trip() -> None:
     demand = Demand("d", np.array([[0, 5, 1], [1, 0, 5], [5, 1, 0]]) * 10_000_000)
     circuits = Scheduled("spectra", ReconfigurationDelay("delay", 1e-3))
