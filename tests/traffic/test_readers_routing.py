@@ -22,6 +22,7 @@ from topologies.errors import MachineError, TraceError
 from traffic.readers.detect import read_trace
 from traffic.readers.flame import flame_rows
 from traffic.readers.megatron import read_megatron
+from traffic.readers.npy import npy_array
 from traffic.readers.routing import MAX_ALL_TO_ALLS, Hosting, Rows, dealt
 from traffic.readers.vllm import vllm_rows
 from traffic.steps import demands_of
@@ -153,7 +154,7 @@ def test_zeros_in_one_slot_may_be_expert_0_and_the_note_says_so() -> None:
 def test_vllm_array_is_read(tmp_path_factory: pytest.TempPathFactory, rows: NDArray[np.int16]) -> None:
     path = tmp_path_factory.getbasetemp() / "routed.npy"
     np.save(path, rows)
-    collective = dealt(path, vllm_rows(path), HOSTING, note="trace")
+    collective = dealt(path, vllm_rows(path, npy_array(path)), HOSTING, note="trace")
     assert [step.matrix.tolist() for step in demands_of(collective)] == by_hand(rows, HOSTING)
     for tokens in (None, TOKENS):
         told = read_trace(path, gpus=4, experts=8, bytes_per_token=10, tokens_per_gpu=tokens)
@@ -167,7 +168,7 @@ def test_vllm_array_is_read(tmp_path_factory: pytest.TempPathFactory, rows: NDAr
     [
         (np.zeros((3, 2), np.int16), "holds int16 of shape (3, 2)"),
         (np.zeros((3, 2, 1)), "holds float64 of shape (3, 2, 1)"),
-        (np.zeros((0, 2, 1), np.int16), "holds an array of shape (0, 2, 1)"),
+        (np.zeros((0, 2, 1), np.int16), "holds int16 of shape (0, 2, 1)"),
         (np.full((3, 2, 1), 8, np.int16), "row 0: found the experts [8], expected 0 to 7"),
         (np.array([[[0]], [[-1]]], np.int16), "row 1: found the experts [-1]"),
         (np.array([[["a"]]], object), "is not a valid .npy file"),
@@ -177,7 +178,7 @@ def test_malformed_array_is_told(tmp_path: Path, array: NDArray[Any], complaint:
     path = tmp_path / "routed.npy"
     np.save(path, array)
     with pytest.raises(TraceError) as error:
-        dealt(path, vllm_rows(path), HOSTING, note="trace")
+        dealt(path, vllm_rows(path, npy_array(path)), HOSTING, note="trace")
     assert complaint in str(error.value)
 
 

@@ -5,16 +5,17 @@ from pathlib import Path
 
 from topologies.errors import TraceError
 from traffic.job import Job
-from traffic.readers import flame, vllm
+from traffic.readers import flame, npy
 from traffic.readers.aicb import aicb_phases, is_aicb, read_aicb
 from traffic.readers.htsim import HEADERS, read_htsim
-from traffic.readers.matrix import demand_of_array, is_csv, npy_array, read_csv
+from traffic.readers.matrix import demand_of_array, is_csv, read_csv
 from traffic.readers.megatron import EXPECTED, is_router_trace, read_megatron, router_files
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting, dealt
 from traffic.readers.simai import is_simai, simai_phases
 from traffic.readers.text import Taken, bad_line, first_bytes, is_number, text_of
+from traffic.readers.vllm import vllm_rows
 from traffic.steps import single
 from traffic.training import Phases, job_of_phases
 from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
@@ -79,10 +80,11 @@ def read_trace(
         raise TraceError(f"{all_to_alls} all-to-alls of {path.name}", "take at least one")
     files, _ = router_files(path)
     start, is_router = first_bytes(files[0]), files != [path] or is_router_trace(path)
-    if start.startswith(vllm.MAGIC) and (array := npy_array(path)) is not None:
+    array = npy.npy_array(path) if start.startswith(npy.MAGIC) else None
+    if array is not None and array.ndim == 2:
         return single(demand_of_array(path, array))
     is_flame = start.startswith(flame.MAGIC)
-    if is_router or is_flame or start.startswith(vllm.MAGIC):
+    if is_router or is_flame or array is not None:
         experts = flame.EXPERTS if experts is None and is_flame else experts
         hosting = _hosting(path, gpus, experts, bytes_per_token, tokens_per_gpu)
         if is_router and tokens_per_gpu is not None:
@@ -92,7 +94,7 @@ def read_trace(
             )
         if is_router:
             return read_megatron(path, hosting, all_to_alls=all_to_alls)
-        rows = flame.flame_rows(path) if is_flame else vllm.vllm_rows(path)
+        rows = flame.flame_rows(path) if array is None else vllm_rows(path, array)
         note = f"{'FLAME-MoE' if is_flame else 'vLLM'} routing trace {path.name}"
         return dealt(path, rows, hosting, note=note, all_to_alls=all_to_alls)
     return _read_text(path, gpus, bytes_per_token, all_to_alls)

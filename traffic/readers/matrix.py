@@ -4,9 +4,7 @@ Cell [i][j] is the number of bytes from GPU i to GPU j, the diagonal included. A
 numbers, and neither a header nor an index. The numbers of an array may be floats, if all are whole.
 """
 
-import warnings
 from pathlib import Path
-from tokenize import TokenError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,24 +57,13 @@ def demand_of_cells(path: Path, separator: str | None, expected: str, note: str)
     return Demand(trace_name(path), np.array(matrix), note)
 
 
-def npy_array(path: Path) -> NDArray[np.generic] | None:
-    """Return the array of a ``.npy`` file, mapped, if it has two dimensions."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of headers that Python 2 wrote
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, TokenError, OverflowError):
-        return None  # a routing trace's reader says what is wrong
-    return array if isinstance(array, np.ndarray) and array.ndim == 2 else None
-
-
 def demand_of_array(path: Path, array: NDArray[np.generic]) -> Demand:
     """Return the demand that a file's array is.
 
     Parameters
     ----------
     path, array
-        The file, after which the demand is named, and the array, from `npy_array`.
+        The file, after which the demand is named, and its array.
 
     Raises
     ------
