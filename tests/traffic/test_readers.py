@@ -37,7 +37,10 @@ def test_nccl_reads_a_matrix_of_any_size(
 def test_nccl_takes_any_whitespace_and_blank_lines(tmp_path: Path) -> None:
     demand = read_nccl(written(tmp_path, "0\t5e3 \n\n 7.0   0\n\n", "bytes.mat"))
     assert demand.matrix.tolist() == [[0, 5000], [7, 0]]
-    assert (demand.name, demand.note) == ("trace bytes.mat", "nccl-tests matrix bytes.mat")
+    assert (demand.name, demand.note) == (
+        "trace bytes.mat",
+        "nccl-tests matrix bytes.mat, bytes from row to column",
+    )
 
 
 def test_mixnet_counts_tokens(tmp_path: Path) -> None:

@@ -194,30 +194,38 @@ def test_rounds_between_barriers_are_all_to_alls_and_take_as_long_as_their_graph
     assert outcome(graph).cct_s == pytest.approx(outcome(job).cct_s, abs=1e-11)
 
 
-def test_connections_that_start_together_add_up(tmp_path: Path) -> None:
+def test_connections_that_start_together_are_an_all_to_all(tmp_path: Path) -> None:
     for job in (read_htsim(written(tmp_path, HTSIM)), read_trace(written(tmp_path, HTSIM))):
         (step,) = demands_of(job)
         expected = np.zeros((4, 4), dtype=int)
-        expected[0, 1], expected[3, 2] = 2500, 7
+        expected[0, 1:3], expected[3, 2] = (2000, 500), 7
         assert np.array_equal(step.matrix, expected)
-        assert (
-            job.note
-            == step.note
-            == (
-                "htsim connection matrix trace.txt; connections between two nodes add up to one message; "
-                "priorities differ and are not modelled: all share alike"
-            )
-        )
+        note = "htsim connection matrix trace.txt; priorities differ and are not modelled: all share alike"
+        assert job.note == step.note == note
 
 
-def test_messages_that_no_matrix_has_room_for_do_not_add_up(
+def test_connections_between_two_nodes_stay_apart(tmp_path: Path) -> None:
+    """Three flows leave node 0: two of them to node 1, which by htsim take two thirds of its NIC."""
+    lines = [
+        "0->1 id 1 start 0 size 3000000",
+        "0->1 id 2 start 0 size 3000000",
+        "0->2 id 3 start 0 size 3000000",
+    ]
+    content = "\n".join(["Nodes 3", "Connections 3", *lines])
+    job = read_htsim(written(tmp_path, content))
+    (node,) = job.collectives
+    assert node.pattern == PointToPoint(((0, 1, 3_000_000), (0, 1, 3_000_000), (0, 2, 3_000_000)))
+    messages = predict(Experiment(rail_fabric(3, 1, 1, rate_bps=100e9), job, "ecmp")).tables.messages
+    assert messages["end_ps"].tolist() == pytest.approx([720e6] * 3, rel=1e-3)
+
+
+def test_messages_that_no_matrix_has_room_for_stay_a_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(htsim, "MAX_CELLS", 4 * 4 - 1)
     job = read_htsim(written(tmp_path, HTSIM))
     (node,) = job.collectives
-    assert node.pattern == PointToPoint(((0, 1, 2000), (0, 1, 500), (3, 2, 7)))
-    assert "add up" not in job.note
+    assert node.pattern == PointToPoint(((0, 1, 2000), (0, 2, 500), (3, 2, 7)))
 
 
 def test_priorities_that_are_equal_are_nothing_to_say(tmp_path: Path) -> None:
@@ -259,7 +267,7 @@ def test_what_no_part_of_htsim_asks_for_changes_nothing(tmp_path: Path) -> None:
         (CHAINS.replace("id 2 trigger", "id 3 trigger"), "line 6: found 'id 3', expected an id other"),
         (
             CHAINS.replace("id 2 trigger", "id 1 trigger"),
-            "line 5: messages of one connection do not all start together",
+            "line 5: found 'id 1', expected an id other than that of line 4, or msg in both",
         ),
         (CHAINS.replace("id 1 start", "id 1 msg start"), "line 4: messages of one connection do not all"),
         (CHAINS.replace("trigger id 1 oneshot", "trigger id 4 oneshot"), "line 4: found 'trigger 1'"),
@@ -272,6 +280,7 @@ def test_what_no_part_of_htsim_asks_for_changes_nothing(tmp_path: Path) -> None:
             CHAINS.replace("id 1 oneshot", "id 1 barrier count 2"),
             "1 needs 2 firings and has 1; write 'barrier count 1'",
         ),
+        ("Nodes 4\n" + CHAINS, "line 2: found 'Nodes', expected each header once"),
         (CHAINS.replace("start 0", "start 0 start 5"), "line 4: found 'start', expected each word once"),
         (
             CHAINS.replace("send_done_trigger 2", "send_done_trigger 1 recv_done_trigger 2"),
@@ -279,7 +288,7 @@ def test_what_no_part_of_htsim_asks_for_changes_nothing(tmp_path: Path) -> None:
         ),
         (
             CHAINS.replace("trigger 2 size", "trigger 1 size").replace("1 oneshot", "1 multishot"),
-            "multishot trigger 1 pairs its firings .1. and connections .2. by what ends first; start each",
+            "multishot trigger 1 starts one of its connections .2. at each of its firings .1., in the order",
         ),
     ],
 )

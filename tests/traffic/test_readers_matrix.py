@@ -34,11 +34,14 @@ def test_csv_and_npy_hold_the_bytes_of_a_matrix(
     for path in (written(folder, lines, "matrix.csv"), npy(folder, matrix.astype(kind))):
         (demand,) = demands_of(read_trace(path))
         assert np.array_equal(demand.matrix, matrix)
-        assert (demand.name, demand.note) == (f"trace {path.name}", f"matrix {path.name}")
+        assert (demand.name, demand.note) == (
+            f"trace {path.name}",
+            f"matrix {path.name}, bytes from row to column",
+        )
 
 
 def test_a_matrix_is_a_demand_between_ocses_too(tmp_path: Path) -> None:
-    for path in (written(tmp_path, "9,1\n2e3,9", "matrix.csv"), npy(tmp_path, [[9, 1], [2000, 9]])):
+    for path in (written(tmp_path, "# bytes\n9,1\n2e3,9", "matrix.csv"), npy(tmp_path, [[9, 1], [2000, 9]])):
         assert demand_of_file(path, servers=8).matrix.tolist() == [[0, 1], [2000, 0]]
 
 

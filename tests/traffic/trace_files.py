@@ -15,7 +15,7 @@ HTSIM = """# a comment
 Nodes 4
 Connections 3
 0->1 id 1 start 0 size 2000 # and another
-0->1 id 2 start 0 size 500 prio 3
+0->2 id 2 start 0 size 500 prio 3
 3->2 start 0 size 7
 """
 

@@ -83,8 +83,9 @@ def read_trace(
     array = npy.npy_array(path) if start.startswith(npy.MAGIC) else None
     if array is not None and array.ndim == 2:
         return single(demand_of_array(path, array))
+    rows = None if array is None else vllm_rows(path, array)
     is_flame = start.startswith(flame.MAGIC)
-    if is_router or is_flame or array is not None:
+    if is_router or is_flame or rows:
         experts = flame.EXPERTS if experts is None and is_flame else experts
         hosting = _hosting(path, gpus, experts, bytes_per_token, tokens_per_gpu)
         if is_router and tokens_per_gpu is not None:
@@ -94,9 +95,8 @@ def read_trace(
             )
         if is_router:
             return read_megatron(path, hosting, all_to_alls=all_to_alls)
-        rows = flame.flame_rows(path) if array is None else vllm_rows(path, array)
         note = f"{'FLAME-MoE' if is_flame else 'vLLM'} routing trace {path.name}"
-        return dealt(path, rows, hosting, note=note, all_to_alls=all_to_alls)
+        return dealt(path, rows or flame.flame_rows(path), hosting, note=note, all_to_alls=all_to_alls)
     return _read_text(path, gpus, bytes_per_token, all_to_alls)
 
 
@@ -170,10 +170,11 @@ def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: 
         return job_of_phases(simai_phases(path, Taken(gpus)))
     if first.lstrip().startswith("["):
         return single(read_mixnet(path, bytes_per_token=bytes_per_token))
-    if first.split()[0] in HEADERS or first.startswith("#"):
+    bare = next((line for line in lines if not line.lstrip().startswith("#")), "")
+    if bare.startswith(HEADERS):
         return read_htsim(path, all_to_alls=all_to_alls)
-    if is_csv(first):
+    if is_csv(bare):
         return single(read_csv(path))
-    if is_number(first.split()[0]):
+    if bare and is_number(bare.split()[0]):
         return single(read_nccl(path))
     raise bad_line(path, 1, first, KNOWN)

@@ -11,12 +11,14 @@ What htsim does, and how it is read:
   (``recv_done_trigger``, which htsim fires for connections that it uses again only). Both are its end here.
 - A ``oneshot`` trigger that fires twice stops htsim, and so does a ``barrier`` that fires more often than its
   ``count``; one that fires less often never starts what waits for it. These are refused.
-- A ``multishot`` trigger starts one connection whenever it fires. Which one depends on what ends first, and a
-  graph does not say that: one that fires once and starts one connection is read, others are refused.
+- A ``multishot`` trigger starts one connection whenever it fires, in the order of time, which no graph has:
+  one that fires once and starts one connection is read, others are refused.
 - A connection of size 0 sends until the simulation stops. A job ends when all has arrived, so it is refused.
 - ``prio`` orders the pulls of NDP's receivers. It is not modelled; the note says so where it differs.
+- Connections between two nodes share what carries them, as any two do: they stay apart, and such a round is a
+  list of messages, no matrix.
 - ``msg`` says that lines of one ``id`` are messages of one connection, one after the other. They add up where
-  all lines start together, and are refused elsewhere.
+  all lines start together, and are refused elsewhere, as an ``id`` of two connections is everywhere.
 - ``addon`` changes nothing: no part of htsim asks for it.
 
 Some files in circulation carry starts in microseconds, as an old comment in the loader says, and as the
@@ -134,8 +136,8 @@ def read_htsim(path: Path, *, all_to_alls: int | None = None) -> Job:
     -------
     Job
         An all-to-all if all start together, otherwise one per round if each round starts the next, otherwise
-        a node per group of connections that wait for the same and fire the same. Connections between two
-        nodes add up in an all-to-all.
+        a node per group of connections that wait for the same and fire the same. A round that has two
+        connections between the same nodes is a list of messages, as those of a graph are.
 
     Raises
     ------
@@ -157,8 +159,8 @@ def read_htsim(path: Path, *, all_to_alls: int | None = None) -> Job:
             f"{path} holds a graph, which has no first {all_to_alls} all-to-alls", "take all of it"
         )
     taken = job.nodes[:all_to_alls]
-    fits = job.is_chain and len(taken) * file.nodes**2 <= MAX_CELLS
-    job = replace(job, nodes=taken, note=_note(file, job, in_matrices=fits))
+    fits = job.is_chain and len(taken) * file.nodes**2 <= MAX_CELLS and not _has_parallel(job)
+    job = replace(job, nodes=taken, note=_note(file, job))
     return _in_matrices(job) if fits else job
 
 
@@ -172,6 +174,8 @@ def _parsed(path: Path) -> _File:
         if not words:
             continue
         if words[0] in HEADERS:
+            if words[0] in counts:
+                raise bad_line(path, number, words[0], "each header once")
             counts[words[0]] = _header(path, number, words)
         elif words[0] == "trigger":
             own, trigger = _trigger(path, number, words)
@@ -296,7 +300,8 @@ def _check_triggers(file: _File) -> None:
             )
         if trigger.kind == "multishot" and (times > 1 or len(waiting) > 1):
             raise TraceError(
-                f"{where} pairs its firings ({times}) and connections ({len(waiting)}) by what ends first",
+                f"{where} starts one of its connections ({len(waiting)}) at each of its firings ({times}), "
+                "in the order of time, and a job has no such arrows",
                 "start each of them by a oneshot trigger of its own, which one connection fires",
             )
 
@@ -306,11 +311,15 @@ def _check_ids(file: _File, *, together: bool) -> None:
     known: dict[int, _Connection] = {}
     for each in file.connections:
         first = known.setdefault(each.number or -each.line, each)
-        if (first.source, first.destination) != (each.source, each.destination):
+        ends = (first.source, first.destination) == (each.source, each.destination)
+        if first is not each and not (ends and first.is_message and each.is_message):
             raise bad_line(
-                file.path, each.line, f"id {each.number}", f"an id other than that of line {first.line}"
+                file.path,
+                each.line,
+                f"id {each.number}",
+                f"an id other than that of line {first.line}, or msg in both",
             )
-        if not together and (each.is_message or first is not each):
+        if not together and each.is_message:
             raise TraceError(
                 f"{file.path}, line {each.line}: messages of one connection do not all start together",
                 "give each an id of its own and leave out msg: they then share the link",
@@ -346,10 +355,20 @@ def _nodes(groups: Mapping[_Group, list[_Connection]]) -> list[Node]:
         after = [until[group.start_ps].name] if group.start_ps in until else []
         if group.waits_for is not None:
             after = fired_by[group.waits_for]
-        messages = tuple((each.source, each.destination, each.size_bytes) for each in connections)
+        messages = _messages(connections)
         # A communicator of its own, as connections of htsim do not wait for each other's bytes.
         nodes.append(Collective(names[group], PointToPoint(messages), tuple(after), names[group]))
     return nodes
+
+
+def _messages(connections: Sequence[_Connection]) -> tuple[tuple[int, int, int], ...]:
+    """Return source, destination and bytes of each connection; messages of one add up."""
+    found = dict[int, tuple[int, int, int]]()
+    for each in connections:
+        key = each.number or -each.line
+        _, _, before = found.get(key, (0, 0, 0))
+        found[key] = each.source, each.destination, before + each.size_bytes
+    return tuple(found.values())
 
 
 def _name(connections: Sequence[_Connection]) -> str:
@@ -379,6 +398,12 @@ def _in_order(path: Path, nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(map(named.__getitem__, order))
 
 
+def _has_parallel(job: Job) -> bool:
+    """Return whether a node has two messages from one node of the file to one other."""
+    moves = [each.pattern.lower().moves for each in job.collectives]
+    return any(len(each.source) > len({*zip(each.source, each.destination, strict=True)}) for each in moves)
+
+
 def _in_matrices(job: Job) -> Job:
     """Return a chain of rounds as all-to-alls."""
     steps = []
@@ -391,7 +416,7 @@ def _in_matrices(job: Job) -> Job:
     return job_of_steps(job.name, steps, job.note)
 
 
-def _note(file: _File, job: Job, *, in_matrices: bool) -> str:
+def _note(file: _File, job: Job) -> str:
     """Return where a job comes from, its form, and what of the file it does not have."""
     note = f"htsim connection matrix {file.path.name}"
     if not job.is_chain:
@@ -399,12 +424,6 @@ def _note(file: _File, job: Job, *, in_matrices: bool) -> str:
     elif len(job.nodes) > 1:
         note += ", a step per round of triggers"
     said = [note]
-    apart = {
-        (each.waits_for, each.source, each.destination, each.number or -each.line)
-        for each in file.connections
-    }
-    if in_matrices and len(apart) > len({connection[:3] for connection in apart}):
-        said.append("connections between two nodes add up to one message")
     starts = [each.start_ps for each in file.connections if each.start_ps is not None]
     if min(starts) < max(starts):
         said.append(f"starts from {min(starts)} to {max(starts)} ps")

@@ -1,7 +1,8 @@
 """Demand matrices as tables of numbers: a ``.csv``, or a ``.npy`` array of two dimensions.
 
 Cell [i][j] is the number of bytes from GPU i to GPU j, the diagonal included. A CSV has commas between its
-numbers, and neither a header nor an index. The numbers of an array may be floats, if all are whole.
+numbers, and neither a header nor an index; behind a ``#``, as `numpy.savetxt` writes its header, is comment.
+The numbers of an array may be floats, if all are whole.
 """
 
 from pathlib import Path
@@ -25,7 +26,7 @@ def is_csv(first_line: str) -> bool:
 def read_csv(path: Path) -> Demand:
     """Return the demand of numbers with commas between them; errors as of `demand_of_cells`."""
     expected = "bytes to GPU {} (no header, no index)"
-    return demand_of_cells(path, ",", expected, f"matrix {path.name}")
+    return demand_of_cells(path, ",", expected, f"matrix {path.name}, bytes from row to column")
 
 
 def demand_of_cells(path: Path, separator: str | None, expected: str, note: str) -> Demand:
@@ -36,7 +37,7 @@ def demand_of_cells(path: Path, separator: str | None, expected: str, note: str)
     path
         The file, after which the demand is named.
     separator
-        What stands between cells; None for any whitespace. Blank lines are skipped.
+        What stands between cells; None for any whitespace. Blank lines and comments (#) are skipped.
     expected
         What a cell is, for errors; {} becomes its column.
     note
@@ -47,7 +48,8 @@ def demand_of_cells(path: Path, separator: str | None, expected: str, note: str)
     TraceError
         If the file cannot be read, is not square, or a cell is not a whole number of bytes >= 0.
     """
-    lines = [(number, line) for number, line in enumerate(text_of(path).splitlines(), 1) if line.strip()]
+    bare = [line.split("#")[0] for line in text_of(path).splitlines()]
+    lines = [(number, line) for number, line in enumerate(bare, 1) if line.strip()]
     cells = [line.split(separator) for _, line in lines]
     check_square(path, cells, [number for number, _ in lines])
     matrix = [
@@ -82,4 +84,4 @@ def demand_of_array(path: Path, array: NDArray[np.generic]) -> Demand:
             f"{path}, from GPU {source} to GPU {destination}: found {array[source, destination]}, "
             f"expected bytes: a whole number from 0 to {MAX_BYTES}"
         )
-    return Demand(trace_name(path), matrix.astype(np.int64), f"matrix {path.name}")
+    return Demand(trace_name(path), matrix.astype(np.int64), f"matrix {path.name}, bytes from row to column")

@@ -32,4 +32,4 @@ def read_nccl(path: Path) -> Demand:
     TraceError
         If the file cannot be read, is not square, or a cell is not a whole number of bytes >= 0.
     """
-    return demand_of_cells(path, None, "bytes", f"nccl-tests matrix {path.name}")
+    return demand_of_cells(path, None, "bytes", f"nccl-tests matrix {path.name}, bytes from row to column")
