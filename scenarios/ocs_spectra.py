@@ -32,15 +32,14 @@ from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
+from traffic.readers.detect import TOKEN_BYTES
 from traffic.scheme_setup import WhileLitSetup
 from traffic.transports.circuit_engine import Meeting
 from traffic.transports.host_settings import CREDIT
 from traffic.workloads.ocs_workloads import SCALED, demand_of_file, ocs_demand
-from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 RATE_BPS = 100e9
 DELAY_MS, LINE_MS = 1.0, 100.0
-TOKEN_BYTES = HIDDEN * NUMBER_BYTES
 LONGEST_LINE_MS = 1e6
 """Beyond any collective, and far from where a demand in bytes leaves 64 bits."""
 
@@ -223,7 +222,7 @@ def _demands(
         Path(workload),
         servers,
         experts=routing["--experts"],
-        bytes_per_token=TOKEN_BYTES if (told := routing["--token-bytes"]) is None else told,
+        bytes_per_token=routing["--token-bytes"],
         tokens_per_gpu=routing["--tokens-per-gpu"],
     )
     if demand.gpus != servers:

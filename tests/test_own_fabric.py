@@ -137,9 +137,12 @@ def test_an_option_of_another_fabric_is_refused_with_any_value(scenario: str, op
 def test_a_rate_under_a_megabit_is_named_and_no_other(rate: float, nvlink: float) -> None:
     """Whichever fabric of several has it, and whether on a link or inside a server."""
     slow = replace(rail_fabric(2, 2, rate_bps=rate), servers=equal_servers(2, 2, 2, nvlink))
-    said = slow_text([rail_fabric(2, 2), slow])
-    assert bool(said) is (min(rate, nvlink) < 1e6)
-    assert not said or f"{min(rate, nvlink):g} bit/s; rates of a Fabric are in bit/s" in said
+    count = sum(link.rate_bps < 1e6 for link in slow.links) + 2 * (nvlink < 1e6)
+    for fabrics in ([rail_fabric(2, 2), slow], [slow, rail_fabric(2, 2)]):
+        said = slow_text(fabrics)
+        assert bool(said) is bool(count)
+        assert not said or said.startswith(f"Slow: {count} links under 1 Mbit/s, the slowest is ")
+        assert not said or f" with {min(rate, nvlink):g} bit/s; rates of a Fabric are in bit/s" in said
 
 
 def test_a_fabric_in_gigabits_is_named_once_under_the_table_and_in_the_report(in_folder: Path) -> None:
@@ -160,7 +163,7 @@ def test_a_fabric_in_gigabits_is_named_once_under_the_table_and_in_the_report(in
     )
     for text in (done.stdout, (in_folder / "out" / "report.html").read_text()):
         said = " ".join(text.split())
-        assert said.count("Slow: h0:0 - leaf0:0 has 100 bit/s; rates of a Fabric are in bit/s") == 1
+        assert said.count("the slowest is h0:0 - leaf0:0 with 100 bit/s; rates of a Fabric are in bit/s") == 1
 
 
 def test_a_job_for_more_gpus_is_refused(in_folder: Path) -> None:

@@ -217,8 +217,13 @@ def run(describe: Callable[..., Study]) -> NoReturn:
                 "the scale of a run that is gone on with is its own", "leave out --volume and --emulated-rate"
             )
         if options.model_only:
-            emulation = {"--volume": options.volume, "--emulated-rate": options.emulated_rate_mbps}
-            check_effect("--model-only emulates nothing", emulation | {"--no-sandbox": options.no_sandbox})
+            emulation = {
+                "--volume": options.volume,
+                "--emulated-rate": options.emulated_rate_mbps,
+                "--no-sandbox": options.no_sandbox,
+                "--datapath": options.datapath != Options.datapath,
+            }
+            check_effect("--model-only emulates nothing", emulation)
         study = changes.made(describe(**given), model_only=options.model_only)
         if options.dry_run and study.parameters:
             say(study.grid)

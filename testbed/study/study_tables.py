@@ -350,6 +350,10 @@ def fabric_of(document: Document, row: Row) -> Fabric:
 def job_of(document: Document, row: Row, fabric: Fabric, seed: int) -> Job | None:
     """Return the job of a row, on the first GPUs of a fabric; None if the study goes on without it."""
     if row.form == "trace" and row.name == NO_TRACE and row.values.get("if_found"):
+        for key in row.arguments.keys() - {"path"}:
+            raise document.mistake(
+                (*row.keys, key), f"no trace is replayed, so {key} has no effect", "leave it out"
+            )
         return None
     with document.at(row.keys):
         try:

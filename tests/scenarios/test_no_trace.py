@@ -54,3 +54,30 @@ def test_none_leaves_the_data_set_out(
 
 def test_none_is_the_stand_in_of_the_fault_trace() -> None:
     assert fault_trace(Path("none")).name == stand_in_trace(np.random.default_rng(0)).name
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--trace", "none", "--experts", "8"], "--experts: no trace is replayed, so experts has no effect"),
+        (
+            ["--trace", "m.csv", "--experts", "8"],
+            "m.csv is no routing trace, so experts (--experts) would have",
+        ),
+        (
+            ["--trace", "m.csv", "--token-bytes", "8"],
+            "m.csv counts no tokens, so bytes_per_token (--token-bytes)",
+        ),
+        (
+            ["--trace", "m.npy", "--token-bytes", "8"],
+            "m.npy counts no tokens, so bytes_per_token (--token-bytes)",
+        ),
+        (["--tokens-per-gpu", "8"], "is no routing trace, so tokens_per_gpu (--tokens-per-gpu) would"),
+    ],
+)
+def test_what_counts_for_no_trace_of_the_run_is_refused(data: Path, words: list[str], said: str) -> None:
+    (data / "m.csv").write_text("0,5\n5,0")
+    np.save(data / "m.npy", [[0, 5], [5, 0]])
+    done = ran("rails_sparse", *SMALL, *words, cwd=data, env={**os.environ, ENVIRONMENT: str(data)})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr

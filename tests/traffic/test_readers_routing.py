@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tests.traffic.trace_files import router_record as record
 from tests.traffic.trace_files import written
-from topologies.errors import MachineError, TraceError
+from topologies.errors import MachineError, ScenarioError, TraceError
 from traffic.readers.detect import read_trace
 from traffic.readers.flame import flame_rows
 from traffic.readers.megatron import read_megatron
@@ -232,7 +232,7 @@ def test_what_a_trace_does_not_say_is_asked_for(tmp_path: Path) -> None:
         read_trace(path, gpus=4)
     with pytest.raises(TraceError, match="how many experts there are and how many GPUs there are"):
         read_trace(path)
-    with pytest.raises(TraceError, match=r"3 per GPU are asked for; leave out tokens_per_gpu"):
+    with pytest.raises(ScenarioError, match=r"so tokens_per_gpu \(--tokens-per-gpu\) would have no effect"):
         read_trace(path, gpus=4, experts=8, tokens_per_gpu=3)
     with pytest.raises(TraceError, match="0 all-to-alls"):
         read_trace(path, gpus=4, experts=8, all_to_alls=0)

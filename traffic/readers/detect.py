@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from topologies.errors import TraceError
+from topologies.errors import ScenarioError, TraceError
 from traffic.job import Job
 from traffic.readers import flame, npy
 from traffic.readers.aicb import aicb_phases, is_aicb, read_aicb
@@ -30,6 +30,10 @@ NOT_READ = (
     "Kineto's profiles and Chakra's traces are not read; of an answer of vLLM save routed_experts as .npy"
 )
 STEPS = "AICB's CSV or a SimAI workload"
+OPTIONS = {"experts": "experts", "bytes_per_token": "token-bytes", "tokens_per_gpu": "tokens-per-gpu"}
+"""The command lines' options by key."""
+TOKEN_BYTES = HIDDEN * NUMBER_BYTES
+"""Size of a token where none is told [bytes]."""
 
 
 def read_trace(
@@ -37,7 +41,7 @@ def read_trace(
     *,
     gpus: int | None = None,
     experts: int | None = None,
-    bytes_per_token: int = HIDDEN * NUMBER_BYTES,
+    bytes_per_token: int | None = None,
     tokens_per_gpu: int | None = None,
     all_to_alls: int | None = None,
 ) -> Job:
@@ -53,12 +57,13 @@ def read_trace(
         How many GPUs, used only where the format leaves it open: AICB without group sizes, SimAI, and
         routing traces.
     experts
-        How many routed experts the model has, used only for routing traces; FLAME-MoE has 64.
+        How many routed experts the model has, of a routing trace; FLAME-MoE has 64.
     bytes_per_token
-        Size of a token, used only where the format counts tokens: MixNet and routing traces [bytes].
+        Size of a token, where the format counts tokens: MixNet and routing traces; by default `TOKEN_BYTES`
+        [bytes].
     tokens_per_gpu
-        How many tokens each GPU has in an all-to-all, used only for routing traces without ranks,
-        FLAME-MoE's and vLLM's; by default all of the trace, spread evenly, in one.
+        How many tokens each GPU has in an all-to-all, of a routing trace without ranks, FLAME-MoE's and
+        vLLM's; by default all of the trace, spread evenly, in one.
     all_to_alls
         At most so many steps, the first ones; by default all. A SimAI workload is one step as a whole, and
         a graph of htsim's connections has none.
@@ -72,6 +77,8 @@ def read_trace(
     ------
     TraceError
         If the file cannot be read as any of the formats; it says what was expected where.
+    ScenarioError
+        If something is told that does not count for its format.
     MachineError
         If it is parquet and pyarrow is not installed.
     """
@@ -81,23 +88,30 @@ def read_trace(
     files, _ = router_files(path)
     start, is_router = first_bytes(files[0]), files != [path] or is_router_trace(path)
     array = npy.npy_array(path) if start.startswith(npy.MAGIC) else None
-    if array is not None and array.ndim == 2:
-        return single(demand_of_array(path, array))
-    rows = None if array is None else vllm_rows(path, array)
+    rows = vllm_rows(path, array) if array is not None and array.ndim != 2 else None
     is_flame = start.startswith(flame.MAGIC)
     if is_router or is_flame or rows:
         experts = flame.EXPERTS if experts is None and is_flame else experts
+        if is_router:
+            _check_counts(f"{path} has the tokens of each rank", tokens_per_gpu=tokens_per_gpu)
         hosting = _hosting(path, gpus, experts, bytes_per_token, tokens_per_gpu)
-        if is_router and tokens_per_gpu is not None:
-            raise TraceError(
-                f"{path} has the tokens of each rank, and {tokens_per_gpu} per GPU are asked for",
-                "leave out tokens_per_gpu (--tokens-per-gpu)",
-            )
         if is_router:
             return read_megatron(path, hosting, all_to_alls=all_to_alls)
         note = f"{'FLAME-MoE' if is_flame else 'vLLM'} routing trace {path.name}"
         return dealt(path, rows or flame.flame_rows(path), hosting, note=note, all_to_alls=all_to_alls)
-    return _read_text(path, gpus, bytes_per_token, all_to_alls)
+    if array is None:
+        job = _read_text(path, gpus, bytes_per_token, all_to_alls)
+    else:
+        job = single(demand_of_array(path, array))
+        _check_counts(f"{path} counts no tokens", bytes_per_token=bytes_per_token)
+    _check_counts(f"{path} is no routing trace", experts=experts, tokens_per_gpu=tokens_per_gpu)
+    return job
+
+
+def _check_counts(why: str, **told: int | None) -> None:
+    """Refuse what is told without counting with a ScenarioError."""
+    if given := [f"{key} (--{OPTIONS[key]})" for key, value in told.items() if value is not None]:
+        raise ScenarioError(f"{why}, so {' and '.join(given)} would have no effect", "leave it out")
 
 
 def read_step(path: Path, *, gpus: int | None = None, alike: int | None = None, least_bytes: int = 0) -> Job:
@@ -144,7 +158,11 @@ def read_phases(path: Path, wanted: Taken) -> Phases:
 
 
 def _hosting(
-    path: Path, gpus: int | None, experts: int | None, bytes_per_token: int, tokens_per_gpu: int | None
+    path: Path,
+    gpus: int | None,
+    experts: int | None,
+    bytes_per_token: int | None,
+    tokens_per_gpu: int | None,
 ) -> Hosting:
     if gpus is None or experts is None:
         asked = [("experts", "experts (--experts, or the key of a study)")] * (experts is None) + [
@@ -155,26 +173,32 @@ def _hosting(
             + " and ".join(f"how many {what} there are" for what, _ in asked),
             f"give {' and '.join(key for _, key in asked)}",
         )
-    return Hosting(gpus, experts, bytes_per_token, tokens_per_gpu)
+    return Hosting(gpus, experts, _or_usual(bytes_per_token), tokens_per_gpu)
 
 
-def _read_text(path: Path, gpus: int | None, bytes_per_token: int, all_to_alls: int | None) -> Job:
+def _or_usual(bytes_per_token: int | None) -> int:
+    return TOKEN_BYTES if bytes_per_token is None else bytes_per_token
+
+
+def _read_text(path: Path, gpus: int | None, bytes_per_token: int | None, all_to_alls: int | None) -> Job:
     text = text_of(path)
     lines = [line for line in text.splitlines() if line.strip()]
-    first = lines[0]
+    first, bare = lines[0], next((line for line in lines if not line.lstrip().startswith("#")), "")
     if OTHER_JSON.match(text):
         raise TraceError(bad_line(path, 1, first, f"{EXPECTED}, or {KNOWN}").sentence, NOT_READ)
+    if first.lstrip().startswith("[") and not is_aicb(lines):
+        return single(read_mixnet(path, bytes_per_token=_or_usual(bytes_per_token)))
     if is_aicb(lines):
-        return read_aicb(path, gpus=gpus, all_to_alls=all_to_alls)
-    if is_simai(first):
-        return job_of_phases(simai_phases(path, Taken(gpus)))
-    if first.lstrip().startswith("["):
-        return single(read_mixnet(path, bytes_per_token=bytes_per_token))
-    bare = next((line for line in lines if not line.lstrip().startswith("#")), "")
-    if bare.startswith(HEADERS):
-        return read_htsim(path, all_to_alls=all_to_alls)
-    if is_csv(bare):
-        return single(read_csv(path))
-    if bare and is_number(bare.split()[0]):
-        return single(read_nccl(path))
-    raise bad_line(path, 1, first, KNOWN)
+        job = read_aicb(path, gpus=gpus, all_to_alls=all_to_alls)
+    elif is_simai(first):
+        job = job_of_phases(simai_phases(path, Taken(gpus)))
+    elif bare.startswith(HEADERS):
+        job = read_htsim(path, all_to_alls=all_to_alls)
+    elif is_csv(bare):
+        job = single(read_csv(path))
+    elif bare and is_number(bare.split()[0]):
+        job = single(read_nccl(path))
+    else:
+        raise bad_line(path, 1, first, KNOWN)
+    _check_counts(f"{path} counts no tokens", bytes_per_token=bytes_per_token)
+    return job

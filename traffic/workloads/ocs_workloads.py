@@ -18,7 +18,6 @@ from traffic.demand import Demand
 from traffic.job import Collective, Job
 from traffic.readers.detect import read_trace
 from traffic.readers.text import MAX_GPUS
-from traffic.workloads.synthetic import HIDDEN, NUMBER_BYTES
 
 Matrix = NDArray[np.float64]
 
@@ -66,7 +65,7 @@ def demand_of_file(
     servers: int,
     *,
     experts: int | None = None,
-    bytes_per_token: int = HIDDEN * NUMBER_BYTES,
+    bytes_per_token: int | None = None,
     tokens_per_gpu: int | None = None,
 ) -> Demand:
     """Return the matrix that a file of any known format holds, a row and a column per server.
