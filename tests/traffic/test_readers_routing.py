@@ -3,8 +3,10 @@
 import contextlib
 import io
 import itertools
+import re
 import sys
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -77,7 +79,7 @@ def test_rows_are_dealt_as_written(rows: NDArray[np.int16], hosting: Hosting, bl
     assert [step.matrix.tolist() for step in demands_of(collective)] == by_hand(rows, hosting)
     assert sum(step.total_bytes for step in demands_of(collective)) == rows.size * 10
     said = "spread evenly" if hosting.tokens is None else f" in batches of {hosting.tokens} per GPU"
-    assert f"; {len(rows)} tokens" in collective.note
+    assert f"; {len(rows)} token{'s' * (len(rows) > 1)} in" in collective.note
     assert said in collective.note
     assert f"; {len(demands_of(collective))} all-to-all" in collective.note
 
@@ -100,6 +102,67 @@ def test_fewer_all_to_alls_are_the_first(rows: NDArray[np.int16], hosting: Hosti
     assert [step.matrix.tolist() for step in demands_of(some)] == [
         step.matrix.tolist() for step in demands_of(full)[:all_to_alls]
     ]
+    assert noted(some.note) == noted_by_hand(rows, hosting, all_to_alls)
+
+
+def noted(note: str) -> tuple[int, int, int, int, int]:
+    """Return the figures of a note: tokens taken, given, and in a short last batch; all-to-alls likewise."""
+    found = re.search(r"; (?:(\d+) of )?(\d+) tokens? in [^;,]*(?:, (\d+) in the last)?[;,]", note)
+    several = re.search(r"; (?:(\d+) of )?(\d+) all-to-alls?, dispatches alone$", note)
+    assert found, note
+    assert several, note
+    taken, given, last = found.groups()
+    some, every = several.groups()
+    return int(taken or given), int(given), int(last or 0), int(some or every), int(every)
+
+
+def noted_by_hand(
+    rows: NDArray[np.int16], hosting: Hosting, all_to_alls: int
+) -> tuple[int, int, int, int, int]:
+    """Return the figures of the note of the first all-to-alls."""
+    layers, batches = rows.shape[1], [sum(map(len, batch)) for batch in batches_by_hand(rows, hosting)]
+    every = layers * len(batches)
+    taken = min(all_to_alls, every)
+    replayed = batches[: -(-taken // layers)]
+    is_short = hosting.tokens is not None and replayed[-1] < hosting.gpus * hosting.tokens
+    return sum(replayed), len(rows), is_short * replayed[-1], taken, every
+
+
+def test_the_note_counts_the_rows_that_are_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.array([[[0, 1], [2, 3]]] * 10, np.int16))
+    note = read_trace(path, gpus=4, experts=8, tokens_per_gpu=2, all_to_alls=1).note
+    assert note.endswith("; 8 of 10 tokens in batches of 2 per GPU; 1 of 4 all-to-alls, dispatches alone")
+
+
+@given(arrays(least_k=2), hostings, st.integers(1, 9), st.integers(1, 5), st.data())
+def test_a_layer_is_dense_only_if_it_is_zero_after_the_cut_too(
+    rows: NDArray[np.int16], hosting: Hosting, block: int, all_to_alls: int, data: st.DataObject
+) -> None:
+    """One whose first rows alone are zero has tokens without experts, however few all-to-alls are taken."""
+    at, until = data.draw(st.integers(0, rows.shape[1])), data.draw(st.integers(1, len(rows)))
+    late = np.insert(rows, at, rows[:, 0], axis=1)
+    first = sum(map(len, batches_by_hand(rows, hosting)[0]))
+    late[: max(until, min(first, len(rows))), at] = 0
+    if late[:, at].any():
+        with pytest.raises(TraceError, match=rf"layer {at}, row 0: found the experts \[0, 0"):
+            dealt(Path("rows"), in_blocks(late, block), hosting, note="trace", all_to_alls=all_to_alls)
+    else:
+        note = dealt(
+            Path("rows"), in_blocks(late, block), hosting, note="trace", all_to_alls=all_to_alls
+        ).note
+        assert f"; layer {at} is dense: left out;" in note
+        assert noted(note) == noted_by_hand(rows, hosting, all_to_alls)
+
+
+def test_rows_after_the_cut_are_not_read_once_no_layer_may_be_dense() -> None:
+    def blocks() -> Iterator[NDArray[np.int16]]:
+        yield np.ones((TOKENS * 4, 2, 1), np.int16)
+        yield np.ones((1, 2, 1), np.int16)
+        raise AssertionError("read on")
+
+    rows = Rows(10**9, blocks())
+    assert len(demands_of(dealt(Path("rows"), rows, HOSTING, note="trace", all_to_alls=1))) == 1
 
 
 @given(arrays(least_k=2), hostings, st.integers(1, 9), st.data())
@@ -147,6 +210,9 @@ def test_zeros_in_one_slot_may_be_expert_0_and_the_note_says_so() -> None:
     read = dealt(Path("rows"), in_blocks(rows), HOSTING, note="trace")
     assert len(demands_of(read)) == 2
     assert "all tokens of layer 0 go to expert 0, or it is dense" in read.note
+    for all_to_alls in (None, 1):
+        read = dealt(Path("rows"), in_blocks(0 * rows), HOSTING, note="trace", all_to_alls=all_to_alls)
+        assert "; all tokens of layers 0, 1 go to expert 0, or they are dense;" in read.note
 
 
 @settings(deadline=None)
@@ -216,6 +282,7 @@ def test_damage_is_a_trace_error_or_a_collective(
         ({"experts": 0}, "of 0 experts"),
         ({"tokens": 0}, "of 0 tokens per GPU"),
         ({"bytes_per_token": -1}, "of -1 bytes per token"),
+        ({"bytes_per_token": 10**10}, f"of {10**10} bytes per token; give 1 to {1 << 33}"),
     ],
 )
 def test_hosting_is_checked(options: dict[str, int], complaint: str) -> None:
@@ -306,15 +373,39 @@ def test_flame_parquet_is_read(parquet: Any) -> None:  # noqa: ANN401
     assert one.matrix.sum(axis=1).tolist() == [25 * 6 * 4] * 4
 
 
+def test_rows_of_different_lengths_are_refused_however_far_apart(
+    parquet: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("traffic.readers.flame.BATCH_ROWS", 7)
+    path = parquet(indices=[[1, 2]] * 14 + [[1, 2, 3]] * 7)
+    with pytest.raises(TraceError, match="from row 14: 'indices' of length 2 and 3, expected one"):
+        dealt(path, flame_rows(path), HOSTING, note="trace")
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is optional and not installed")
+    table = arrow.Table.from_arrays([arrow.array([[0]]), arrow.array([[7]])], ["indices", "indices"])
+    import_module("pyarrow.parquet").write_table(table, tmp_path / "twice.parquet")
+    with pytest.raises(TraceError, match="columns indices, indices, expected one named 'indices'"):
+        flame_rows(tmp_path / "twice.parquet")
+
+
+def test_one_of_each_is_named_in_the_singular() -> None:
+    one = Hosting(gpus=1, experts=1, bytes_per_token=1)
+    note = dealt(Path("rows"), in_blocks(np.zeros((1, 1, 1), np.int16)), one, note="trace").note
+    assert note.startswith("trace: 1 expert on 1 GPU, 1 byte per token; 1 token in one batch")
+
+
 @pytest.mark.parametrize(
     ("columns", "complaint"),
     [
         ({"token_id": [1, 2]}, "columns token_id, expected one named 'indices'"),
         ({"indices": [1, 2]}, "'indices' of type int64"),
         ({"indices": [[0.5], [1.5]]}, "'indices' of type list"),
-        ({"indices": [[1], [2, 3]]}, "expected one, without nulls"),
-        ({"indices": [[1], None]}, "expected one, without nulls"),
-        ({"indices": [[1], [None]]}, "expected one, without nulls"),
+        ({"indices": [[1], [2, 3]]}, "'indices' of length 1 and 2, expected one, without nulls"),
+        ({"indices": [[1], None]}, "'indices' of length 1 and null, expected one, without nulls"),
+        ({"indices": [[1], [None]]}, "'indices' of length 1 and null, expected one, without nulls"),
         ({"indices": [[1], [8]]}, "row 1: found the experts [8], expected 0 to 7"),
         ({"indices": [[1, 2], [3, 3]]}, "row 1: found the experts [3, 3], expected 2 that differ"),
     ],

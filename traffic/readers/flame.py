@@ -51,7 +51,7 @@ def flame_rows(path: Path) -> Rows:
         # Without pre_buffer=False the column's bytes of the whole file stay in memory.
         file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
     columns = file.schema_arrow.names
-    if "indices" not in columns:
+    if columns.count("indices") != 1:
         raise TraceError(f"{path} has the columns {', '.join(columns)}, expected one named 'indices'")
     others = ", ".join(name for name in columns if name not in ("indices", "scores"))
     also = (f"left out: the columns {others}",) if others else ()
@@ -70,25 +70,26 @@ def _read(path: Path, pyarrow: ModuleType) -> Iterator[None]:
 
 def _blocks(path: Path, pyarrow: ModuleType, file: Any) -> Iterator[NDArray[np.integer]]:  # noqa: ANN401 (pyarrow has no types)
     """Yield the experts of tokens, some at a time, shape (rows, 1, top k)."""
-    row = 0
+    row, lengths = 0, set[int]()
     with _read(path, pyarrow):
         for batch in file.iter_batches(BATCH_ROWS, columns=["indices"]):
             column = batch.column(0)
-            yield _rows(path, pyarrow, column, row)
+            lengths |= _lengths(path, pyarrow, column)
+            flat = column.flatten()
+            nulls = column.null_count + flat.null_count
+            if nulls or len(lengths) != 1 or not len(flat):
+                found = " and ".join([*map(str, sorted(lengths)), *["null"] * (nulls > 0)])
+                raise TraceError(
+                    f"{path}, from row {row}: 'indices' of length {found}, expected one, without nulls"
+                )
+            yield flat.to_numpy().reshape(len(column), 1, -1)
             row += len(column)
 
 
-def _rows(path: Path, pyarrow: ModuleType, array: Any, row: int) -> NDArray[np.integer]:  # noqa: ANN401 (pyarrow has no types)
-    """Return an Arrow array of lists as rows of shape (rows, 1, top k)."""
+def _lengths(path: Path, pyarrow: ModuleType, array: Any) -> set[int]:  # noqa: ANN401 (pyarrow has no types)
+    """Return the lengths of the lists of an Arrow array."""
     kinds = pyarrow.types
     lists = kinds.is_list(array.type) or kinds.is_large_list(array.type)
     if not (lists or kinds.is_fixed_size_list(array.type)) or not kinds.is_integer(array.type.value_type):
         raise TraceError(f"{path} has 'indices' of type {array.type}, expected lists of whole numbers")
-    flat = array.flatten()
-    lengths = {array.type.list_size} if not lists else set(array.value_lengths().unique().to_pylist())
-    if array.null_count or flat.null_count or len(lengths) != 1 or not len(flat):
-        raise TraceError(
-            f"{path}, from row {row}: 'indices' of lengths {lengths}, expected one, without nulls"
-        )
-    chosen: NDArray[np.integer] = flat.to_numpy().reshape(len(flat) // lengths.pop(), 1, -1)
-    return chosen
+    return set(array.value_lengths().drop_null().unique().to_pylist()) if lists else {array.type.list_size}

@@ -106,7 +106,7 @@ def read_megatron(path: Path, hosting: Hosting, *, all_to_alls: int | None = Non
     taken = {group: [wanted[key] for key in chain if key in wanted] for group, chain in chains.items()}
     groups = {f"ranks {_shown(sorted(group))}": group for group, own in taken.items() if own}
     also = [_said_of_groups([*groups]), *_said_of_others(others)]
-    note = hosting.note(f"Megatron router {trace_name(path)}", len(wanted), also)
+    note = hosting.note(f"Megatron router {trace_name(path)}", len(wanted), len(wanted), also)
     jobs = [_job_of(path, sorted(group), taken[group], hosting, note) for group in groups.values()]
     if len(jobs) == 1:
         return jobs[0]

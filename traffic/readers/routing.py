@@ -17,7 +17,7 @@ Rules that the formats leave open, and that every reader of them keeps:
 Only the dispatch is given; the combine is its transpose. The note says what was taken.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +77,7 @@ class Hosting:
             (self.bytes_per_token, "bytes per token"),
         ):
             if value is not None and not 1 <= value <= MAX_BYTES >> 20:
-                raise TraceError(f"a routing trace of {value} {what}", "give at least one")
+                raise TraceError(f"a routing trace of {value} {what}", f"give 1 to {MAX_BYTES >> 20}")
 
     def counts(
         self, where: str, source: NDArray[np.int64], chosen: NDArray[np.integer], first_row: int
@@ -121,11 +121,13 @@ class Hosting:
         each, over = divmod(rows, self.gpus)
         return gpu * each + np.minimum(gpu, over)
 
-    def note(self, trace: str, all_to_alls: int, also: Sequence[str]) -> str:
-        """Return the note of a trace, which is named with its format."""
-        many = f"{all_to_alls} all-to-all{'s' * (all_to_alls > 1)}, dispatches alone"
-        hosted = f"{self.experts} experts on {self.gpus} GPUs, {self.bytes_per_token} bytes per token"
-        return "; ".join([f"{trace}: {hosted}", *also, many])
+    def note(self, trace: str, all_to_alls: int, of: int, also: Sequence[str]) -> str:
+        """Return the note of a trace, which is named with its format, and has ``of`` all-to-alls."""
+        taken = f"{all_to_alls} of " * (all_to_alls < of) + f"{_many(of, 'all-to-all')}, dispatches alone"
+        hosted = f"{_many(self.experts, 'expert')} on {_many(self.gpus, 'GPU')}"
+        return "; ".join(
+            [f"{trace}: {hosted}, {_many(self.bytes_per_token, 'byte')} per token", *also, taken]
+        )
 
     def job(self, name: str, note: str, counts: Iterable[NDArray[np.int64]]) -> Job:
         """Return the all-to-alls with these counts of tokens, one after the other."""
@@ -178,7 +180,7 @@ def dealt(
     note
         The format and the file.
     all_to_alls
-        At most so many; by default all. Layers and batches after them are not read.
+        At most so many; by default all. Rows after them are read only as long as a layer may be dense.
 
     Returns
     -------
@@ -193,32 +195,41 @@ def dealt(
     """
     if not rows.count:
         raise TraceError(f"{path} holds no token", "give a trace with at least one row")
-    matrices, zero = _counted(path, rows, hosting, all_to_alls)
+    batch = hosting.gpus * hosting.tokens if hosting.tokens else rows.count
+    matrices, zero, (layers, top_k) = _counted(path, rows, hosting, batch, all_to_alls)
     if not matrices:
         raise TraceError(
             f"{path} has zeros as the experts of all tokens in all layers",
             "record it with kernels that report the experts they choose",
         )
-    also = [_said_of_rows(rows.count, hosting), *_said_of_zeros(zero, {layer for _, layer in matrices})]
-    note = hosting.note(note, len(matrices), [*also, *rows.also])
+    batches = max(number for number, _ in matrices) + 1
+    also = [_said_of_rows(min(rows.count, batches * batch), rows.count, hosting)]
+    also += [*_said_of_zeros(zero, top_k), *rows.also]
+    routed = layers - len(zero) * (top_k > 1)
+    note = hosting.note(note, len(matrices), -(-rows.count // batch) * routed, also)
     return hosting.job(trace_name(path), note, matrices.values())
 
 
 def _counted(
-    path: Path, rows: Rows, hosting: Hosting, all_to_alls: int | None
-) -> tuple[dict[tuple[int, int], NDArray[np.int64]], set[int]]:
-    """Return the tokens from GPU to GPU, by batch and layer, and the layers that are zero in all slots."""
-    batch = hosting.gpus * hosting.tokens if hosting.tokens else rows.count
+    path: Path, rows: Rows, hosting: Hosting, batch: int, all_to_alls: int | None
+) -> tuple[dict[tuple[int, int], NDArray[np.int64]], list[int], tuple[int, int]]:
+    """Return the tokens from GPU to GPU by batch and layer, the layers of zeros, how many layers, and top k.
+
+    Layers of zeros are zero in all slots of all rows of the file, also after the all-to-alls that are taken.
+    """
     firsts = hosting.firsts(rows.count)
     matrices: dict[tuple[int, int], NDArray[np.int64]] = {}
     zero: dict[int, int] = {}  # by layer, the first row of those that are zero
     chosen_in: set[int] = set()
+    layers, top_k = 0, 0
     for row, block in _within_batches(rows.blocks, batch):
-        if all_to_alls is not None and row % batch == 0 and len(matrices) >= all_to_alls:
+        _, layers, top_k = block.shape
+        is_cut = all_to_alls is not None and row % batch == 0 and len(matrices) >= all_to_alls
+        if is_cut and len(chosen_in) == layers:
             break
         source = firsts.searchsorted(np.arange(row, row + len(block)) % batch, side="right") - 1
-        for layer in range(block.shape[1]):
-            chosen, where = block[:, layer], f"{path}, layer {layer}" if block.shape[1] > 1 else f"{path}"
+        for layer in range(layers):
+            chosen, where = block[:, layer], f"{path}, layer {layer}" if layers > 1 else f"{path}"
             if chosen.any():
                 chosen_in.add(layer)
             else:
@@ -227,30 +238,35 @@ def _counted(
                 check_differ(where, np.zeros_like(chosen[:1]), zero[layer])
             key = row // batch, layer
             is_wanted = key in matrices or all_to_alls is None or len(matrices) < all_to_alls
-            if is_wanted and (chosen.any() or chosen.shape[1] == 1):
+            if is_wanted and (chosen.any() or top_k == 1):
                 matrices[key] = matrices.get(key, 0) + hosting.counts(where, source, chosen, row)
                 check_room(path, len(matrices), len(matrices) * hosting.gpus**2)
-    return matrices, zero.keys() - chosen_in
+    return matrices, sorted(zero.keys() - chosen_in), (layers, top_k)
 
 
-def _said_of_rows(rows: int, hosting: Hosting) -> str:
-    """Return how the rows of a trace were dealt, for its note."""
+def _said_of_rows(taken: int, rows: int, hosting: Hosting) -> str:
+    """Return how the rows of a trace that are taken were dealt, for its note."""
+    tokens = f"{taken} of " * (taken < rows) + _many(rows, "token")
     if hosting.tokens is None:
-        return f"{rows} tokens in one batch, spread evenly"
-    last = rows % (hosting.gpus * hosting.tokens)
-    return f"{rows} tokens in batches of {hosting.tokens} per GPU{f', {last} in the last' if last else ''}"
+        return f"{tokens} in one batch, spread evenly"
+    last = taken % (hosting.gpus * hosting.tokens)
+    return f"{tokens} in batches of {hosting.tokens} per GPU{f', {last} in the last' if last else ''}"
 
 
-def _said_of_zeros(zero: Set[int], taken: Set[int]) -> list[str]:
-    """Return a note on layers that are zero in all slots, some of which are taken as they are."""
-    dense, unsure = sorted(zero - taken), sorted(zero & taken)
-    said = f"{_layers(dense)} {'is' if len(dense) == 1 else 'are'} dense: left out"
-    or_dense = f"all tokens of {_layers(unsure)} go to expert 0, or it is dense"
-    return [said] * bool(dense) + [or_dense] * bool(unsure)
+def _said_of_zeros(zero: Sequence[int], top_k: int) -> list[str]:
+    """Return a note on layers that are zero in all slots, if there are some; with one slot they are taken."""
+    if not zero:
+        return []
+    several, numbers = len(zero) > 1, ", ".join(map(str, zero))
+    layers = f"layer{'s' * several} {numbers}"
+    if top_k == 1:
+        return [f"all tokens of {layers} go to expert 0, or {'they are' if several else 'it is'} dense"]
+    return [f"{layers} {'are' if several else 'is'} dense: left out"]
 
 
-def _layers(layers: Sequence[int]) -> str:
-    return f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}"
+def _many(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _within_batches(
