@@ -19,7 +19,7 @@ def json_value(text: str) -> object:
     """Return what a JSON text says; TraceError, without the name of a file, if it says none."""
     try:
         # 1e9 is a whole number to people, and 2.0 is one too.
-        return json.loads(text, parse_float=_number, object_pairs_hook=_object)
+        return json.loads(text, parse_float=_number, object_pairs_hook=object_of)
     except json.JSONDecodeError as error:
         raise TraceError(f"line {error.lineno}: {error.msg}, expected JSON") from error
     except (RecursionError, ValueError) as error:
@@ -31,7 +31,7 @@ def _number(text: str) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+def object_of(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     """Return an object; a key that is there twice would silently win over its first value."""
     found = dict(pairs)
     if len(found) < len(pairs):

@@ -254,17 +254,20 @@ def _chained(records: Records) -> Stated:
 def _micro_batches(rng: Random) -> Records:
     """Return lines of Megatron's: each rank has one per micro-batch and layer."""
     return [
-        {"step": 0, "layer": layer, "rank": rank, "first": rng.randrange(EXPERTS), "tokens": rng.randrange(4)}
+        {
+            "step": 0, "stage": "forward", "layer": layer, "rank": rank,
+            "first": rng.randrange(EXPERTS), "tokens": rng.randrange(4),
+        }
         for _ in range(rng.choice([1, 2]))
         for layer in range(2)
         for rank in range(GPUS)
-    ]
+    ]  # fmt: skip
 
 
 def _router_lines(records: Records, path: Path) -> None:
     lines = []
     for one in records:
-        told = {key: one[key] for key in ("step", "layer", "rank")}
+        told = {key: one[key] for key in ("step", "stage", "layer", "rank")}
         first = -1 if one["first"] is None else one["first"]
         chosen = [[first, (first + 1) % EXPERTS]] * (one["tokens"] or 0)
         lines.append(json.dumps({**told, "num_tokens": one["tokens"], "topk": 2, "top_indices": chosen}))
@@ -273,7 +276,9 @@ def _router_lines(records: Records, path: Path) -> None:
 
 def _routed(records: Records) -> Stated:
     """Return the bytes of lines: those of one rank, step and layer are all-to-alls of their own."""
-    if any(one["rank"] is None or one["tokens"] is None for one in records):
+    if any(one[key] is None for one in records for key in ("step", "layer", "rank", "tokens")):
+        return Stated(None)
+    if len({one["stage"] for one in records}) > 1:
         return Stated(None)
     if any(one["first"] is None and one["tokens"] for one in records):
         return Stated(None)

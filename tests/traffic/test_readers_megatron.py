@@ -1,5 +1,6 @@
 """Megatron's router traces: files of ranks are one trace, and one that lacks ranks is none."""
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tests.traffic.trace_files import router_record as record
 from tests.traffic.trace_files import written
 from topologies.errors import TraceError
+from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.job import Job, Node
 from traffic.readers.detect import read_trace
@@ -20,6 +22,7 @@ from traffic.readers.megatron import read_megatron
 from traffic.readers.routing import Hosting
 from traffic.steps import demands_of
 from traffic.workloads.datasets import dataset_path
+from traffic.workloads.placement import placed
 
 HOSTING = Hosting(gpus=4, experts=8, bytes_per_token=10)
 
@@ -57,9 +60,14 @@ def test_megatron_files_of_ranks_are_one_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("contents", "lacking"),
     [
-        (IDLE[:1], "lacks 3 of 4 ranks, the first is rank 1, in step 0, stage forward, block 0, layer 3"),
+        (IDLE[:1], "no all-to-all between two ranks, only records of rank 0;"),
+        (
+            IDLE[3:],
+            "lacks 3 of 4 ranks, the first is rank 0, in step 0, stage forward, block decoder, layer 3",
+        ),
         (IDLE[1:], "lacks 1 of 4 ranks, the first is rank 0, in step 0"),
         ([*IDLE[:3], record(0, 3, 3, [])], "lacks 1 of 4 ranks, the first is rank 3, in step 0, .*, layer 4"),
+        ([record(0, rank, rank, []) for rank in range(3)], "between two ranks, only records of ranks 0-2;"),
     ],
 )
 def test_a_router_trace_without_all_ranks_is_refused(
@@ -69,14 +77,51 @@ def test_a_router_trace_without_all_ranks_is_refused(
     with pytest.raises(TraceError, match=lacking) as error:
         read_trace(folder, gpus=4, experts=8)
     assert "the directory with the files of all ranks" in error.value.hint
-    with pytest.raises(TraceError, match="lacks 3 of 4 ranks"):
+    with pytest.raises(TraceError, match=r"between two ranks|lacks \d of \d ranks"):
         read_trace(folder / "rank0.jsonl", gpus=4, experts=8)
 
 
+@given(st.integers(2, 4), st.integers(4, 9), st.data())
+def test_the_ranks_of_a_trace_are_its_gpus(
+    tmp_path_factory: pytest.TempPathFactory, ranked: int, gpus: int, data: st.DataObject
+) -> None:
+    """A fabric may be larger; a rank below the largest that has no record is missing."""
+    chosen = [drawn(data.draw(st.randoms())) for _ in range(ranked)]
+    lines = [record(0, 3, rank, own, topk=2) for rank, own in enumerate(chosen)]
+    path = tmp_path_factory.getbasetemp() / "larger"
+    path.write_text("".join(lines))
+    read = read_trace(path, gpus=gpus, experts=8, bytes_per_token=1)
+    assert [step.matrix.tolist() for step in demands_of(read)] == [sent_by_hand(chosen)]
+    assert read.gpus == ranked
+    assert f": 8 experts on {ranked} GPUs, " in read.note
+    assert f"; ranks 0-{ranked - 1}: one group" in read.note
+    absent = data.draw(st.integers(0, ranked - 2))
+    path.write_text("".join(line for rank, line in enumerate(lines) if rank != absent))
+    with pytest.raises(TraceError, match=f"lacks 1 of {ranked} ranks, the first is rank {absent}"):
+        read_trace(path, gpus=gpus, experts=8)
+
+
+def test_a_trace_is_placed_on_the_first_gpus_of_a_larger_fabric(tmp_path: Path) -> None:
+    folder = ranks(tmp_path / "trace", record(0, 3, 0, [[0], [7]]), record(0, 3, 1, [[1]]))
+    job = placed(read_trace(folder, gpus=8, experts=8, bytes_per_token=1), rail_fabric(4, 2, 2))
+    assert job.gpus == 8
+    assert demands_of(job)[0].matrix[:2, :2].tolist() == [[1, 1], [1, 0]]
+    assert job.note.endswith("on GPUs 0 to 1 of 8")
+
+
 def test_all_ranks_are_needed_only_in_the_all_to_alls_that_are_asked_for(tmp_path: Path) -> None:
-    folder = ranks(tmp_path / "trace", *IDLE[:3], record(0, 3, 3, [[0]]))
-    (only,) = demands_of(read_trace(folder, gpus=4, experts=8, bytes_per_token=5, all_to_alls=1))
-    assert only.total_bytes == 5
+    folder = ranks(tmp_path / "trace", *IDLE[:3], record(0, 3, 3, [[0, 1]]))
+    read = read_trace(folder, gpus=4, experts=8, bytes_per_token=5, all_to_alls=1)
+    (only,) = demands_of(read)
+    assert only.total_bytes == 10
+    assert read.note.endswith("; 1 of 2 all-to-alls, dispatches alone")
+
+
+def test_fewer_all_to_alls_do_not_hide_that_a_rank_lacks_one(tmp_path: Path) -> None:
+    """Rank 3 is of the group although what it has in common with the others is not taken."""
+    folder = ranks(tmp_path / "trace", *IDLE[:3], record(0, 4, 3, []))
+    with pytest.raises(TraceError, match=r"lacks 1 of 4 ranks, the first is rank 3, in .* layer 3"):
+        read_trace(folder, gpus=4, experts=8, all_to_alls=1)
 
 
 def drawn(rng: random.Random, experts: int = 8) -> list[list[int]]:
@@ -163,6 +208,14 @@ def test_stages_of_a_pipeline_are_groups_that_go_on_at_the_same_time(
     assert found == [[sent_by_hand(chosen[:2])] * taken[0], [sent_by_hand(chosen[2:])] * taken[1]]
     both = "ranks 0-1 and ranks 2-3: each with all experts, at the same time"
     assert (both in read.note) == (all_to_alls != 1)
+    said = "4" if all_to_alls is None else f"{all_to_alls} of 4"
+    assert f"; {said} all-to-alls" in read.note
+
+
+def test_a_rank_that_is_a_group_alone_is_named_in_the_singular(tmp_path: Path) -> None:
+    folder = ranks(tmp_path / "trace", IDLE[0], IDLE[1], record(0, 5, 2, [[1, 2]]))
+    note = read_trace(folder, gpus=4, experts=8).note
+    assert "; ranks 0-1 and rank 2: each with all experts, at the same time; 3 all-to-alls" in note
 
 
 @settings(deadline=None)
@@ -232,6 +285,84 @@ def test_a_rank_in_two_files_is_refused(tmp_path: Path) -> None:
     assert read_trace(folder, gpus=4, experts=8).gpus == 4
 
 
+def line_of(rank: int, **changed: object) -> str:
+    """Return a line that Megatron writes, of which keys have other values, or are not there (None)."""
+    line = json.loads(record(0, 3, rank, [[0, 7]], stage="pre_dispatch")) | changed
+    return json.dumps({key: value for key, value in line.items() if value is not None})
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "complaint"),
+    [
+        ({}, {"stage": None}, "found no key 'stage', unlike rank0.jsonl, line 1; give the files that one"),
+        ({"stage": None}, {}, "found a key 'stage', unlike rank0.jsonl, line 1"),
+        ({}, {"block": None}, "found no key 'block', unlike rank0.jsonl, line 1"),
+        ({"block": "mtp", "mtp_idx": 0}, {"block": "mtp"}, "found no key 'mtp_idx', unlike rank0.jsonl"),
+        ({}, {"top_indices": [[1]], "topk": 1}, "found top 1, unlike rank0.jsonl, line 1"),
+        ({}, {"top_indices": [], "num_tokens": 0, "topk": 1}, "found top 1, unlike rank0.jsonl, line 1"),
+        ({}, {"step": "0"}, "found \"step '0'\", expected a whole number from 0 as step"),
+        ({}, {"step": -1}, "found 'step -1', expected a whole number from 0 as step"),
+        ({}, {"step": True}, "found 'step true', expected a whole number"),
+        ({}, {"layer": 3.5}, "found 'layer 3.5', expected a whole number from 0 as layer"),
+        ({}, {"layer": "3"}, "found \"layer '3'\", expected a whole number from 0 as layer"),
+        ({}, {"mtp_idx": "0"}, "found \"mtp_idx '0'\", expected a whole number from 0 as mtp_idx"),
+        ({}, {"stage": 1}, "found 'stage 1', expected a text as stage"),
+        ({}, {"block": 0}, "found 'block 0', expected a text as block"),
+    ],
+)
+@pytest.mark.parametrize("stages", [1, 2])
+def test_ranks_that_disagree_on_what_a_record_is_of_are_not_groups(
+    tmp_path: Path, stages: int, first: dict[str, object], other: dict[str, object], complaint: str
+) -> None:
+    """Neither a rank each, nor two halves that look like the stages of a pipeline."""
+    contents = [line_of(rank, **(first if rank < stages else other)) for rank in range(2 * stages)]
+    with pytest.raises(TraceError) as error:
+        read_trace(ranks(tmp_path / "trace", *contents), gpus=2 * stages, experts=8)
+    assert f"rank{stages}.jsonl, line 1: {complaint}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (
+            {"step": 1},
+            "on ranks 0-1 with step 0, stage pre_dispatch and on ranks 2-3 with step 1, stage pre_d",
+        ),
+        (
+            {"stage": "x"},
+            "on ranks 0-1 with step 0, stage pre_dispatch and on ranks 2-3 with step 0, stage x",
+        ),
+    ],
+)
+def test_groups_that_do_not_begin_together_are_not_the_stages_of_a_pipeline(
+    tmp_path: Path, other: dict[str, object], said: str
+) -> None:
+    contents = [line_of(rank, **(other if rank > 1 else {})) for rank in range(4)]
+    with pytest.raises(TraceError, match=f"trace begins {said}") as error:
+        read_trace(ranks(tmp_path / "trace", *contents), gpus=4, experts=8)
+    assert error.value.hint == "give the files that one run wrote"
+
+
+@given(st.sampled_from(["top_indices", "rank", "step", "num_tokens"]), st.integers(0, 3), st.booleans())
+def test_a_key_that_is_twice_in_a_record_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, key: str, rank: int, is_equal: bool
+) -> None:
+    """Also in the first record, by which the format is known, and where both values are one."""
+    value = {"top_indices": [[0, 7]], "rank": rank, "num_tokens": 1}.get(key, 0)
+    twice = line_of(rank).removesuffix("}") + f', "{key}": {json.dumps(value if is_equal else 5)}' + "}"
+    path = tmp_path_factory.getbasetemp() / "twice"
+    path.write_text("\n".join(twice if each == rank else line_of(each) for each in range(4)))
+    with pytest.raises(TraceError, match=f"twice, line {rank + 1}: the key '{key}' is twice in one JSON obj"):
+        read_trace(path, gpus=4, experts=8)
+
+
+def test_directories_beside_a_router_trace_are_left_out_and_named(tmp_path: Path) -> None:
+    folder = ranks(tmp_path / "trace", *IDLE)
+    ranks(folder / "more", *IDLE)
+    (folder / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    assert "; left out: gone.jsonl, more/; 2 all-to-alls" in read_trace(folder, gpus=4, experts=8).note
+
+
 def test_files_beside_a_router_trace_are_left_out_and_named(tmp_path: Path) -> None:
     folder = ranks(tmp_path / "trace", *IDLE)
     for rank in range(4):
@@ -242,6 +373,15 @@ def test_files_beside_a_router_trace_are_left_out_and_named(tmp_path: Path) -> N
     for number in range(9):
         written(folder, "", f"log{number}")
     assert "log0, log1, log2, 6 more;" in read_trace(folder, gpus=4, experts=8).note
+
+
+def test_a_damaged_file_of_the_last_rank_is_named(tmp_path: Path) -> None:
+    folder = ranks(tmp_path / "trace", *IDLE[:3])
+    written(folder, IDLE[3][5:], "rank3")
+    assert (
+        "; ranks 0-2: one group with all experts; left out: rank3;"
+        in read_trace(folder, gpus=4, experts=8).note
+    )
 
 
 @pytest.mark.parametrize("name", ["rank2.jsonl", "rank2"])
@@ -287,7 +427,10 @@ def test_a_directory_of_anything_else_is_told(tmp_path: Path, contents: list[str
         (record(0, 0, 0, [[1]], top_indices=[[10**30]]), "top_indices of shape (1, 1)"),
         (record(0, 0, 0, [[1]], num_tokens=2), "expected '2 tokens, top 1'"),
         (record(0, 0, 0, [[1]], topk=2), "expected '1 tokens, top 2'"),
-        (record(0, 0, 0, [[1]], stage=[1]), "found 'a list or object'"),
+        (record(0, 0, 0, [[1]], stage=[1]), "found 'stage a list of 1', expected a text as stage"),
+        (record(0, 0, 0, [[1]], mtp_idx={}), "found 'mtp_idx an object', expected a whole number"),
+        (record(0, 0, 0, [], top_indices=[[], []]), "top_indices of shape (2, 0)"),
+        (record(0, 0, 0, [], top_indices=[[[]]]), "top_indices of shape (1, 1, 0)"),
         ("{" * 100_000, "line 1: found"),
     ],
 )

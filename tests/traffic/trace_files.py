@@ -74,5 +74,5 @@ AICB_LOG = "\n".join(
 def router_record(step: int, layer: int, rank: int, chosen: list[list[int]], **other: object) -> str:
     """Return a line of a router trace."""
     told = {"num_tokens": len(chosen), "topk": len(chosen[0]) if chosen else 2}
-    line = {"step": step, "stage": "forward", "block": 0, "layer": layer, "rank": rank} | told
+    line = {"step": step, "stage": "forward", "block": "decoder", "layer": layer, "rank": rank} | told
     return json.dumps(line | {"top_indices": chosen} | other) + "\n"
