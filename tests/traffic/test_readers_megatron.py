@@ -207,7 +207,8 @@ def test_stages_of_a_pipeline_are_groups_that_go_on_at_the_same_time(
     taken = {None: (2, 2), 1: (1, 0), 2: (1, 1), 3: (2, 1)}[all_to_alls]
     assert found == [[sent_by_hand(chosen[:2])] * taken[0], [sent_by_hand(chosen[2:])] * taken[1]]
     both = "ranks 0-1 and ranks 2-3: each with all experts, at the same time"
-    assert (both in read.note) == (all_to_alls != 1)
+    first = "ranks 0-1: 1 of 2 groups, each with all experts, at the same time"
+    assert f"; {first if all_to_alls == 1 else both}; " in read.note
     said = "4" if all_to_alls is None else f"{all_to_alls} of 4"
     assert f"; {said} all-to-alls" in read.note
 

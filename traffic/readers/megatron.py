@@ -117,7 +117,7 @@ def read_megatron(path: Path, hosting: Hosting, *, all_to_alls: int | None = Non
     _check_groups(path, chains)
     taken = {group: [wanted[key] for key in chain if key in wanted] for group, chain in chains.items()}
     groups = {_shown(sorted(group)): group for group, own in taken.items() if own}
-    also = [_said_of_groups([*groups]), *_said_of_others(others)]
+    also = [_said_of_groups([*groups], len(chains)), *_said_of_others(others)]
     note = hosting.note(f"Megatron router {trace_name(path)}", len(wanted), len(present), also)
     jobs = [_job_of(path, sorted(group), taken[group], hosting, note) for group in groups.values()]
     if len(jobs) == 1:
@@ -229,10 +229,12 @@ def _shown(ranks: Sequence[int]) -> str:
     return f"ranks {f'{ranks[0]}-{ranks[-1]}' if in_a_row else _few([*map(str, ranks)])}"
 
 
-def _said_of_groups(groups: Sequence[str]) -> str:
-    if len(groups) == 1:
+def _said_of_groups(groups: Sequence[str], of: int) -> str:
+    """Return the groups that are taken, of so many in the trace, for its note."""
+    if of == 1:
         return f"{groups[0]}: one group with all experts"
-    return f"{_few(groups, ' and ')}: each with all experts, at the same time"
+    some = f"{len(groups)} of {of} groups, " * (len(groups) < of)
+    return f"{_few(groups, ' and ')}: {some}each with all experts, at the same time"
 
 
 def _said_of_others(files: Sequence[Path]) -> list[str]:
