@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -34,8 +35,8 @@ def _owed(job: Job) -> Got:
     return Got(count, job.note, len(patterns))
 
 
-def _traced(path: Path) -> Job:
-    return read_trace(path, gpus=GPUS, experts=EXPERTS, bytes_per_token=TOKEN_BYTES)
+def _routed_by(path: Path) -> Got:
+    return _owed(read_trace(path, gpus=GPUS, experts=EXPERTS, bytes_per_token=TOKEN_BYTES))
 
 
 # Matrices
@@ -71,8 +72,8 @@ def _array(records: Records, path: Path) -> None:
         np.save(file, np.array([list(record.values()) for record in records], dtype=float))
 
 
-def _placed_bytes(path: Path) -> Got:
-    job = _traced(path)
+def _placed_bytes(path: Path, bytes_per_token: int | None = None) -> Got:
+    job = read_trace(path, bytes_per_token=bytes_per_token)
     placed(job, FABRIC)
     return _crossing(job)
 
@@ -361,13 +362,18 @@ def _found_faults(path: Path) -> Got:
 FORMATS: Mapping[str, Format] = {
     "nccl": Format(_rows, _text_of_rows("", " ", "\n", ""), _matrix, _placed_bytes),
     "csv": Format(_rows, _text_of_rows("", ",", "\n", ""), _matrix, _placed_bytes),
-    "mixnet": Format(_rows, _text_of_rows("[[", ",", "],[", "]]"), _tokens_matrix, _placed_bytes),
+    "mixnet": Format(
+        _rows,
+        _text_of_rows("[[", ",", "],[", "]]"),
+        _tokens_matrix,
+        partial(_placed_bytes, bytes_per_token=TOKEN_BYTES),
+    ),
     "npy": Format(_rows, _array, _matrix, _placed_bytes),
     "aicb": Format(_calls, _log, _step, lambda path: _crossing(read_step(path))),
     "simai": Format(_layers, _workload, _layered, lambda path: _crossing(read_step(path))),
-    "htsim": Format(_connections, _cm, _chained, lambda path: _crossing(_traced(path))),
-    "megatron": Format(_micro_batches, _router_lines, _routed, lambda path: _owed(_traced(path))),
-    "vllm": Format(_tokens, _experts_array, _chosen, lambda path: _owed(_traced(path))),
+    "htsim": Format(_connections, _cm, _chained, lambda path: _crossing(read_trace(path))),
+    "megatron": Format(_micro_batches, _router_lines, _routed, _routed_by),
+    "vllm": Format(_tokens, _experts_array, _chosen, _routed_by),
     "faults": Format(_faults, _events, _begun, _found_faults),
 }
 

@@ -54,8 +54,8 @@ def read_trace(
         connection matrix, AICB's CSV, a SimAI workload, or a routing trace: FLAME-MoE's parquet, vLLM's
         ``.npy`` of three dimensions, Megatron's JSON lines, which may be a directory of files, one per rank.
     gpus
-        How many GPUs, used only where the format leaves it open: AICB without group sizes, SimAI, and
-        routing traces.
+        How many GPUs, where the format leaves it open: AICB without group sizes, SimAI, and routing traces;
+        at most so many where ranks are named, as in Megatron's.
     experts
         How many routed experts the model has, of a routing trace; FLAME-MoE has 64.
     bytes_per_token
