@@ -62,7 +62,8 @@ def test_aicb_gives_the_expert_all_to_alls_of_a_step(tmp_path: Path) -> None:
     assert (log.gpus, sizes(log)) == (8, [4096, 8192, 4096])
     assert sizes(read_trace(path, all_to_alls=2)) == [4096, 8192]
     assert log.note == (
-        "AICB log log.csv, step 0 of 2: 3 of 3 all-to-alls in groups of 4; measured there: median 0.600 ms; "
+        "AICB log log.csv, step 1 of 2: 3 of 3 all-to-alls in groups of 4; measured there: median 0.600 ms; "
+        "set-up left out: rows of init (1); "
         "ep_group has no size: 4, of 4 data-parallel ranks; "
         "left out: all_gather tp_group (1), all_to_all tp_group (1)"
     )

@@ -7,12 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.traffic.trace_files import AICB_HEADER, aicb_row, written
+from tests.traffic.test_datasets import present
+from tests.traffic.trace_files import AICB_END, AICB_HEADER, aicb_row, written
 from topologies.errors import TraceError
+from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.ring import Ring
+from traffic.job import Job
 from traffic.readers.aicb import aicb_phases, read_aicb
 from traffic.readers.detect import read_step, read_trace
 from traffic.readers.text import Taken
+from traffic.workloads.datasets import A100_LOG
 
 GROUPS = ("tp_group", "dp_group", "pp_group")
 
@@ -24,6 +28,17 @@ def csv(directory: Path, *rows: str, title: str = "") -> Path:
 def reduced(*sizes: object) -> list[str]:
     """Return a row of a group of each kind, by its size."""
     return [aicb_row("all_reduce", group, 64, size) for group, size in zip(GROUPS, sizes, strict=False)]
+
+
+def exchange(size: int, stage: str = "forward.MoE") -> str:
+    """Return a row of an all-to-all between two expert-parallel ranks."""
+    return aicb_row("all_to_all", "ep_group", size, 2, stage=stage)
+
+
+def exchanged(job: Job) -> list[int]:
+    """Return how many bytes each rank splits in each all-to-all."""
+    patterns = [node.pattern for node in job.collectives]
+    return [int(each.demand.matrix[0].sum()) for each in patterns if isinstance(each, AllToAll)]
 
 
 def stage(number: int, *ranks: int) -> str:
@@ -57,7 +72,7 @@ def test_a_group_of_one_gpu_is_left_out_and_not_counted(tmp_path: Path) -> None:
     empty = aicb_row("all_reduce", "dp_group", 0, 4)
     phases = aicb_phases(csv(tmp_path, *reduced(1, 4), empty))
     assert phases.note == (
-        "AICB log log.csv, step 0 of 1: 1 of 3 collectives, tp 1 dp 4 ep 1 pp 1; "
+        "AICB log log.csv, step 1 of 1: 1 of 3 collectives, tp 1 dp 4 ep 1 pp 1; "
         "left out: all_reduce tp_group of one GPU (1), all_reduce dp_group of 0 bytes (1)"
     )
     with pytest.raises(TraceError, match="has its collectives in groups of one GPU"):
@@ -132,3 +147,59 @@ def test_sizes_that_cannot_be_are_refused(tmp_path: Path, rows: list[str], said:
     with pytest.raises(TraceError) as error:
         aicb_phases(csv(tmp_path, *rows), Taken(gpus=8))
     assert said in str(error.value)
+
+
+BYTES = st.lists(st.integers(1, 999), min_size=1, max_size=4)
+
+
+@settings(deadline=None)
+@given(BYTES, st.lists(BYTES, min_size=1, max_size=3), st.sampled_from(["init", "warmup", ""]), st.data())
+def test_the_step_is_the_epoch_behind_set_up_whatever_is_asked_for(
+    tmp_path_factory: pytest.TempPathFactory,
+    setup: list[int],
+    steps: list[list[int]],
+    stage: str,
+    data: st.DataObject,
+) -> None:
+    epochs = [
+        [exchange(size, stage) for size in setup],
+        *([exchange(size) for size in step] for step in steps),
+    ]
+    path = csv(tmp_path_factory.getbasetemp(), *(row for epoch in epochs for row in (*epoch, AICB_END)))
+    least = data.draw(st.integers(0, max(steps[0])))
+    every, large = read_trace(path, gpus=2), read_step(path, gpus=2, least_bytes=least)
+    assert exchanged(every) == steps[0]
+    assert exchanged(large) == [size for size in steps[0] if size >= least]
+    for job in (every, large):
+        assert f"step 1 of {len(steps)}: {len(steps[0])} of {len(steps[0])} " in job.note
+        skipped = f"of {stage}" if stage else "without a stage"
+        assert f"; set-up left out: rows {skipped} ({len(setup)}); " in job.note
+
+
+def test_steps_are_counted_as_the_file_has_them(tmp_path: Path) -> None:
+    gathers = aicb_row("all_gather", "tp_group", 8, 1)
+    setup = exchange(7, "init.model_setup")
+    path = csv(tmp_path, setup, AICB_END, AICB_END, gathers, AICB_END, exchange(9), AICB_END, gathers)
+    job = read_trace(path, gpus=2)
+    assert exchanged(job) == [9]
+    assert "step 2 of 3: 1 of 1 all-to-alls" in job.note
+
+
+def test_rows_of_set_up_are_no_step_without_ends_of_epochs(tmp_path: Path) -> None:
+    setup = [exchange(7, "warmup"), exchange(8, "init._allgather_params")]
+    for read in (read_step, read_trace):
+        job = read(csv(tmp_path, *setup, exchange(9, "test_step")), gpus=2)
+        assert exchanged(job) == [9]
+        assert "; set-up left out: rows of warmup (1), rows of init (1); " in job.note
+        for ends in ([], [AICB_END]):
+            with pytest.raises(TraceError, match="holds set-up alone, of 2 rows; give a training step"):
+                read(csv(tmp_path, *setup, *ends), gpus=2)
+
+
+def test_the_a100_step_is_the_same_whatever_is_asked_for() -> None:
+    whole, large = (read_step(present(A100_LOG), least_bytes=least) for least in (0, 10**6))
+    assert "step 1 of 10: 847 of 848 collectives" in whole.note
+    assert large.note == f"{whole.note}; left out: collectives under 1e+06 bytes (137)"
+    names = {node.name for node in whole.nodes}
+    assert len(names) > len(large.nodes)
+    assert {node.name for node in large.nodes} < names

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.traffic.trace_files import AICB_HEADER, AICB_LOG, HTSIM, TRIGGERED, aicb_row, written
+from tests.traffic.trace_files import AICB_END, AICB_HEADER, AICB_LOG, HTSIM, TRIGGERED, aicb_row, written
 from topologies.errors import TraceError
 from traffic.demand import Demand
 from traffic.readers import text
@@ -16,8 +16,6 @@ from traffic.readers.detect import read_trace
 from traffic.readers.mixnet import read_mixnet
 from traffic.readers.text import MAX_BYTES
 from traffic.steps import demands_of
-
-EPOCH = "CommType.epoch_end,,None,0,,None,None,,1.0,None,None,1"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +96,7 @@ EPOCH = "CommType.epoch_end,,None,0,,None,None,,1.0,None,None,1"
         ),
         (f"{AICB_LOG}{aicb_row('all_reduce', 'tp_group', 5, 3)}", "gives tp_group the sizes [2, 3]"),
         (f"{AICB_LOG}{aicb_row('all_reduce', 'ep_group', 5, 3)}", "4 data-parallel ranks, no multiple of 3"),
-        (f"{AICB_HEADER}\n{EPOCH}\n{EPOCH}", "holds no step"),
+        (f"{AICB_HEADER}\n{AICB_END}\n{AICB_END}", "holds no step"),
     ],
 )
 def test_malformed_text_is_told(tmp_path: Path, content: str, complaint: str) -> None:

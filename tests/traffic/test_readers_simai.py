@@ -192,7 +192,8 @@ def test_a_log_gives_all_collectives_of_a_step(tmp_path: Path) -> None:
     assert job.collectives[4].after == tuple(node.name for node in job.collectives[:4])
     assert len(job.nodes) == len(job.collectives), "no compute"
     assert job.note == (
-        "AICB log log.csv, step 0 of 2: 5 of 5 collectives, tp 2 dp 4 ep 4 pp 1; "
+        "AICB log log.csv, step 1 of 2: 5 of 5 collectives, tp 2 dp 4 ep 4 pp 1; "
+        "set-up left out: rows of init (1); "
         "ep_group has no size: 4, of 4 data-parallel ranks; "
         "left out: collectives under 100 bytes (1)"
     )
@@ -238,6 +239,6 @@ def test_simais_own_workloads_are_read(name: str, gpus: int, layers: int) -> Non
 def test_the_a100_log_has_848_collectives_a_step() -> None:
     job = read_step(present(A100_LOG), alike=1, least_bytes=10**6)
     assert job.gpus == 8
-    assert "step 0 of 10" in job.note
+    assert "step 1 of 10" in job.note
     reduced = {node.pattern.bytes for node in job.collectives if isinstance(node.pattern, Ring)}
     assert {35_634_282_496, 17_817_141_248} <= reduced

@@ -53,19 +53,21 @@ def aicb_row(
     return f"{left},{stage},None,None,,{elapsed},None,None,1"
 
 
+AICB_END = "CommType.epoch_end,,None,0,,None,None,,433.2,None,None,1"
+"""The row that ends an epoch."""
 AICB_LOG = "\n".join(
     [
         AICB_HEADER,
-        aicb_row("all_reduce", "dp_group", 8, 4, 3380.2),
-        "CommType.epoch_end,,None,0,,None,None,,7950.4,None,None,1",
+        aicb_row("all_reduce", "dp_group", 8, 4, 3380.2, "init.model_setup"),
+        AICB_END,
         aicb_row("all_gather", "tp_group", 65536, 2, 0.2),
         aicb_row("all_to_all", "tp_group", 77, 2, 0.2),
         aicb_row("all_to_all", "ep_group", 4096, None, 0.5),
         aicb_row("all_to_all", "ep_group", 8192, None, 0.7),
         aicb_row("all_to_all", "ep_group", 4096, None, 0.6),
-        "CommType.epoch_end,,None,0,,None,None,,433.2,None,None,1",
+        AICB_END,
         aicb_row("all_to_all", "ep_group", 16384, None, 0.3),
-        "CommType.epoch_end,,None,0,,None,None,,433.2,None,None,1",
+        AICB_END,
         "",
     ]
 )

@@ -1,9 +1,11 @@
 """AICB's CSV: the collectives of one rank of a training, in order, with results or without.
 
 Sizes (``msg_size``) are bytes, times (``_elapsed_time``) **milliseconds**; ``epoch_end`` rows
-separate the training steps. `read_aicb` replays the expert all-to-alls of one step: the rows
-``all_to_all`` of ``ep_group``, or of ``dp_group`` in a micro-benchmark that has no other.
-`aicb_phases` are all collectives of a step, one after another, with the computes between them.
+separate epochs. The first of several is set-up, or the warm-up of a micro-benchmark, as in AICB's generators
+and its analysis; the others are the training steps. Rows of the stages ``init`` and ``warmup`` are set-up in
+any epoch. `read_aicb` replays the expert all-to-alls of one step: the rows ``all_to_all`` of ``ep_group``, or
+of ``dp_group`` in a micro-benchmark that has no other. `aicb_phases` are all collectives of a step, one after
+another, with the computes between them.
 
 The log is one rank's. All groups of the kind are taken to do the same at the same time, as they
 do in training, with Megatron's order of ranks: tensor-parallel ranks are neighbours, and
@@ -23,7 +25,8 @@ The ``busbw`` column is not read: it was computed with n = 8 for groups of every
 
 References
 ----------
-aliyun/aicb, log_analyzer/log.py; Megatron-LM, core/parallel_state.py.
+aliyun/aicb, workload_generator/workload_generator.py (``__call__``), log_analyzer/log.py (``analyze``);
+Megatron-LM, core/parallel_state.py.
 """
 
 import math
@@ -46,6 +49,8 @@ from traffic.workloads.gating import apportioned
 
 COLUMNS = ("comm_type", "comm_group", "msg_size")
 """The columns without which a CSV is not AICB's."""
+SETUP = ("init", "warmup")
+"""The stages of set-up, up to their first full stop."""
 EXPERT_GROUPS = ("ep_group", "dp_group")
 CALLS: dict[str, Call] = {
     "all_reduce": "all-reduce",
@@ -86,6 +91,10 @@ class _Row:
 class _Log:
     rows: Sequence[_Row]
     """Of the first pipeline stage, where each has its own."""
+    setup: Sequence[_Row]
+    """Those before training."""
+    steps: Sequence[Sequence[_Row]]
+    """Those of each training step."""
     ranks: int | None
     """How many titles name; None without titles."""
     stages: int | None
@@ -122,10 +131,15 @@ def read_aicb(
         do not fit each other.
     """
     log = _log(path)
-    exchanged = {row.group for row in log.rows if _exchanges(row) and row.size_bytes}
+    exchanged = {row.group for step in log.steps for row in step if _exchanges(row) and row.size_bytes}
     group = next((group for group in EXPERT_GROUPS if group in exchanged), "")
-    steps = _steps(log.rows, lambda row: _exchanges(row) and row.group == group and row.size_bytes > 0)
-    if not steps:
+
+    def is_expert(row: _Row) -> bool:
+        return _exchanges(row) and row.group == group and row.size_bytes > 0
+
+    number, step = _first_step(log, is_expert)
+    every, rest = _parted(step, is_expert)
+    if not every:
         raise TraceError(f"{path} holds no step with expert all-to-alls", "give one of a mixture of experts")
     layout, told = _layout(path, log, gpus)
     layout = replace(layout, ep=layout.dp if group == "dp_group" else layout.ep)
@@ -133,10 +147,10 @@ def read_aicb(
         raise TraceError(
             f"{path} has its expert all-to-alls in groups of one GPU", "give a log of larger ones"
         )
-    every, rest = steps[0]
     taken = every[:all_to_alls]
     note = _noted(
-        f"AICB log {path.name}, step 0 of {len(steps)}: {len(taken)} of {len(every)} "
+        log,
+        f"AICB log {path.name}, step {number} of {len(log.steps)}: {len(taken)} of {len(every)} "
         f"all-to-alls in groups of {layout.ep}{_measured(taken)}",
         *told,
         f"one of {layout.pp} pipeline stages" if layout.pp > 1 else "",
@@ -170,26 +184,22 @@ def aicb_phases(path: Path, wanted: Taken = ALL) -> Phases:
     """
     log = _log(path)
     least = max(wanted.least_bytes, 1)
-    steps = [
-        step for step in _epochs(log.rows) if any(_call(row) and row.size_bytes >= least for row in step)
-    ]
-    if not steps:
+    if not any(_call(row) and row.size_bytes >= least for step in log.steps for row in step):
         raise TraceError(
-            f"{path} holds no step with collectives of {least:g} bytes or more", "take smaller ones"
+            f"{path} holds no step with collectives of {least:g} bytes or more",
+            "take smaller ones" if least > 1 else "give a training step with collectives",
         )
     layout, told = _layout(path, log, wanted.gpus)
-
-    def replays(row: _Row) -> bool:
-        return _sends(row, layout) or _computes(row)
-
-    ((counted, rest), *_) = _steps(steps[0], replays) or [([], steps[0])]
+    number, step = _first_step(log, lambda row: bool(_call(row) and row.size_bytes))
+    counted, rest = _parted(step, lambda row: _sends(row, layout) or _computes(row))
     if not counted:
         raise TraceError(f"{path} has its collectives in groups of one GPU", "give a log of larger groups")
     taken = _first_alike(counted, wanted)
     is_log = any(row.elapsed_s is not None for row in log.rows if _call(row) is not None)
-    sent, calls = sum(_sends(row, layout) for row in taken), sum(_call(row) is not None for row in steps[0])
+    sent, calls = sum(_sends(row, layout) for row in taken), sum(_call(row) is not None for row in step)
     note = _noted(
-        f"AICB log {path.name}, step 0 of {len(steps)}: {sent} of {calls} collectives, "
+        log,
+        f"AICB log {path.name}, step {number} of {len(log.steps)}: {sent} of {calls} collectives, "
         f"tp {layout.tp} dp {layout.dp} ep {layout.ep} pp {layout.pp}",
         *told,
         f"the first of {log.stages} pipeline stages stands for all" if log.stages else "",
@@ -225,7 +235,10 @@ def _log(path: Path) -> _Log:
     ranks = [rank for title in titles for rank in _ranks(title)]
     if len(set(ranks)) < len(ranks):
         raise TraceError(f"{path} names a rank twice in its titles", "name each rank once")
-    return _Log(every[0], len(ranks) if titles else None, stages)
+    setup, steps = _epochs(every[0])
+    if setup and not steps:
+        raise TraceError(f"{path} holds set-up alone, of {len(setup)} rows", "give a training step behind it")
+    return _Log(every[0], setup, steps, len(ranks) if titles else None, stages)
 
 
 def _ranks(title: str) -> Sequence[int]:
@@ -308,9 +321,15 @@ def _what(row: _Row) -> str:
     return " ".join(filter(None, (row.operation, row.group, row.additional, empty)))
 
 
-def _noted(*said: str, left_out: Iterable[str]) -> str:
-    left = ", ".join(f"{what} ({count})" for what, count in Counter(left_out).items())
-    return "; ".join(filter(None, (*said, f"left out: {left}" if left else "")))
+def _noted(log: _Log, head: str, *said: str, left_out: Iterable[str]) -> str:
+    stages = (f"rows of {_of_stage(row)}" if row.stage else "rows without a stage" for row in log.setup)
+    setup = _listed("set-up left out", stages)
+    return "; ".join(filter(None, (head, setup, *said, _listed("left out", left_out))))
+
+
+def _listed(what: str, items: Iterable[str]) -> str:
+    counted = ", ".join(f"{item} ({count})" for item, count in Counter(items).items())
+    return f"{what}: {counted}" if counted else ""
 
 
 def _first_alike(rows: list[_Row], wanted: Taken) -> list[_Row]:
@@ -334,24 +353,36 @@ def _phase(number: int, row: _Row, *, is_log: bool) -> Phase:
     return Phase(f"{number} {row.stage or COMPUTATION}", unit * (row.elapsed_s or 0.0), forward=forward)
 
 
-def _steps(rows: Sequence[_Row], is_taken: Callable[[_Row], bool]) -> list[tuple[list[_Row], list[_Row]]]:
-    """Return of each step that has some the rows that are taken, and the others."""
-    steps = [
-        ([row for row in step if is_taken(row)], [row for row in step if not is_taken(row)])
-        for step in _epochs(rows)
-    ]
-    return [(taken, others) for taken, others in steps if taken]
-
-
-def _epochs(rows: Sequence[_Row]) -> list[list[_Row]]:
-    """Return the rows between those that end a step."""
-    steps: list[list[_Row]] = [[]]
+def _epochs(rows: Sequence[_Row]) -> tuple[list[_Row], list[list[_Row]]]:
+    """Return the rows of set-up, and those of each training step."""
+    epochs: list[list[_Row]] = [[]]
     for row in rows:
         if row.operation == "epoch_end":
-            steps.append([])
+            epochs.append([])
         else:
-            steps[-1].append(row)
-    return steps
+            epochs[-1].append(row)
+    filled = [epoch for epoch in epochs if epoch]  # AICB opens no epoch between two ends
+    first, others = (filled[0], filled[1:]) if len(filled) > 1 else ([], filled)
+    parted = [_parted(epoch, lambda row: _of_stage(row) in SETUP) for epoch in others]
+    setup = [*first, *(row for rows_of_setup, _ in parted for row in rows_of_setup)]
+    return setup, [step for _, step in parted if step]
+
+
+def _of_stage(row: _Row) -> str:
+    return row.stage.split(".")[0]
+
+
+def _first_step(log: _Log, has: Callable[[_Row], bool]) -> tuple[int, Sequence[_Row]]:
+    """Return the number, from 1, and the rows of the first training step that has such a row; 0 and none."""
+    return next(((number, step) for number, step in enumerate(log.steps, 1) if any(map(has, step))), (0, []))
+
+
+def _parted(rows: Iterable[_Row], is_taken: Callable[[_Row], bool]) -> tuple[list[_Row], list[_Row]]:
+    """Return the rows that are taken, and the others."""
+    taken, others = list[_Row](), list[_Row]()
+    for row in rows:
+        (taken if is_taken(row) else others).append(row)
+    return taken, others
 
 
 def _layout(path: Path, log: _Log, gpus: int | None) -> tuple[Layout, list[str]]:
