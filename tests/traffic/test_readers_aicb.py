@@ -12,7 +12,7 @@ from tests.traffic.trace_files import AICB_END, AICB_HEADER, aicb_row, written
 from topologies.errors import TraceError
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.ring import Ring
-from traffic.job import Job
+from traffic.job import Compute, Job
 from traffic.readers.aicb import aicb_phases, read_aicb
 from traffic.readers.detect import read_step, read_trace
 from traffic.readers.text import Taken
@@ -39,6 +39,11 @@ def exchanged(job: Job) -> list[int]:
     """Return how many bytes each rank splits in each all-to-all."""
     patterns = [node.pattern for node in job.collectives]
     return [int(each.demand.matrix[0].sum()) for each in patterns if isinstance(each, AllToAll)]
+
+
+def with_additional(row: str, word: object) -> str:
+    """Return a row that has a word in the column ``additional``."""
+    return row.replace("None,None,,", f"None,None,{word},", 1)
 
 
 def stage(number: int, *ranks: int) -> str:
@@ -203,3 +208,44 @@ def test_the_a100_step_is_the_same_whatever_is_asked_for() -> None:
     names = {node.name for node in whole.nodes}
     assert len(names) > len(large.nodes)
     assert {node.name for node in large.nodes} < names
+
+
+@pytest.mark.parametrize("is_log", [True, False])
+def test_what_follows_does_not_wait_for_a_collective_that_overlaps(tmp_path: Path, *, is_log: bool) -> None:
+    reduce, gather = (
+        aicb_row(call, "dp_group", 64, 2, 0 if is_log else None) for call in ("all_reduce", "all_gather")
+    )
+    product = with_additional(aicb_row("computation", "all", "((4, 1), (1, 4))", None, 3), None)
+    job = read_step(csv(tmp_path, gather, with_additional(reduce, "overlap"), product, gather))
+    first, beside, compute, last = job.nodes
+    assert isinstance(compute, Compute)
+    assert compute.duration_s == pytest.approx(3e-3 if is_log else 3e-9)
+    assert beside.after == compute.after == (first.name,)
+    assert last.after == (compute.name,)
+    unit = "ms, as in a log" if is_log else "ns, as in a workload that was not run"
+    assert job.note.endswith(
+        f"; overlapping what follows: all_reduce dp_group (1); times of computes read as {unit}"
+    )
+
+
+@pytest.mark.parametrize("word", ["overlap", "eager"])
+def test_a_word_beside_a_collective_that_is_not_read_is_named(tmp_path: Path, word: str) -> None:
+    rows = [with_additional(exchange(8), word), exchange(9), with_additional(exchange(9), None)]
+    assert read_trace(csv(tmp_path, *rows), gpus=2).note.endswith(f"; not read: additional {word} (1)")
+    assert ("; not read: additional eager (1)" in read_step(csv(tmp_path, *rows), gpus=2).note) == (
+        word == "eager"
+    )
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["", "None", "0", "x"]), min_size=1, max_size=4))
+def test_columns_that_are_not_aicbs_are_named_where_they_have_values(
+    tmp_path_factory: pytest.TempPathFactory, values: list[str]
+) -> None:
+    rows = [f"{AICB_HEADER},priority", *(f"{exchange(8)},{value}" for value in values)]
+    path = written(tmp_path_factory.getbasetemp(), "\n".join(rows), "log.csv")
+    said = sum(value in {"0", "x"} for value in values)
+    for read in (read_step, read_trace):
+        note = read(path, gpus=2).note
+        assert note.endswith(f"; not read: column priority ({said})") == bool(said)
+        assert ("not read" in note) == bool(said)

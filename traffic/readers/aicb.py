@@ -18,10 +18,15 @@ as the sizes of the groups give. A size that no row has follows from the others 
 the note says so; that of ``ep_group`` is dp's where nothing else is known. Groups of one GPU send nothing.
 
 Rows of ``computation`` have the shapes of a product in place of bytes. Their time is milliseconds too in a
-log, whose collectives have times, and **nanoseconds** in a workload that was not run. Without such rows, as
-where a log was made without AIOB, there is no compute.
+log, whose collectives have times, and **nanoseconds** in a workload that was not run; the note says which.
+Without such rows, as where a log was made without AIOB, there is no compute.
 
-The ``busbw`` column is not read: it was computed with n = 8 for groups of every size.
+AICB hides a collective whose ``additional`` is ``overlap`` behind what follows, and logs a time of 0. It is
+sent, and what follows does not wait for it; `read_aicb`, whose all-to-alls follow each other, names it.
+
+The columns ``algbw`` and ``busbw`` are not read: they follow from size and time, and ``busbw`` was computed
+with n = 8 for groups of every size. Neither are ``src`` and ``dst``: only broadcasts and sends have them,
+which are left out.
 
 References
 ----------
@@ -49,8 +54,15 @@ from traffic.workloads.gating import apportioned
 
 COLUMNS = ("comm_type", "comm_group", "msg_size")
 """The columns without which a CSV is not AICB's."""
+OTHER_COLUMNS = (
+    "comm_group_size", "stage", "dst", "src", "additional", "_elapsed_time", "algbw", "busbw", "count",
+)  # fmt: skip
+"""The others that AICB has."""
 SETUP = ("init", "warmup")
 """The stages of set-up, up to their first full stop."""
+NONE = ("None", "")
+"""Cells without a value."""
+OVERLAP = "overlap"
 EXPERT_GROUPS = ("ep_group", "dp_group")
 CALLS: dict[str, Call] = {
     "all_reduce": "all-reduce",
@@ -84,7 +96,7 @@ class _Row:
     """Read as milliseconds, as of collectives."""
     stage: str
     additional: str
-    """Which way stages send, or that a compute is beside something else."""
+    """Which way stages send, or that a row is beside something else; empty for neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,8 @@ class _Log:
     """Those before training."""
     steps: Sequence[Sequence[_Row]]
     """Those of each training step."""
+    unread: Sequence[str]
+    """The name of a column that is not AICB's, once for each of its values."""
     ranks: int | None
     """How many titles name; None without titles."""
     stages: int | None
@@ -155,6 +169,7 @@ def read_aicb(
         *told,
         f"one of {layout.pp} pipeline stages" if layout.pp > 1 else "",
         left_out=map(_what, rest),
+        additional=(row.additional for row in taken),
     )
     stage = replace(layout, pp=1)
     demands = {row.size_bytes: _demand(path, stage, row.size_bytes, note) for row in taken}
@@ -197,13 +212,18 @@ def aicb_phases(path: Path, wanted: Taken = ALL) -> Phases:
     taken = _first_alike(counted, wanted)
     is_log = any(row.elapsed_s is not None for row in log.rows if _call(row) is not None)
     sent, calls = sum(_sends(row, layout) for row in taken), sum(_call(row) is not None for row in step)
+    unit = "ms, as in a log" if is_log else "ns, as in a workload that was not run"
+    beside = (f"{row.operation} {row.group}" for row in taken if row.additional == OVERLAP)
     note = _noted(
         log,
         f"AICB log {path.name}, step {number} of {len(log.steps)}: {sent} of {calls} collectives, "
         f"tp {layout.tp} dp {layout.dp} ep {layout.ep} pp {layout.pp}",
         *told,
         f"the first of {log.stages} pipeline stages stands for all" if log.stages else "",
+        _listed("overlapping what follows", beside),
+        f"times of computes read as {unit}" if any(map(_computes, taken)) else "",
         left_out=(_what(row) + " of one GPU" * bool(_call(row) and row.size_bytes) for row in rest),
+        additional=(row.additional for row in taken if row.additional != OVERLAP),
     )
     phases = tuple(_phase(number, row, is_log=is_log) for number, row in enumerate(taken))
     return Phases(trace_name(path), layout, phases, note)
@@ -228,17 +248,18 @@ def _log(path: Path) -> _Log:
             parts[-1].append((number, line.strip()))
     if titles and len(titles) < len(parts):
         raise bad_line(path, 1, parts[0][0][1], "a title such as [rank0 ~ rank7], as a later line is one")
-    every = [_rows(path, part) for part in parts]
+    read = [_rows(path, part) for part in parts]
     stages = len(titles) if any("stage" in title for title in titles) else None
     if len(titles) > 1 and not stages:
         raise TraceError(f"{path} has {len(titles)} titles, not of pipeline stages", "give one log per file")
     ranks = [rank for title in titles for rank in _ranks(title)]
     if len(set(ranks)) < len(ranks):
         raise TraceError(f"{path} names a rank twice in its titles", "name each rank once")
-    setup, steps = _epochs(every[0])
+    rows, unread = read[0]
+    setup, steps = _epochs(rows)
     if setup and not steps:
         raise TraceError(f"{path} holds set-up alone, of {len(setup)} rows", "give a training step behind it")
-    return _Log(every[0], setup, steps, len(ranks) if titles else None, stages)
+    return _Log(rows, setup, steps, unread, len(ranks) if titles else None, stages)
 
 
 def _ranks(title: str) -> Sequence[int]:
@@ -247,18 +268,22 @@ def _ranks(title: str) -> Sequence[int]:
     return range(named[0], named[-1] + 1) if "~" in title else named
 
 
-def _rows(path: Path, lines: Sequence[tuple[int, str]]) -> list[_Row]:
+def _rows(path: Path, lines: Sequence[tuple[int, str]]) -> tuple[list[_Row], list[str]]:
+    """Return the rows, and the name of a column that is not AICB's once for each of its values."""
     first, header = lines[0] if lines else (1, "")
     names = header.split(",")
     if not is_aicb([header]):
         raise bad_line(path, first, header, f"AICB's header with the columns {', '.join(COLUMNS)}")
-    rows = []
+    unknown = set(names) - {*COLUMNS, *OTHER_COLUMNS}
+    rows, unread = list[_Row](), list[str]()
     for number, line in lines[1:]:
         cells = _cells(line)
         if len(cells) != len(names):
             raise bad_line(path, number, f"{len(cells)} columns", f"{len(names)}, as in the header")
-        rows.append(_row(path, number, dict(zip(names, cells, strict=True))))
-    return rows
+        named = dict(zip(names, cells, strict=True))
+        rows.append(_row(path, number, named))
+        unread += [f"column {name}" for name in names if name in unknown and named[name] not in NONE]
+    return rows, unread
 
 
 def _row(path: Path, number: int, cells: dict[str, str]) -> _Row:
@@ -276,11 +301,11 @@ def _row(path: Path, number: int, cells: dict[str, str]) -> _Row:
     return _Row(
         cells["comm_type"].removeprefix("CommType."),
         cells["comm_group"].removeprefix("CommGroup."),
-        None if size in ("None", "") else count_of(path, number, size, expected="a group size", least=1),
+        None if size in NONE else count_of(path, number, size, expected="a group size", least=1),
         0 if is_computation else count_of(path, number, cells["msg_size"], expected="bytes"),
         elapsed_s,
         cells.get("stage", ""),
-        cells.get("additional", ""),
+        "" if (additional := cells.get("additional", "")) in NONE else additional,
     )
 
 
@@ -321,10 +346,11 @@ def _what(row: _Row) -> str:
     return " ".join(filter(None, (row.operation, row.group, row.additional, empty)))
 
 
-def _noted(log: _Log, head: str, *said: str, left_out: Iterable[str]) -> str:
+def _noted(log: _Log, head: str, *said: str, left_out: Iterable[str], additional: Iterable[str]) -> str:
     stages = (f"rows of {_of_stage(row)}" if row.stage else "rows without a stage" for row in log.setup)
-    setup = _listed("set-up left out", stages)
-    return "; ".join(filter(None, (head, setup, *said, _listed("left out", left_out))))
+    unread = [*log.unread, *(f"additional {word}" for word in additional if word)]
+    lists = _listed("not read", unread), _listed("left out", left_out)
+    return "; ".join(filter(None, (head, _listed("set-up left out", stages), *said, *lists)))
 
 
 def _listed(what: str, items: Iterable[str]) -> str:
@@ -339,7 +365,7 @@ def _first_alike(rows: list[_Row], wanted: Taken) -> list[_Row]:
     for row, is_one, turn in zip(rows, paired, in_turn(paired), strict=True):
         stage = row.stage if _computes(row) else ""
         role = (turn, "backward" in row.stage) if is_one else ()
-        keys.append((row.operation, row.group, row.size_bytes, stage, role))
+        keys.append((row.operation, row.group, row.size_bytes, row.additional, stage, role))
     return [rows[place] for place in first_alike(range(len(rows)), wanted.alike, keys.__getitem__)]
 
 
@@ -348,7 +374,8 @@ def _phase(number: int, row: _Row, *, is_log: bool) -> Phase:
     forward = "backward" not in row.stage
     if not _computes(row):
         name = f"{number} {row.group}"
-        return Phase(name, 0.0, CALLS[row.operation], GROUPS[row.group], row.size_bytes, forward=forward)
+        call, kind, blocks = CALLS[row.operation], GROUPS[row.group], row.additional != OVERLAP
+        return Phase(name, 0.0, call, kind, row.size_bytes, blocks=blocks, forward=forward)
     unit = 1.0 if is_log else 1e-6  # nanoseconds were read as milliseconds
     return Phase(f"{number} {row.stage or COMPUTATION}", unit * (row.elapsed_s or 0.0), forward=forward)
 
