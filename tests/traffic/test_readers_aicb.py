@@ -15,7 +15,7 @@ from traffic.collectives.ring import Ring
 from traffic.job import Compute, Job
 from traffic.readers.aicb import aicb_phases, read_aicb
 from traffic.readers.detect import read_step, read_trace
-from traffic.readers.text import Taken
+from traffic.readers.text import MAX_GPUS, Taken
 from traffic.workloads.datasets import A100_LOG
 
 GROUPS = ("tp_group", "dp_group", "pp_group")
@@ -249,3 +249,51 @@ def test_columns_that_are_not_aicbs_are_named_where_they_have_values(
         note = read(path, gpus=2).note
         assert note.endswith(f"; not read: column priority ({said})") == bool(said)
         assert ("not read" in note) == bool(said)
+
+
+@pytest.mark.parametrize("column", AICB_HEADER.split(","))
+def test_a_column_twice_is_refused(tmp_path: Path, column: str) -> None:
+    text = "\n".join([f"{AICB_HEADER},{column}", f"{exchange(8)},1"])
+    for read in (read_step, read_trace):
+        with pytest.raises(TraceError, match=f"line 1: found 'the column {column} twice'"):
+            read(written(tmp_path, text, "log.csv"), gpus=2)
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=4)
+
+
+@settings(deadline=None)
+@given(SPANS, st.sampled_from(["~", " ~ "]))
+def test_a_title_names_the_ranks_of_all_its_ranges(
+    tmp_path_factory: pytest.TempPathFactory, gaps: list[tuple[int, int]], to: str
+) -> None:
+    named, ranks = list[str](), 0
+    for gap, size in gaps:
+        named.append(f"rank{ranks + gap}" + f"{to}rank{ranks + gap + size - 1}" * (size > 1))
+        ranks += gap + size
+    sizes = sum(size for _, size in gaps)
+    title = f"[{', '.join(named)}]"
+    path = csv(tmp_path_factory.getbasetemp(), *reduced(1, max(sizes, 2)), title=title)
+    if sizes > 1:
+        assert read_step(path).gpus == sizes
+    else:
+        with pytest.raises(TraceError, match="names 1 ranks, and its groups are tp 1, dp 2, pp 1"):
+            read_step(path)
+
+
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        (f"[rank0 ~ rank{MAX_GPUS}]", "names 4097 ranks in its titles; give at most 4096"),
+        ("[rank0 ~ rank300000000]", "names 300000001 ranks in its titles; give at most 4096"),
+        (f"[rank0 ~ rank{2**53}]", "names 9007199254740993 ranks in its titles; give at most 4096"),
+        (f"[rank0 ~ rank{'9' * 5000}]", "line 1: found '99999"),
+        ("[rank7 ~ rank0]", "line 1: found 'rank7 ~ rank0', expected the lower rank first"),
+        ("[rank0 ~ rank3, rank2]", "names a rank twice"),
+    ],
+)
+def test_ranks_that_cannot_be_are_refused_at_once(tmp_path: Path, title: str, said: str) -> None:
+    with pytest.raises(TraceError) as error:
+        read_step(csv(tmp_path, *reduced(1, 8), title=title))
+    assert said in str(error.value)
+    assert len(str(error.value)) < 300

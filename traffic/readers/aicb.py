@@ -76,6 +76,8 @@ COMPUTATION = "computation"
 BETWEEN_STAGES = ("isend", "irecv")
 """Sends between pipeline stages, in rows whose group has the size 1 whatever it is."""
 TITLE = re.compile(r"\s*\[.*rank\d")
+RANKS = re.compile(r"rank(\d+)(?:\s*~\s*rank(\d+))?")
+"""A rank of a title, or the first and the last of several."""
 GROUPS: dict[str, GroupKind] = {
     "tp_group": "tp",
     "dp_group": "dp",
@@ -236,10 +238,10 @@ def is_aicb(lines: Sequence[str]) -> bool:
 
 
 def _log(path: Path) -> _Log:
-    titles, parts = list[str](), list[list[tuple[int, str]]]()
+    titles, parts = list[tuple[int, str]](), list[list[tuple[int, str]]]()
     for number, line in enumerate(text_of(path).splitlines(), 1):
         if is_title := TITLE.match(line):
-            titles.append(line)
+            titles.append((number, line))
         elif not line.strip():
             continue
         if is_title or not parts:
@@ -249,23 +251,30 @@ def _log(path: Path) -> _Log:
     if titles and len(titles) < len(parts):
         raise bad_line(path, 1, parts[0][0][1], "a title such as [rank0 ~ rank7], as a later line is one")
     read = [_rows(path, part) for part in parts]
-    stages = len(titles) if any("stage" in title for title in titles) else None
+    stages = len(titles) if any("stage" in title for _, title in titles) else None
     if len(titles) > 1 and not stages:
         raise TraceError(f"{path} has {len(titles)} titles, not of pipeline stages", "give one log per file")
-    ranks = [rank for title in titles for rank in _ranks(title)]
-    if len(set(ranks)) < len(ranks):
-        raise TraceError(f"{path} names a rank twice in its titles", "name each rank once")
     rows, unread = read[0]
     setup, steps = _epochs(rows)
     if setup and not steps:
         raise TraceError(f"{path} holds set-up alone, of {len(setup)} rows", "give a training step behind it")
-    return _Log(rows, setup, steps, unread, len(ranks) if titles else None, stages)
+    return _Log(rows, setup, steps, unread, _ranks(path, titles) if titles else None, stages)
 
 
-def _ranks(title: str) -> Sequence[int]:
-    """Return the ranks that a title names: from one to another, or one by one."""
-    named = [int(rank) for rank in re.findall(r"rank(\d+)", title)]
-    return range(named[0], named[-1] + 1) if "~" in title else named
+def _ranks(path: Path, titles: Iterable[tuple[int, str]]) -> int:
+    """Return how many ranks titles name, each one by one or as the first and the last of several."""
+    spans = list[range]()
+    for number, title in titles:
+        for first, last in RANKS.findall(title):
+            low, high = (count_of(path, number, rank, expected="a rank") for rank in (first, last or first))
+            if high < low:
+                raise bad_line(path, number, f"rank{low} ~ rank{high}", "the lower rank first")
+            spans.append(range(low, high + 1))
+    if (ranks := sum(map(len, spans))) > MAX_GPUS:
+        raise TraceError(f"{path} names {ranks} ranks in its titles", f"give at most {MAX_GPUS}")
+    if len({rank for span in spans for rank in span}) < ranks:
+        raise TraceError(f"{path} names a rank twice in its titles", "name each rank once")
+    return ranks
 
 
 def _rows(path: Path, lines: Sequence[tuple[int, str]]) -> tuple[list[_Row], list[str]]:
@@ -274,6 +283,9 @@ def _rows(path: Path, lines: Sequence[tuple[int, str]]) -> tuple[list[_Row], lis
     names = header.split(",")
     if not is_aicb([header]):
         raise bad_line(path, first, header, f"AICB's header with the columns {', '.join(COLUMNS)}")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise bad_line(path, first, f"the column {twice} twice", "each column once")
     unknown = set(names) - {*COLUMNS, *OTHER_COLUMNS}
     rows, unread = list[_Row](), list[str]()
     for number, line in lines[1:]:
