@@ -78,11 +78,11 @@ def _placed_bytes(path: Path, bytes_per_token: int | None = None) -> Got:
     return _crossing(job)
 
 
-# AICB: groups of which some sizes are unknown
+# AICB: groups of which some sizes are unknown, set-up, and calls that overlap what follows
 
 SENT_TIMES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 """By call, how many times (n - 1) / n of its bytes each of n GPUs sends to others."""
-AICB_COLUMNS = ("comm_type", "comm_group", "comm_group_size", "msg_size", "_elapsed_time", "count")
+AICB_COLUMNS = ("comm_type", "comm_group", "comm_group_size", "msg_size", "stage", "additional", "count")
 
 
 def _sent(times: int, size_bytes: int, in_group: int) -> int:
@@ -100,7 +100,8 @@ def _calls(rng: Random) -> Records:
     return [
         {
             "call": call, "group": group, "size": sizes[group] if known[group] else None,
-            "bytes": 64 * rng.randrange(1, 9), "count": 1,
+            "bytes": 64 * rng.randrange(1, 9), "stage": rng.choice(["init", *3 * ["forward"]]),
+            "additional": rng.choice(["overlap", *3 * [""]]), "count": 1,
         }
         for call, group in kinds
     ]  # fmt: skip
@@ -109,7 +110,8 @@ def _calls(rng: Random) -> Records:
 def _log(records: Records, path: Path) -> None:
     """Write a workload whose title says how many ranks there are."""
     rows = [
-        f"CommType.{one['call']},CommGroup.{one['group']}_group,{one['size']},{one['bytes']},None,{one['count']}"
+        f"CommType.{one['call']},CommGroup.{one['group']}_group,{one['size']},{one['bytes']},"
+        f"{one['stage']},{one['additional']},{one['count']}"
         for one in records
     ]
     path.write_text("\n".join([f"[rank0 ~ rank{GPUS - 1}]", ",".join(AICB_COLUMNS), *rows]))
@@ -137,15 +139,18 @@ def _step(records: Records) -> Stated:
         return Stated(None)
     count, left = 0, Counter[str]()
     for one in records:
-        what = f"{one['call']} {one['group']}_group"
-        if one not in replayed:
+        what = f"{one['call']} {one['group']}_group{' overlap' * bool(one['additional'])}"
+        if one["stage"] == "init":
+            left["rows of init"] += 1
+        elif one not in replayed:
             left[what] += 1
         elif sent := _sent(SENT_TIMES[one["call"]], one["bytes"], sizes[one["group"]]):
             count += sent
+            left[what.removesuffix(" overlap")] += bool(one["additional"])
         else:
             left[f"{what} of {'one GPU' if one['bytes'] else '0 bytes'}"] += 1
     unknown = called - {one["group"] for one in records if one["size"]}
-    named = [f"{what} ({times})" for what, times in left.items()]
+    named = [f"{what} ({times})" for what, times in left.items() if times]
     return Stated(count or None, [*named, *(f"{group}_group has no size" for group in unknown)])
 
 
