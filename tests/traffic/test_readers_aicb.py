@@ -201,6 +201,17 @@ def test_rows_of_set_up_are_no_step_without_ends_of_epochs(tmp_path: Path) -> No
                 read(csv(tmp_path, *setup, *ends), gpus=2)
 
 
+def test_a_step_without_collectives_that_are_large_enough_is_refused(tmp_path: Path) -> None:
+    sizes = (99, 5, 50)
+    path = csv(tmp_path, *(row for size in sizes for row in (exchange(size), AICB_END)))
+    for least, where in ((50, "50 bytes or more before step 2; take"), (51, "51 bytes or more; take")):
+        with pytest.raises(TraceError, match=f"holds no step with collectives of {where} smaller ones"):
+            read_step(path, gpus=2, least_bytes=least)
+    assert exchanged(read_step(path, gpus=2, least_bytes=5)) == [5]
+    with pytest.raises(TraceError, match="of 1 bytes or more; give a training step with collectives"):
+        read_step(csv(tmp_path, exchange(0)), gpus=2)
+
+
 def test_the_a100_step_is_the_same_whatever_is_asked_for() -> None:
     whole, large = (read_step(present(A100_LOG), least_bytes=least) for least in (0, 10**6))
     assert "step 1 of 10: 847 of 848 collectives" in whole.note

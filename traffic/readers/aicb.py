@@ -201,13 +201,15 @@ def aicb_phases(path: Path, wanted: Taken = ALL) -> Phases:
     """
     log = _log(path)
     least = max(wanted.least_bytes, 1)
-    if not any(_call(row) and row.size_bytes >= least for step in log.steps for row in step):
+    number, step = _first_step(log, lambda row: bool(_call(row) and row.size_bytes))
+    large, _ = _first_step(log, lambda row: bool(_call(row) and row.size_bytes >= least))
+    if not number or large != number:
+        before = f" before step {large}" if large else ""
         raise TraceError(
-            f"{path} holds no step with collectives of {least:g} bytes or more",
-            "take smaller ones" if least > 1 else "give a training step with collectives",
+            f"{path} holds no step with collectives of {least:g} bytes or more{before}",
+            "take smaller ones" if number else "give a training step with collectives",
         )
     layout, told = _layout(path, log, wanted.gpus)
-    number, step = _first_step(log, lambda row: bool(_call(row) and row.size_bytes))
     counted, rest = _parted(step, lambda row: _sends(row, layout) or _computes(row))
     if not counted:
         raise TraceError(f"{path} has its collectives in groups of one GPU", "give a log of larger groups")
