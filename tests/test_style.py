@@ -74,7 +74,8 @@ def module_of(path: Path) -> str:
     [
         pytest.param(["ruff", "check"], id="ruff check"),
         pytest.param(["ruff", "format", "--check"], id="ruff format"),
-        pytest.param(["mypy"], id="mypy", marks=pytest.mark.early),
+        # Half a minute; beside much other work it took more than the five that any test may take.
+        pytest.param(["mypy"], id="mypy", marks=[pytest.mark.early, pytest.mark.timeout(1200)]),
         pytest.param(["codespell"], id="codespell"),
         pytest.param(["shellcheck", *map(str, SHELL)], id="shellcheck"),
     ],
