@@ -46,7 +46,7 @@ class Limit:
     void: float
     """Above this it is void."""
     sentence: str
-    """What is said of a value above, and of what was ``seen``."""
+    """The sentence on a value above; it may name any of the `Measures`, as ``seen``."""
     unknown: str
     """What is said to be unknown where there is no value."""
 

@@ -33,7 +33,7 @@ STEPS = "AICB's CSV or a SimAI workload"
 OPTIONS = {"experts": "experts", "bytes_per_token": "token-bytes", "tokens_per_gpu": "tokens-per-gpu"}
 """The command lines' options by key."""
 TOKEN_BYTES = HIDDEN * NUMBER_BYTES
-"""Size of a token where none is told [bytes]."""
+"""Size of a token, unless the caller gives one [bytes]."""
 
 
 def read_trace(
@@ -78,7 +78,7 @@ def read_trace(
     TraceError
         If the file cannot be read as any of the formats; it says what was expected where.
     ScenarioError
-        If something is told that does not count for its format.
+        If an argument is given that its format does not need.
     MachineError
         If it is parquet and pyarrow is not installed.
     """
@@ -93,7 +93,7 @@ def read_trace(
     if is_router or is_flame or rows:
         experts = flame.EXPERTS if experts is None and is_flame else experts
         if is_router:
-            _check_counts(f"{path} has the tokens of each rank", tokens_per_gpu=tokens_per_gpu)
+            _check_needed(f"{path} has the tokens of each rank", tokens_per_gpu=tokens_per_gpu)
         hosting = _hosting(path, gpus, experts, bytes_per_token, tokens_per_gpu)
         if is_router:
             return read_megatron(path, hosting, all_to_alls=all_to_alls)
@@ -103,15 +103,15 @@ def read_trace(
         job = _read_text(path, gpus, bytes_per_token, all_to_alls)
     else:
         job = single(demand_of_array(path, array))
-        _check_counts(f"{path} counts no tokens", bytes_per_token=bytes_per_token)
-    _check_counts(f"{path} is no routing trace", experts=experts, tokens_per_gpu=tokens_per_gpu)
+        _check_needed(f"{path} counts no tokens", bytes_per_token=bytes_per_token)
+    _check_needed(f"{path} is no routing trace", experts=experts, tokens_per_gpu=tokens_per_gpu)
     return job
 
 
-def _check_counts(why: str, **told: int | None) -> None:
-    """Refuse what is told without counting with a ScenarioError."""
-    if given := [f"{key} (--{OPTIONS[key]})" for key, value in told.items() if value is not None]:
-        raise ScenarioError(f"{why}, so {' and '.join(given)} would have no effect", "leave it out")
+def _check_needed(why: str, **given: int | None) -> None:
+    """Raise ScenarioError if an argument is given that the format does not need."""
+    if idle := [f"{key} (--{OPTIONS[key]})" for key, value in given.items() if value is not None]:
+        raise ScenarioError(f"{why}, so {' and '.join(idle)} would have no effect", "leave it out")
 
 
 def read_step(path: Path, *, gpus: int | None = None, alike: int | None = None, least_bytes: int = 0) -> Job:
@@ -200,5 +200,5 @@ def _read_text(path: Path, gpus: int | None, bytes_per_token: int | None, all_to
         job = single(read_nccl(path))
     else:
         raise bad_line(path, 1, first, KNOWN)
-    _check_counts(f"{path} counts no tokens", bytes_per_token=bytes_per_token)
+    _check_needed(f"{path} counts no tokens", bytes_per_token=bytes_per_token)
     return job

@@ -39,10 +39,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from topologies.errors import TraceError
 from traffic.clock import in_seconds
+from traffic.collectives.pattern import bytes_between
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.compose import MOST_NODES
 from traffic.demand import Demand
@@ -84,6 +83,11 @@ class _Connection:
     """Its id; 0 without."""
     is_message: bool
     priority: int
+
+    @property
+    def key(self) -> int:
+        """Its id; where it has none, a number that no other line has."""
+        return self.number or -self.line
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +314,7 @@ def _check_ids(file: _File, *, together: bool) -> None:
     """Refuse an id of two connections, and messages of one connection that do not start together."""
     known: dict[int, _Connection] = {}
     for each in file.connections:
-        first = known.setdefault(each.number or -each.line, each)
+        first = known.setdefault(each.key, each)
         ends = (first.source, first.destination) == (each.source, each.destination)
         if first is not each and not (ends and first.is_message and each.is_message):
             raise bad_line(
@@ -365,9 +369,8 @@ def _messages(connections: Sequence[_Connection]) -> tuple[tuple[int, int, int],
     """Return source, destination and bytes of each connection; messages of one add up."""
     found = dict[int, tuple[int, int, int]]()
     for each in connections:
-        key = each.number or -each.line
-        _, _, before = found.get(key, (0, 0, 0))
-        found[key] = each.source, each.destination, before + each.size_bytes
+        _, _, before = found.get(each.key, (0, 0, 0))
+        found[each.key] = each.source, each.destination, before + each.size_bytes
     return tuple(found.values())
 
 
@@ -408,11 +411,8 @@ def _in_matrices(job: Job) -> Job:
     """Return a chain of rounds as all-to-alls."""
     steps = []
     for index, each in enumerate(job.collectives):
-        messages = each.pattern.lower().moves
-        matrix = np.zeros((job.gpus, job.gpus), dtype=np.int64)
-        np.add.at(matrix, (messages.source, messages.destination), messages.bytes)
         name = f"{job.name} {index}" if len(job.nodes) > 1 else job.name
-        steps.append(Step(Demand(name, matrix, job.note)))
+        steps.append(Step(Demand(name, bytes_between(each.pattern, job.gpus), job.note)))
     return job_of_steps(job.name, steps, job.note)
 
 
