@@ -110,6 +110,14 @@ class Op:
         """What its legs carry, or have [bytes]."""
         return sum(leg.bytes for leg in self.legs)
 
+    def ended_ps(self, leg: Carried) -> int:
+        """Return when a leg of it ended, by its own end at the latest.
+
+        What arrived while a path changed, or while bytes were taken back, was noted then and reported later,
+        with the time at which it was seen, which is before.
+        """
+        return min(leg.last_ps, self.end_ps)
+
     def on(self, over: int) -> Carried | None:
         """Return the leg on which bytes of it are under way over something."""
         for leg in reversed(self.legs):
@@ -453,7 +461,7 @@ class Ledger:
             written.add_legs(node, row, self._legs(number))
             return
         for leg in op.legs:  # as legs are written, in half the time
-            last_ps = op.end_ps if leg.last_ps == NEVER else leg.last_ps
+            last_ps = op.ended_ps(leg)
             if leg.bytes > 0 and last_ps < NEVER:
                 over, size = self._over[leg.over], leg.bytes
                 slot = self._slot(over.lane, leg.first_ps, last_ps) if self._slots else -1
@@ -463,7 +471,7 @@ class Ledger:
         """Yield the legs of an operation that brought bytes, those of its hops among them."""
         op = self.ops[number]
         for leg in op.legs:
-            last_ps = op.end_ps if leg.last_ps == NEVER else leg.last_ps
+            last_ps = op.ended_ps(leg)
             if leg.bytes > 0 and last_ps < NEVER:
                 over, ends = self._over[leg.over], (op.source, op.destination)
                 slot = self._slot(over.lane, leg.first_ps, last_ps) if self._slots else -1

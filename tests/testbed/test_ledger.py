@@ -9,6 +9,7 @@ import pytest
 from testbed.run.experiment import Experiment
 from testbed.run.fluid_backend import FluidBackend
 from testbed.run.kernel import Kernel
+from testbed.run.ledger import Op
 from testbed.run.predict import predict
 from testbed.run.run import Run
 from tests.testbed.forwarding_cases import becomes_direct
@@ -258,3 +259,14 @@ def test_what_holds_of_all_holds_under_every_scheme(scheme: str) -> None:
     tables = predict(Experiment(fabric, single(uniform(fabric.gpus)), scheme)).tables
     check_tables(tables)
     assert (tables.legs["slot"] == -1).all()
+
+
+def test_what_is_reported_after_its_path_has_changed_ends_when_it_was_seen() -> None:
+    changed_ps, seen_ps = 7, 5
+    op = Op("step", 0, 1, 100)
+    op.put(1, 100, at_ps=0)
+    op.moved(1, 2, 0, at_ps=changed_ps)
+    op.landed(2, at_ps=seen_ps)
+    assert [op.ended_ps(leg) for leg in op.legs if leg.bytes] == [changed_ps]
+    op.end_ps = seen_ps
+    assert [op.ended_ps(leg) for leg in op.legs if leg.bytes] == [seen_ps]
