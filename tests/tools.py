@@ -10,10 +10,13 @@ from typing import NoReturn
 import pytest
 
 from testbed.machine.commands import PROVISION
+from testbed.machine.residue import until
 from testbed.machine.sandbox import Sandbox
 from topologies.errors import MachineError
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+REAPED_S = 10.0
+"""Within so long a process that has ended is gone, also on a busy machine."""
 
 
 def path_of(program: str) -> str:
@@ -44,3 +47,16 @@ def _miss(reason: str) -> NoReturn:
 def hears_interrupts() -> None:
     """Have a process hear SIGINT: a shell's background job inherits that it is ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def ends(group: int) -> bool:
+    """Return whether a process group has no process any more, once what adopted its last has reaped it."""
+
+    def is_gone() -> bool:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    return until(is_gone, REAPED_S)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from testbed.machine.residue import until
 from tests.examples import examples
 from tests.scenarios.command import ran
-from tests.tools import CHECKOUT, hears_interrupts
+from tests.tools import CHECKOUT, ends, hears_interrupts
 
 SMALL = ("--model-only", "--servers", "4", "--rails", "2", "--seeds", "9", "--schemes", "rails,ecmp")
 RUN_S = 3.0
@@ -53,17 +53,8 @@ def interrupted(
         wait()
         os.killpg(run.pid, signal.SIGINT)
         said = run.communicate(timeout=60)[1]
-    assert until(lambda: not _is_there(run.pid), 10)  # its last workers are reaped by what adopted them
+    assert ends(run.pid)
     return run.returncode, [line for line in said.splitlines() if line]  # a progress bar ends with one
-
-
-def _is_there(group: int) -> bool:
-    """Return whether a process group has a process."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def some_points(out: Path) -> None:
