@@ -43,7 +43,7 @@ def columns_of(folder: Path) -> dict[str, list[str]]:
 
 
 def test_runs_of_experiments_write_what_it_documents(tmp_path: Path) -> None:
-    outcome = replace(small_outcomes(seeds=1)[1], wire=pd.DataFrame(columns=WIRE_COLUMNS))
+    outcome = replace(small_outcomes(seeds=1)[1], wire=pd.DataFrame(columns=list(WIRE_COLUMNS)))
     experiment = outcome.experiment
     fault = WrittenFault("nic:0:1@20%-60%").over(experiment.fabric, outcome.predicted_s, 0.0)
     failing = replace(experiment, faults=(fault,))

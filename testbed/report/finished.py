@@ -11,14 +11,9 @@ import pandas as pd
 
 from testbed.report.chrome_trace import chrome_trace
 from testbed.report.nodes import nodes_of
+from testbed.report.point_file import point_bytes
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
-from testbed.run.packed import pack
-from testbed.run.run import Run
-from traffic.tables import Tables
-
-KNOWN = ("cct_s", "predicted_s", "free_s", "bound_s")
-"""What an outcome keeps that it would have to read its tables for."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +24,8 @@ class Finished:
     """Its row of the summary."""
     texts: Mapping[str, str]
     """Its rows of other tables, by their name: CSV with a header."""
-    head: bytes
-    """The outcome without experiment and tables, packed."""
-    runs: bytes
-    """The runs of its backends by name, packed; empty if its file is there already."""
+    file: bytes
+    """Its file (`testbed.report.point_file`); empty if that is there already."""
     trace: bytes
     """What happened when, for Perfetto, compressed; empty where nobody asked."""
 
@@ -47,27 +40,18 @@ def finished(outcome: Outcome, *, traced: bool, kept: bool = False) -> Finished:
     traced
         Whether its trace is wanted.
     kept
-        Whether its file is there already, so that its runs are not packed again.
+        Whether its file is there already.
     """
     tables = {"records": records_table(outcome), "nodes": named(nodes_of(outcome), outcome.experiment)}
     if outcome.wire is not None:
         tables["wire"] = named(outcome.wire.copy(), outcome.experiment)
-    bare = {name: Run(run.tables, run.audit) for name, run in outcome.all_runs.items()}  # as they were made
     text = chrome_trace(outcome.runs, outcome.experiment.fabric) if traced else ""
     return Finished(
         summary_row(outcome),
         {name: table.to_csv(index=False) for name, table in tables.items()},
-        head_of(outcome),
-        b"" if kept else pack(bare, outcome.experiment),
+        b"" if kept else point_bytes(outcome),
         gzip.compress(text.encode(), mtime=0) if traced else b"",  # a tenth; viewers open it as it is
     )
-
-
-def head_of(outcome: Outcome) -> bytes:
-    """Return whose an outcome is, and the outcome without its experiment and its runs' tables, as bytes."""
-    head = outcome.with_runs(lambda _name, run: Run(Tables(), run.audit))
-    vars(head).update({name: getattr(outcome, name) for name in KNOWN})
-    return pack((outcome.experiment.key, head), outcome.experiment)
 
 
 def records_table(outcome: Outcome) -> pd.DataFrame:

@@ -15,10 +15,10 @@ import pandas as pd
 
 from testbed.audit.finding import Audit
 from testbed.machine.files import make_directory, write_whole
-from testbed.report.finished import KNOWN, Finished, head_of
+from testbed.report.finished import Finished
+from testbed.report.point_file import PointFile, with_head_of
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
-from testbed.run.packed import unpack
 from testbed.run.run import Run
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
@@ -26,7 +26,6 @@ from traffic.records import Records
 from traffic.tables import Tables
 
 FOLDER = "points"
-LENGTH_BYTES = 8
 HINT = "delete it: --resume then carries it out again"
 REMEMBERED = 8
 """Of so many points the tables are remembered: plots ask for those of a few again and again."""
@@ -132,35 +131,27 @@ class KeptPoints(KeptFiles):
 
     def write(self, experiment: Experiment, point: Finished) -> None:
         """Write a point, or leave the one that is there; MachineError if it cannot be written."""
-        if point.runs:
-            self._write(experiment, point.head, point.runs)
+        if point.file:
+            self.put(experiment, point.file)
 
     def outcome(self, experiment: Experiment) -> Outcome:
         """Return what came of an experiment; ScenarioError if its file is not one of this version."""
-        with self.valid(experiment) as path, path.open("rb") as file:
-            head = file.read(int.from_bytes(file.read(LENGTH_BYTES), "little"))
-            key, found = cast(tuple[str, Outcome], unpack(head, experiment))
-        self.check(experiment, key)
-        outcome = found.with_runs(lambda name, run: KeptRun(run.audit, partial(self._run, experiment, name)))
-        vars(outcome).update({name: vars(found)[name] for name in KNOWN})
-        return outcome
+        with self.valid(experiment) as file:
+            point = PointFile(file.read_bytes(), experiment)
+            return point.outcome(lambda name, audit: KeptRun(audit, partial(self._run, experiment, name)))
 
     def judge(self, outcome: Outcome) -> None:
         """Write what is known now of a point that is there."""
-        data = self.file(outcome.experiment).read_bytes()
-        start = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
-        self._write(outcome.experiment, head_of(outcome), data[start:])
-
-    def _write(self, experiment: Experiment, head: bytes, runs: bytes) -> None:
-        self.put(experiment, len(head).to_bytes(LENGTH_BYTES, "little") + head + runs)
+        with self.valid(outcome.experiment) as file:
+            judged = with_head_of(file.read_bytes(), outcome)
+        self.put(outcome.experiment, judged)
 
     def _run(self, experiment: Experiment, name: str) -> Run:
         key = experiment.key
         if key not in self._recent:
-            with self.valid(experiment) as path:
-                data = memoryview(path.read_bytes())
-                start = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
-                self._recent[key] = cast(Runs, unpack(data[start:], experiment))
+            with self.valid(experiment) as file:
+                found = PointFile(file.read_bytes(), experiment).tables()
+                self._recent[key] = {each: Run(found[each]) for each in {name, *found}}
         self._recent.move_to_end(key)
         while len(self._recent) > REMEMBERED:
             self._recent.popitem(last=False)

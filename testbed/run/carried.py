@@ -9,11 +9,22 @@ import pandas as pd
 from controller.circuits.status import LogEntry
 from testbed.network.circuit_tap import Crossings, lit_by
 from testbed.run.dilation import Dilation
+from traffic.tables import empty
 
 IN_THE_DARK = -1
 """The number of what no entry of a log had lit."""
 KEYS = ["number", "source", "out"]
-COLUMNS = ["ocs", "number", "circuit", "lit_s", "packets", "bytes", "first_s", "last_s"]
+COLUMNS = {
+    "ocs": "str",
+    "number": "int64",
+    "circuit": "str",
+    "lit_s": "float64",
+    "packets": "int64",
+    "bytes": "int64",
+    "first_s": "float64",
+    "last_s": "float64",
+}
+"""The columns of what was carried, and their types."""
 BLOCK = 1 << 19
 """How many packets are looked at at a time: the log of a long run is larger than all else in memory."""
 
@@ -41,7 +52,7 @@ def carried(
         its first command. A circuit that was lit and that nothing took has 0 packets.
     """
     tables = [_of_ocs(ocs, crossings[ocs], log, dilation) for ocs, log in logs.items() if log]
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
+    return pd.concat(tables, ignore_index=True) if tables else empty(COLUMNS)
 
 
 def _of_ocs(ocs: str, seen: Crossings, log: Sequence[LogEntry], dilation: Dilation) -> pd.DataFrame:
@@ -70,7 +81,7 @@ def _of_ocs(ocs: str, seen: Crossings, log: Sequence[LogEntry], dilation: Dilati
     times = ["lit_s", "first_s", "last_s"]
     table[times] = (table[times] - began_s) / dilation.time
     circuit = [f"{a}>{b}" for a, b in zip(table["source"], table["out"], strict=True)]
-    return table.assign(ocs=ocs, circuit=circuit)[COLUMNS]
+    return table.assign(ocs=ocs, circuit=circuit)[list(COLUMNS)].astype(COLUMNS)
 
 
 def _taken(seen: Crossings, log: Sequence[LogEntry]) -> pd.DataFrame:

@@ -74,19 +74,22 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Measures:
-    """What was seen of the machine during a run, at emulated scale; NaN is unknown, never 0."""
+    """What was seen of the machine during a run, at emulated scale; NaN is unknown, never 0.
 
-    retransmits: float = math.nan
+    Counts are whole numbers where they are known: an int, which a summary writes without a fraction.
+    """
+
+    retransmits: int | float = math.nan
     """Packets that were sent again: by TCP, or granted anew since they were lost; over circuits datagrams."""
-    packets: float = math.nan
+    packets: int | float = math.nan
     """Packets that the servers' NICs sent."""
-    queue_drops: float = math.nan
+    queue_drops: int | float = math.nan
     """Packets that full port queues dropped (qdisc)."""
-    queue_marks: float = math.nan
+    queue_marks: int | float = math.nan
     """Packets that port queues marked (ECN), for a congestion control that needs it."""
-    socket_drops: float = math.nan
+    socket_drops: int | float = math.nan
     """Packets that Open vSwitch was too slow to take (AF_PACKET)."""
-    switch_drops: float = math.nan
+    switch_drops: int | float = math.nan
     """Packets that Open vSwitch counted as dropped or in error, table misses among them."""
     cpu_pressure: float = math.nan
     """Share of the run in which something waited for a CPU (/proc/pressure/cpu, ``some``), 0..1."""
@@ -112,13 +115,13 @@ class Measures:
     """The worst known-answer control before or after the run: its time over the known one, less 1."""
     sent_over_granted: float = math.nan
     """What senders sent over what of it was granted when it was sent; NaN without grants."""
-    packets_sent: float = math.nan
+    packets_sent: int | float = math.nan
     """Datagrams that NICs sent over packet switches; NaN, as the next three, where TCP carries bytes."""
-    packets_arrived: float = math.nan
+    packets_arrived: int | float = math.nan
     """Those of them that arrived and counted."""
-    packets_anew: float = math.nan
+    packets_anew: int | float = math.nan
     """Those that counted as lost, so that their bytes were granted anew."""
-    packets_late: float = math.nan
+    packets_late: int | float = math.nan
     """Those that arrived and did not count: they counted as lost, were taken back, or came twice."""
 
     @property

@@ -1,0 +1,147 @@
+"""The tables of a point's runs as Parquet, and back: each number in them stands for something."""
+
+from collections.abc import Mapping, Set
+from itertools import chain, starmap
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric, Nic, Path, Port
+from traffic import tables as columns_of
+from traffic.spraying.policy import QueuePair
+from traffic.tables import Tables
+
+TABLES: Mapping[str, Mapping[str, str]] = {
+    "messages": columns_of.MESSAGES,
+    "spans": columns_of.SPANS,
+    "events": columns_of.EVENTS,
+    "legs": columns_of.LEGS,
+    "links": columns_of.LINKS,
+    "light": columns_of.LIGHT_CHANGES,
+    "orders": columns_of.ORDERS,
+    "faults": columns_of.FAULTS,
+    "grants": columns_of.GRANTS,
+    "wire": columns_of.WIRE,
+    "packets": columns_of.PACKET_COUNTS,
+}
+"""The tables of a run, and their columns."""
+RUN = "run"
+"""The column that says whose a row is."""
+CIRCUITS = pa.list_(pa.struct([("input", pa.int32()), ("output", pa.int32())]))
+ARROW = {
+    "str": pa.string(),
+    "object": CIRCUITS,
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+}
+"""The types of columns in a file."""
+ABSENT = {"messages": {"group"}, "spans": {"gpu"}, "legs": {"message", "group", "lane", "path"}}
+"""The columns of tables in which -1 stands for nothing."""
+MOST_BYTES = 1 << 33
+"""Of a table as it is read, with so many of a number: a small file may unfold to any size."""
+BYTES_A_NUMBER = 8
+
+
+class Names(NamedTuple):
+    """The lists that numbers in the tables of a run are places of, as of `Tables`."""
+
+    nodes: tuple[str, ...]
+    paths: tuple[Path, ...]
+    lanes: tuple[tuple[Nic, Nic, int, int], ...]
+    """The fields of each queue pair."""
+    ports: tuple[Port, ...]
+    ocses: tuple[str, ...]
+
+
+def names_of(tables: Tables) -> Names:
+    """Return what the numbers in tables stand for."""
+    lanes = tuple((each.source, each.destination, each.entropy, each.communicator) for each in tables.lanes)
+    return Names(tables.nodes, tables.paths, lanes, tables.ports, tables.ocses)
+
+
+def table_bytes(found: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> bytes:
+    """Return the rows of a table of several runs, by their names, as one Parquet file."""
+    parts = [
+        pa.table(
+            [
+                pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int8), [run]),
+                *(pa.array(table[name], ARROW[kind], from_pandas=False) for name, kind in columns.items()),
+            ],
+            names=[RUN, *columns],
+        )
+        for run, table in found.items()
+    ]
+    out = pa.BufferOutputStream()
+    texts = [RUN, *(name for name, kind in columns.items() if kind == "str")]
+    # Numbers are not: with a dictionary each they take half as much again, and twice as long to read.
+    pq.write_table(
+        pa.concat_tables(parts).unify_dictionaries(),
+        out,
+        compression="zstd",
+        use_dictionary=texts,
+        store_schema=False,
+        write_statistics=False,
+    )
+    return cast(bytes, out.getvalue().to_pybytes())
+
+
+def rows_of(data: bytes, columns: Mapping[str, str], runs: Set[str]) -> dict[str, pd.DataFrame]:
+    """Return the rows of each run in a Parquet file; ScenarioError for other columns and runs."""
+    file = pq.ParquetFile(pa.BufferReader(data))
+    if file.metadata.num_rows * BYTES_A_NUMBER * len(columns) > MOST_BYTES:
+        raise ScenarioError(f"a table of {file.metadata.num_rows} rows")
+    found = file.read(use_threads=False)
+    types = {RUN: pa.string(), **{name: ARROW[kind] for name, kind in columns.items()}}
+    if found.schema != pa.schema(types) or any(column.null_count for column in found.columns):
+        raise ScenarioError(f"a table of {', '.join(found.column_names)}, which are not its columns")
+    whose = pc.unique(found[RUN]).to_pylist()
+    if not runs >= {*whose}:
+        raise ScenarioError(f"rows of {', '.join(whose)}, which are not its runs")
+    return {run: _frame(found.filter(pc.equal(found[RUN], run)), columns) for run in whose}
+
+
+def _frame(found: pa.Table, columns: Mapping[str, str]) -> pd.DataFrame:
+    return pd.DataFrame({name: _column(found[name], kind) for name, kind in columns.items()})
+
+
+def _column(found: pa.ChunkedArray, kind: str) -> pd.Series:
+    if kind != "object":
+        return pd.Series(found.to_numpy(), dtype=kind)
+    circuits = [tuple((each["input"], each["output"]) for each in row) for row in found.to_pylist()]
+    return pd.Series(circuits, dtype=kind)
+
+
+def tables_of(names: Names, found: Mapping[str, pd.DataFrame], fabric: Fabric) -> Tables:
+    """Return the tables of a run on a fabric; ScenarioError if a number in them stands for nothing."""
+    nics, ports = set(fabric.nics), {*fabric.link_at}
+    if not {nic for lane in names.lanes for nic in lane[:2]} <= nics:
+        raise ScenarioError("it has lanes between NICs that the fabric lacks")
+    if not {*names.ports, *chain.from_iterable(names.paths)} <= ports:
+        raise ScenarioError("it has ports that the fabric lacks")
+    messages = len(found["messages"]) if "messages" in found else 0
+    gpus = dict.fromkeys(("source", "destination", "from_gpu", "to_gpu", "gpu"), fabric.gpus)
+    numbers = {"message": messages, "group": messages, **gpus}
+    numbers |= {"node": len(names.nodes), "lane": len(names.lanes), "path": len(names.paths)}
+    numbers |= {"port": len(names.ports), "ocs": len(names.ocses)}
+    for name, table in found.items():
+        for column in numbers.keys() & set(TABLES[name]):
+            if (
+                not table[column]
+                .between(-1 if column in ABSENT.get(name, ()) else 0, numbers[column] - 1)
+                .all()
+            ):
+                raise ScenarioError(f"{name} has numbers in {column} that stand for nothing")
+    if "legs" in found and not ((found["legs"]["lane"] < 0) == (found["legs"]["path"] < 0)).all():
+        raise ScenarioError("legs have a lane without a path, or a path without a lane")
+    lanes, rows = tuple(starmap(QueuePair, names.lanes)), cast(Mapping[str, Any], found)
+    return Tables(
+        nodes=names.nodes, paths=names.paths, lanes=lanes, ports=names.ports, ocses=names.ocses, **rows
+    )

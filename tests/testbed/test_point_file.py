@@ -1,0 +1,292 @@
+"""Files of points: what is read is what was written, or it is refused in a sentence."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+
+from testbed.report.checksums import with_checksum
+from testbed.report.finished import finished
+from testbed.report.kept_points import KeptPoints
+from testbed.report.point_file import HEAD, KNOWN, NAMES, PointFile, point_bytes
+from testbed.report.point_tables import TABLES
+from testbed.run.carried import COLUMNS
+from testbed.run.experiment import Experiment
+from testbed.run.outcome import Measures, Outcome, Verdict
+from testbed.run.predict import predict
+from testbed.run.run import Run
+from testbed.run.similitude import Number
+from tests.testbed.cases import small_outcomes, with_orders
+from tests.testbed.moved_cases import GPU_MOVES, HEALTHY, losing
+from tests.testbed.region_cases import lost, toy_experiment, toy_step
+from tests.testbed.shard_cases import FIRST, OTHER, sharded
+from tests.testbed.test_ocs_report import executed_of
+from tests.testbed.test_unsound import outcomes_with
+from topologies.errors import ScenarioError
+from traffic.tables import Tables
+from traffic.transports.order import Reordering
+
+LISTS = ("nodes", "paths", "lanes", "ports", "ocses")
+
+
+def predicted(experiment: Experiment) -> Outcome:
+    return Outcome(experiment, predict(experiment))
+
+
+def delegated() -> Experiment:
+    return toy_experiment(toy_step(ranks=4, layers=1), servers=4, alpha=2, packet_nics=2)
+
+
+def with_all_three_runs() -> Outcome:
+    (outcome, *_) = small_outcomes(seeds=1)
+    rows = [
+        ("ocs0", -1, "3>5", math.nan, 2, 180, 0.5, 0.75),
+        ("ocs0", 0, "1>0", 0.25, 0, 0, math.nan, math.nan),
+    ]
+    wire = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    return replace(outcome, free=outcome.predicted, wire=wire, inert=("a", "b"), machine="there")
+
+
+KINDS: dict[str, Callable[[], Outcome]] = {
+    "a scheme, emulated": lambda: small_outcomes(seeds=1)[3],
+    "predicted only": lambda: predicted(small_outcomes(seeds=1)[0].experiment),
+    "out of order": lambda: with_orders()[1],
+    "unsound": lambda: outcomes_with(0)[0],
+    "a program of circuits": lambda: executed_of("spectra"),
+    "delegated, with faults": lambda: predicted(
+        replace(delegated(), faults=lost(delegated().fabric, (0, 0), after_s=0.01, detect_s=0.01))
+    ),
+    "GPUs that move": lambda: predicted(losing(HEALTHY, GPU_MOVES, 0.02)),
+    "panels of shards": lambda: predicted(sharded(FIRST, OTHER)),
+    "all three runs": with_all_three_runs,
+}
+outcome_of_kind = cache(lambda kind: KINDS[kind]())
+
+
+def read(data: bytes, experiment: Experiment) -> Outcome:
+    file = PointFile(data, experiment)
+    tables = file.tables()
+    return file.outcome(lambda name, audit: Run(tables[name], audit))
+
+
+def bare(outcome: Outcome) -> list[str]:
+    """Return all that an outcome holds but tables; NaN is written as text, which equals itself."""
+    light = outcome.light and {each.name: getattr(outcome.light, each.name) for each in fields(outcome.light)}
+    head = {each.name: getattr(outcome, each.name) for each in fields(outcome)}
+    head |= {name: getattr(outcome, name) for name in KNOWN}
+    head |= {"wire": None, "light": light, "lent_bytes": dict(outcome.lent_bytes)}
+    head |= {name: run.audit for name, run in outcome.all_runs.items()}
+    return sorted(map(shown, head.items()))
+
+
+def shown(value: object) -> str:
+    """Return a value as text, in which NaN equals itself, and a number of numpy that of Python."""
+    with np.printoptions(legacy="1.25"):
+        return repr(value)
+
+
+def check_same(one: Outcome, other: Outcome) -> None:
+    """Assert that two outcomes hold the same, in values and in types."""
+    assert bare(one) == bare(other)
+    assert (one.wire is None) == (other.wire is None)
+    if one.wire is not None and other.wire is not None:
+        assert_frame_equal(one.wire, other.wire)
+    assert one.all_runs.keys() == other.all_runs.keys()
+    for mine, its in zip(one.all_runs.values(), other.all_runs.values(), strict=True):
+        for name in TABLES:
+            assert_frame_equal(getattr(mine.tables, name), getattr(its.tables, name))
+        for name in LISTS:
+            assert getattr(mine.tables, name) == getattr(its.tables, name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_outcome_of_any_kind_is_read_as_it_was_written(kind: str, tmp_path: Path) -> None:
+    outcome = outcome_of_kind(kind)
+    point = finished(outcome, traced=True)
+    check_same(read(point.file, outcome.experiment), outcome)
+    kept = KeptPoints(tmp_path)
+    kept.write(outcome.experiment, point)
+    again = finished(kept.outcome(outcome.experiment), traced=True, kept=True)
+    assert shown(again) == shown(replace(point, file=b"")), "summary, records, nodes and trace"
+    assert point_bytes(read(point.file, outcome.experiment)) == point.file
+
+
+FLOATS = st.floats(allow_nan=True)
+TEXTS = st.text(max_size=20)
+MEASURES = st.builds(
+    Measures, **dict.fromkeys(("packets", "retransmits", "packets_late"), st.integers(0, 1 << 40) | FLOATS),
+    **dict.fromkeys(("cpu_pressure", "stall_s", "control_error", "worst_link_error"), FLOATS),
+)  # fmt: skip
+NUMBERS = st.lists(st.builds(Number, TEXTS, FLOATS, FLOATS, st.booleans(), TEXTS), max_size=3).map(tuple)
+ORDERS = st.none() | st.builds(Reordering, st.dictionaries(st.integers(0, 99), st.integers(0, 1 << 40)))
+VERDICTS = st.builds(Verdict, st.just("strained"), st.lists(TEXTS, max_size=2).map(tuple), TEXTS)
+
+
+@given(MEASURES, NUMBERS, ORDERS, VERDICTS, st.dictionaries(TEXTS, FLOATS, max_size=3), FLOATS, TEXTS)
+def test_any_numbers_and_texts_are_read_as_they_were_written(
+    measures: Measures,
+    numbers: tuple[Number, ...],
+    order: Reordering | None,
+    verdict: Verdict,
+    shares: Mapping[str, float],
+    lent_bytes: float,
+    machine: str,
+) -> None:
+    outcome = replace(
+        outcome_of_kind("a scheme, emulated"),
+        measures=measures,
+        numbers=numbers,
+        order=order,
+        verdict=verdict,
+        shares=shares,
+        machine=machine,
+    )
+    ports = outcome.experiment.fabric.link_at
+    outcome = replace(outcome, lent_bytes=dict.fromkeys(ports, lent_bytes))
+    check_same(read(point_bytes(outcome), outcome.experiment), outcome)
+
+
+TIMES = st.integers(0, 1 << 62)
+CIRCUITS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=3).map(tuple)
+
+
+def frames(name: str) -> st.SearchStrategy[pd.DataFrame]:
+    """Return tables of one or two rows, whose numbers stand for the first of their kind."""
+    of = {"str": TEXTS, "object": CIRCUITS, "bool": st.booleans(), "float64": FLOATS, "int64": TIMES}
+    row = st.tuples(*(of.get(kind, st.just(0)) for kind in TABLES[name].values()))
+    rows = st.lists(row, min_size=1, max_size=2)
+    return rows.map(lambda found: pd.DataFrame(found, columns=list(TABLES[name])).astype(TABLES[name]))
+
+
+@given(st.fixed_dictionaries({}, optional={name: frames(name) for name in TABLES if name != "messages"}))
+def test_any_tables_are_read_as_they_were_written(found: dict[str, Any]) -> None:
+    outcome = outcome_of_kind("panels of shards")
+    known = outcome.predicted.tables
+    lists = {name: getattr(known, name) for name in LISTS} | {
+        "ports": tuple(outcome.experiment.fabric.link_at)
+    }
+    tables = Tables(messages=known.messages, **lists, **found)
+    outcome = replace(outcome, emulated=Run(tables))
+    check_same(read(point_bytes(outcome), outcome.experiment), outcome)
+
+
+def rewritten(data: bytes, key: str, **members: bytes | None) -> bytes:
+    """Return the file of a point with other members (None: without), and the right checksum."""
+    with ZipFile(BytesIO(data)) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    held |= {name.replace("_", "."): content for name, content in members.items() if content is not None}
+    left_out = {name.replace("_", ".") for name, content in members.items() if content is None}
+    out = BytesIO()
+    with ZipFile(out, "w") as archive:
+        for name in held.keys() - left_out:
+            archive.writestr(name, held[name])
+    return with_checksum(out.getvalue(), key)
+
+
+def members_of(data: bytes) -> dict[str, bytes]:
+    with ZipFile(BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def table_with(data: bytes, column: str, value: object) -> bytes:
+    """Return a table as Parquet whose last row has another value in a column."""
+    table = pq.read_table(pa.BufferReader(data)).to_pandas()
+    table.loc[len(table) - 1, column] = value
+    out = BytesIO()
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), out, store_schema=False)
+    return out.getvalue()
+
+
+def hostile(data: bytes) -> dict[str, dict[str, bytes | None]]:
+    """Return members that somebody could put into the file of a point, whose checksum they can compute."""
+    held = members_of(data)
+    head, names = json.loads(held[HEAD]), json.loads(held[NAMES])
+    legs, messages = held["legs.parquet"], held["messages.parquet"]
+    return {
+        "no head": {"point_json": None},
+        "no names": {"names_json": None},
+        "a head that is no JSON": {"point_json": b"{"},
+        "a key more": {"point_json": json.dumps({**head, "code": 1}).encode()},
+        "a key more inside": {
+            "point_json": json.dumps({**head, "verdict": {**head["verdict"], "x": 1}}).encode()
+        },
+        "a key less": {"point_json": json.dumps({**head, "verdict": {}}).encode()},
+        "another format": {"point_json": json.dumps({**head, "format": 2}).encode()},
+        "another experiment": {"point_json": json.dumps({**head, "experiment": "0"}).encode()},
+        "another word": {
+            "point_json": json.dumps({**head, "verdict": {**head["verdict"], "word": "good"}}).encode()
+        },
+        "a text for a number": {"point_json": json.dumps({**head, "cct_s": "1.0"}).encode()},
+        "a run without tables": {"names_json": json.dumps({}).encode()},
+        "ports that are not there": {"names_json": held[NAMES].replace(b'"h0"', b'"h9"')},
+        "lanes that are not there": {
+            "names_json": json.dumps(
+                {run: [*of[:2], [[[0, 9], [1, 0], 0, 0]], *of[3:]] for run, of in names.items()}
+            ).encode()
+        },
+        "a member more": {"other_pickle": b"cos\nsystem\n"},
+        "a table that is none": {"legs_parquet": b"PAR1"},
+        "another table": {"legs_parquet": messages},
+        "a lane beyond the last": {"legs_parquet": table_with(legs, "lane", 1 << 20)},
+        "a path before the first": {"legs_parquet": table_with(legs, "path", -2)},
+        "a lane without a path": {"legs_parquet": table_with(legs, "path", -1)},
+        "a node that is absent": {"legs_parquet": table_with(legs, "node", -1)},
+        "a GPU that is not there": {"messages_parquet": table_with(messages, "destination", 99)},
+        "a run that is not there": {"messages_parquet": table_with(messages, "run", "other")},
+        "a time that is missing": {"messages_parquet": table_with(messages, "end_ps", None)},
+    }
+
+
+@pytest.fixture(scope="module")
+def written() -> tuple[bytes, Experiment]:
+    outcome = outcome_of_kind("a scheme, emulated")
+    return point_bytes(outcome), outcome.experiment
+
+
+@pytest.mark.parametrize("what", hostile(point_bytes(outcome_of_kind("a scheme, emulated"))))
+def test_a_file_that_somebody_made_up_is_refused_in_a_sentence(
+    what: str, written: tuple[bytes, Experiment], tmp_path: Path
+) -> None:
+    data, experiment = written
+    kept = KeptPoints(tmp_path)
+    kept.put(experiment, rewritten(data, experiment.key, **hostile(data)[what]))
+    with pytest.raises(ScenarioError, match="is not a valid point: "):
+        _ = [run.tables for run in kept.outcome(experiment).all_runs.values()]
+
+
+@pytest.mark.parametrize("module", ["point_file", "point_tables"])
+def test_a_member_that_unfolds_to_more_than_memory_holds_is_refused(
+    module: str, written: tuple[bytes, Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, experiment = written
+    kept = KeptPoints(tmp_path)
+    kept.put(experiment, data)
+    assert len(kept.outcome(experiment).run.tables.messages) > 1
+    monkeypatch.setattr(f"testbed.report.{module}.MOST_BYTES", 100)
+    with pytest.raises(ScenarioError, match=r"is not a valid point: .* (bytes|rows)"):
+        _ = [run.tables for run in KeptPoints(tmp_path).outcome(experiment).all_runs.values()]
+
+
+def test_other_programs_read_its_members(written: tuple[bytes, Experiment]) -> None:
+    data, experiment = written
+    held = members_of(data)
+    messages = pd.read_parquet(BytesIO(held["messages.parquet"]))
+    names = json.loads(held[NAMES])
+    assert [names[run][0][node] for run, node in zip(messages["run"], messages["node"], strict=True)]
+    assert messages.groupby("run")["bytes"].sum().nunique() == 1
+    assert json.loads(held[HEAD])["experiment"] == experiment.key
+    assert pa.types.is_string(pq.read_schema(BytesIO(held["legs.parquet"])).field("run").type)
