@@ -36,7 +36,7 @@ READERS |= {"joblib.load", "torch.load", "shelve.open", "marshal.load", "marshal
 READERS |= {"testbed.run.packed.unpack"}
 PASSED_ON = {"testbed/run/packed.py", "testbed/study/ray_cluster.py", "testbed/study/worker.py"}
 """Files that unpickle bytes which another process of the same run sends."""
-UNPICKLED_FILES = {"testbed/study/computed.py"}
+UNPICKLED_FILES = set[str]()
 """Files that unpickle what outlives the process: results, which may be another user's. None may be added."""
 SHELL = sorted(
     path.relative_to(CHECKOUT) for path in [*CHECKOUT.glob("vagrant/*.sh"), CHECKOUT / ".ci" / "run"]

@@ -26,10 +26,10 @@ SOURCE = "mFabric, Table 4"
 
 
 PRICES: dict[float, dict[str, float]] = {
-    100e9: {"NIC": 659, "transceiver": 99, "packet-switch port": 187},
-    200e9: {"NIC": 1079, "transceiver": 239, "packet-switch port": 374},
-    400e9: {"NIC": 1499, "transceiver": 659, "packet-switch port": 1090},
-    800e9: {"NIC": 2248, "transceiver": 1399, "packet-switch port": 1400},
+    100e9: {"NIC": 659.0, "transceiver": 99.0, "packet-switch port": 187.0},
+    200e9: {"NIC": 1079.0, "transceiver": 239.0, "packet-switch port": 374.0},
+    400e9: {"NIC": 1499.0, "transceiver": 659.0, "packet-switch port": 1090.0},
+    800e9: {"NIC": 2248.0, "transceiver": 1399.0, "packet-switch port": 1400.0},
 }
 """By the rate of a link [bit/s] what parts cost [USD]; the NIC of 800 Gbit/s is 1.5 times that of 400."""
 

@@ -22,6 +22,7 @@ from scenarios._infinitehbd.setting import (
     percent_of,
     placed,
 )
+from testbed.study.call_json import Row
 from testbed.study.computed import Call, Found
 
 MEASURES = (LEAST, BEST, RANKED)
@@ -100,11 +101,11 @@ def figure_points(cluster: Cluster) -> dict[str, list[Point]]:
     }
 
 
-def counted_rows(point: Point, seed: int) -> list[dict[str, object]]:
+def counted_rows(point: Point, seed: int) -> list[Row]:
     """Return a row per placement of a point with a seed; ScenarioError if its job does not fit in."""
     setting = point.setting(seed)
     tree = setting.cluster.tree
-    rows = []
+    rows: list[Row] = []
     for placement, job in placed(setting, seed).items():
         shares = {name: rank_crossing_share(tree, groups) for name, groups in numbered(tree, job).items()}
         measures = {BEST: math.nan} | shares | {LEAST: least_crossing_share(tree, job)}

@@ -6,8 +6,9 @@ drawn anew per seed: which servers, in which order, which halves each fault hold
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from scenarios._infinitehbd.hbd import (
     infinitehbd_waste,
     waste_bound,
 )
+from testbed.study.call_json import Row
 from testbed.study.computed import Call, Found
 from traffic.fault_trace import (
     READINGS,
@@ -116,12 +118,28 @@ class Study:
 class SeedFound:
     """What came of a seed's draw from a trace."""
 
-    rows: Sequence[Mapping[str, object]]
+    rows: Sequence[Row]
     """Of the summary."""
-    lengths: Days
-    """How long each state lasts, in the reading that a table has if it has one."""
-    wasted: "Wasted"
-    """In each of these states."""
+    lengths: list[float]
+    """How long each state lasts, in the reading that a table has if it has one [days]."""
+    wasted: dict[int, dict[str, list[int]]]
+    """GPUs that no group uses in each of these states, by TP size and architecture."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The points of a curve of an architecture, as columns of a table."""
+
+    kind: str
+    """The meaning of x."""
+    architecture: str
+    tp_gpus: int
+    x: list[float]
+    waste: list[float]
+    """Share of all GPUs."""
+    low: list[float]
+    high: list[float]
+    """The band around it."""
 
 
 Wasted = Mapping[tuple[str, int], Gpus]
@@ -142,7 +160,8 @@ def calls_of(
 def study_of(trace: FaultTrace, seeds: Sequence[int], cluster: Cluster, found: Found) -> Study:
     """Return the whole study, from what came of `calls_of` the same."""
     by_seed, (*over_faults, cells) = found[: len(seeds)], found[len(seeds) :]
-    curves = [*_over_time(cluster, by_seed[0]), *_distributions(cluster, by_seed), *over_faults]
+    of_trace = (*_over_time(cluster, by_seed[0]), *_distributions(cluster, by_seed))
+    curves = [pd.DataFrame(asdict(curve)) for curve in chain(of_trace, *over_faults)]
     summary = pd.DataFrame([row for each in by_seed for row in each.rows])
     return Study(trace, cluster, len(seeds), summary, pd.concat(curves, ignore_index=True), cells)
 
@@ -152,7 +171,11 @@ def found_by_seed(trace: FaultTrace, cluster: Cluster, seed: int) -> SeedFound:
     drawn = list(_all_drawn(trace, cluster, seed))
     wasted = [_wasted(each) for each in drawn]
     rows = [row for pair in zip(drawn, wasted, strict=True) for row in _rows(trace, *pair)]
-    return SeedFound(rows, drawn[0].lengths, wasted[0])
+    of_tables = {
+        tp_gpus: {name: wasted[0][name, tp_gpus].tolist() for name in cluster.made(tp_gpus)}
+        for tp_gpus in cluster.tp_gpus
+    }
+    return SeedFound(rows, drawn[0].lengths.tolist(), of_tables)
 
 
 @cache
@@ -217,7 +240,7 @@ def _wasted(drawn: _Drawn) -> Wasted:
     }
 
 
-def _rows(trace: FaultTrace, drawn: _Drawn, all_wasted: Wasted) -> Iterator[dict[str, object]]:
+def _rows(trace: FaultTrace, drawn: _Drawn, all_wasted: Wasted) -> Iterator[Row]:
     """Yield the summary's rows of a seed."""
     cluster, faulty = drawn.cluster, drawn.states.mean(axis=1)
     for tp_gpus in cluster.tp_gpus:
@@ -266,26 +289,28 @@ def _mean(drawn: _Drawn, wasted: Gpus) -> float:
     return float(np.average(wasted / drawn.cluster.gpus, weights=drawn.lengths))
 
 
-def _over_time(cluster: Cluster, found: SeedFound) -> Iterator[pd.DataFrame]:
+def _over_time(cluster: Cluster, found: SeedFound) -> Iterator[Curve]:
     """Yield the waste of one seed over time; x is the day on which a state begins."""
     begins = np.concatenate([[0.0], np.cumsum(found.lengths)[:-1]])
     for name in cluster.made(cluster.main_tp):
-        wasted = found.wasted[name, cluster.main_tp] / cluster.gpus
+        wasted = np.array(found.wasted[cluster.main_tp][name]) / cluster.gpus
         yield _curve("time", name, cluster.main_tp, begins, wasted)
 
 
-def _distributions(cluster: Cluster, found: Sequence[SeedFound]) -> Iterator[pd.DataFrame]:
+def _distributions(cluster: Cluster, found: Sequence[SeedFound]) -> Iterator[Curve]:
     """Yield the distribution of the waste over the time of all seeds; x is the share of the time."""
     lengths = np.concatenate([each.lengths for each in found])
-    for name, tp_gpus in found[0].wasted:
-        wasted = np.concatenate([each.wasted[name, tp_gpus] for each in found]) / cluster.gpus
+    for tp_gpus, name in (
+        (tp_gpus, name) for tp_gpus, of_size in found[0].wasted.items() for name in of_size
+    ):
+        wasted = np.concatenate([each.wasted[tp_gpus][name] for each in found]) / cluster.gpus
         order = np.argsort(wasted, kind="stable")
         passed = np.cumsum(lengths[order])
         at = np.searchsorted(passed, CDF_SHARES * passed[-1] * (1 - 1e-12))
         yield _curve("share of time", name, tp_gpus, CDF_SHARES, wasted[order][at])
 
 
-def curves_over_faults(cluster: Cluster, tp_gpus: int, seeds: int) -> pd.DataFrame:
+def curves_over_faults(cluster: Cluster, tp_gpus: int, seeds: int) -> list[Curve]:
     """Return waste under the fault model; x is the share of faulty nodes, the band all but 10 % a side."""
     nodes, node_gpus = cluster.nodes, cluster.node_gpus
     counts = np.arange(cluster.faulty_nodes(LARGEST_FAULTY) + 1)
@@ -296,15 +321,14 @@ def curves_over_faults(cluster: Cluster, tp_gpus: int, seeds: int) -> pd.DataFra
         wasted = np.stack([waste(of_seed, node_gpus, tp_gpus) for of_seed in states]) / cluster.gpus
         band = np.quantile(wasted, [0.1, 0.9], axis=0)
         curves.append(_curve("faulty nodes", name, tp_gpus, counts / nodes, wasted.mean(axis=0), [*band]))
-    return pd.concat(curves, ignore_index=True)
+    return curves
 
 
 def _curve(
     kind: str, name: str, tp_gpus: int, x: Numbers, waste: Numbers, band: Sequence[Numbers] | None = None
-) -> pd.DataFrame:
+) -> Curve:
     low, high = (waste, waste) if band is None else band
-    about = {"kind": kind, "architecture": name, "tp_gpus": tp_gpus}
-    return pd.DataFrame({**about, "x": x, "waste": waste, "low": low, "high": high})
+    return Curve(kind, name, tp_gpus, x.tolist(), waste.tolist(), low.tolist(), high.tolist())
 
 
 def _simulated(lines: States, node_gpus: int, hops: int) -> float:

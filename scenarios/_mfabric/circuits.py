@@ -26,6 +26,7 @@ from testbed.report.claims import Claim, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import canvas, horizontal_grid, styled
 from testbed.report.table import lines_of
+from testbed.study.call_json import Row
 from testbed.study.computed import Call, Found
 from traffic.models.moe import MODELS
 from traffic.workloads.gate import ARTIFACT_TOKENS, gate_loads, gate_tokens
@@ -112,14 +113,14 @@ def public_table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def ratio_rows(servers: int, phase: str, sparsity: float, seed: int) -> list[dict[str, object]]:
+def ratio_rows(servers: int, phase: str, sparsity: float, seed: int) -> list[Row]:
     """Return a row per demand of a gate: the times of each reading and the lower bound, over the best's.
 
     There is a server per expert-parallel rank, an expert on each.
     """
     loads = gate_loads([phase], LAYERS, servers, seed=seed)
     tokens = gate_tokens(loads, servers, MODELS["mixtral-8x22b"].tokens, sparsity=sparsity, seed=seed)[0]
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     for layer, sent in enumerate(tokens):
         demand = sent.astype(float)
         np.fill_diagonal(demand, 0.0)
@@ -129,10 +130,10 @@ def ratio_rows(servers: int, phase: str, sparsity: float, seed: int) -> list[dic
                 {
                     "servers": servers, "alpha": alpha, "phase": phase, "sparsity": sparsity, "seed": seed,
                     "layer": layer, "bound": transfer_bound_s(demand, alpha + PACKET_NICS, UNIT_BPS) / best_s,
-                }
-                | {
-                    name: _algorithm_s(demand, alpha, PACKET_NICS, variant, UNIT_BPS) / best_s
-                    for name, variant in READINGS.items()
+                    **{
+                        name: _algorithm_s(demand, alpha, PACKET_NICS, variant, UNIT_BPS) / best_s
+                        for name, variant in READINGS.items()
+                    },
                 }
             )  # fmt: skip
     return rows

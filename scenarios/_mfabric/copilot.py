@@ -26,6 +26,7 @@ from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
 from testbed.report.claims import SAME, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
+from testbed.study.call_json import Row
 from testbed.study.computed import Call, Found
 from traffic.models.moe import MODELS
 from traffic.workloads.gate import gate_loads, gate_tokens
@@ -69,7 +70,7 @@ def _section(seeds: Sequence[int], found: Found) -> Section:
     )  # fmt: skip
 
 
-def guess_rows(phase: str, seed: int) -> list[dict[str, object]]:
+def guess_rows(phase: str, seed: int) -> list[Row]:
     """Return a row per guess: top-K accuracy, and transfer time over that of exact demand."""
     loads = gate_loads([phase] * ITERATIONS, LAYERS, MODEL.experts, seed=seed)
     tokens = gate_tokens(loads, MODEL.ep, MODEL.tokens * MODEL.top_k, seed=seed).astype(float)
@@ -80,7 +81,7 @@ def guess_rows(phase: str, seed: int) -> list[dict[str, object]]:
         predicted[at] = predicted_tokens(matrices[at], before[at])
     # A guess of its own per source and expert: its circuits are as random as its ranking.
     drawn = np.random.default_rng([seed, 2]).random(true.shape)
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     for name, guess in ((COPILOT, predicted), (UNCHANGED, before), (UNIFORM, drawn)):
         accuracy = {f"top_{k}": top_k_accuracy(guess.sum(axis=2), true.sum(axis=2), k) for k in TOP}
         times = {f"transfer_alpha_{alpha}": _over_exact(guess, true, alpha) for alpha in ALPHAS}

@@ -19,6 +19,7 @@ from testbed.report.claims import LESS, MORE, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
 from testbed.report.palette import HEAT, OWN, canvas, horizontal_grid, legend_below, styled
+from testbed.study.call_json import Row
 from testbed.study.computed import Call, Found
 from traffic.models.moe import MODELS
 from traffic.workloads.gate import ARTIFACT_TOKENS, gate_demand, gate_loads, gate_statistics, gate_tokens
@@ -95,7 +96,7 @@ def cluster_traffic(seed: int) -> NDArray[np.float64]:
     return traffic
 
 
-def gate_row(phase: str, sparsity: float, seed: int) -> dict[str, object]:
+def gate_row(phase: str, sparsity: float, seed: int) -> Row:
     """Return the statistics of a gate."""
     loads = gate_loads([phase] * ITERATIONS, LAYERS, SOURCES, seed=seed)
     tokens = gate_tokens(loads, SOURCES, COPIES, sparsity=sparsity, seed=seed)

@@ -26,6 +26,7 @@ from testbed.report.table import lines_of
 from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.predict import predict
+from testbed.study.call_json import Row
 from testbed.study.computed import Call, Found
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -176,7 +177,7 @@ def _call_bytes(model: MoeModel, step: MoeStep) -> Counter[str]:
     return sizes
 
 
-def time_rows(name: str, gate: str, seed: int) -> list[dict[str, object]]:
+def time_rows(name: str, gate: str, seed: int) -> list[Row]:
     """Return a row per speed of the GPUs and division of tokens: what a layer of a model takes."""
     rows, model = [], MODELS[name]
     fabric = rail_fabric(model.region_servers(), NICS, rate_bps=RATE_BPS)

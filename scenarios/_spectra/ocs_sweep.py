@@ -34,6 +34,8 @@ PLUS_SWITCHES = 4
 """The number of switches at which spectra+ always runs; elsewhere seldom: it takes 0.2 to 0.5 s."""
 LARGE_NOISE = 0.01
 COLUMNS = ["workload", "noise", "flows", "seed", "switches", "delay", "scheme", "makespan", "bound"]
+PlanRow = tuple[str, float, int | None, int, int, float, str, float, float]
+"""A row of `COLUMNS`."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def points(seeds: int) -> list[Call]:
     return [Call(rows_of, each) for each in sorted(work, key=lambda each: -(each[0].flows or 0))]
 
 
-def rows_of(case: Case, seed: int) -> list[tuple[object, ...]]:
+def rows_of(case: Case, seed: int) -> list[PlanRow]:
     """Return a row per number of switches, delay and scheme, as `COLUMNS` names them."""
     demand = case.demand(seed)
     key = (case.workload, case.noise, case.flows, seed)

@@ -36,6 +36,7 @@ from testbed.run.audit_of import sound
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
+from testbed.study.call_json import Row
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from traffic.models.layered import LayeredModel
@@ -97,7 +98,7 @@ class Setting:
             raise ScenarioError(f"a seed of {self.seed}", "take one from 0 on")
 
 
-def row_of(setting: Setting, point: ScalePoint) -> dict[str, object]:
+def row_of(setting: Setting, point: ScalePoint) -> Row:
     """Return the row of a point, from its prediction.
 
     Returns

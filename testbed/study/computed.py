@@ -5,7 +5,7 @@ it returns is a file of the results directory, there whole or not at all; when a
 what they mean. Processes of this machine or of a cluster share the points, as those of experiments.
 """
 
-import pickle
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,10 +14,12 @@ from typing import Any
 
 import pandas as pd
 
+from testbed.report.checksums import content_of, with_checksum
 from testbed.report.kept_points import KeptFiles
 from testbed.report.page import Findings, Page
 from testbed.report.results import RunDirectory
 from testbed.report.run_json import settings_of
+from testbed.study.call_json import call_text, check_result, result_bytes, result_of
 from testbed.study.directories import (
     OTHER_OPTIONS,
     PartDirectory,
@@ -29,7 +31,7 @@ from testbed.study.directories import (
 from testbed.study.output import print_results, progress_bar, sheet_table
 from testbed.study.prediction import executor_of
 from testbed.study.study import RUN, Options
-from topologies.errors import ScenarioError
+from topologies.errors import LightrailError, ScenarioError
 
 LONG, SHORT = 32, 12
 """Letters of keys, and of what stands for all of them."""
@@ -37,17 +39,27 @@ LONG, SHORT = 32, 12
 
 @dataclass(frozen=True)
 class Call:
-    """A point: those of one key are one."""
+    """A point: those of one key are one.
+
+    Raises
+    ------
+    ScenarioError
+        If the function is not annotated to return what a file can hold.
+    """
 
     function: Callable[..., object]
-    """Of a module, where a worker of another machine finds it; pure."""
+    """Of a module, where a worker of another machine finds it; pure, and annotated with what it returns."""
     arguments: tuple[object, ...]
-    """Values that can be pickled: with the function, all that decides the result."""
+    """Frozen dataclasses, tuples, numbers and texts: with the function, all that decides the result."""
+
+    def __post_init__(self) -> None:
+        """Refuse a function whose results could not be kept, before any is carried out."""
+        check_result(self.function)
 
     @cached_property
     def key(self) -> str:
         """Of its file: the same whenever the same study is described."""
-        return sha256(pickle.dumps((self.function, self.arguments))).hexdigest()[:LONG]
+        return sha256(call_text(self.function, self.arguments).encode()).hexdigest()[:LONG]
 
     def carried_out(self) -> object:
         """Return the result of the function."""
@@ -125,16 +137,27 @@ class ReportDirectory(RunDirectory):
 class KeptResults(KeptFiles):
     """The results of calls, in a results directory; parameters as of `KeptFiles`."""
 
-    def write(self, call: Call, result: object) -> None:
-        """Write a result; MachineError if it cannot be written."""
-        self.put(call, pickle.dumps((call.key, result)))
+    def write(self, call: Call, result: object) -> object:
+        """Write a result, and return it as its file has it; MachineError if it cannot be written."""
+        content = result_bytes(call.function, result)
+        self.put(call, with_checksum(content, call.key))
+        return result_of(call.function, content)
 
-    def read(self, call: Call) -> object:
-        """Return the result of a call; ScenarioError if its file is not one of this version."""
-        with self.valid(call) as file:
-            key, result = pickle.loads(file.read_bytes())
-        self.check(call, key)
-        return result
+    def found(self, calls: Iterable[Call]) -> dict[str, object]:
+        """Return the results that are there, by the keys of calls; what does not agree is named, not read."""
+        results = {}
+        for call in calls:
+            try:
+                results[call.key] = self._read(call)
+            except FileNotFoundError:
+                continue
+            except (LightrailError, OSError) as error:
+                said = error.sentence if isinstance(error, LightrailError) else error.strerror
+                print(f"{self.file(call)} is carried out anew: {said}", file=sys.stderr)
+        return results
+
+    def _read(self, call: Call) -> object:
+        return result_of(call.function, content_of(self.file(call).read_bytes(), call.key))
 
 
 def compute(study: Computed, options: Options, asked: Mapping[str, object] | None = None) -> None:
@@ -147,9 +170,9 @@ def compute(study: Computed, options: Options, asked: Mapping[str, object] | Non
     asked
         The options of its own: what is gone on with has the same.
     """
-    by_key = {call.key: call for call in study.points}
-    points, out = list(by_key.values()), options.resume or options.out
-    run = replace(new_run(study.name, study.title), settings={"points": _told(by_key, asked or {})})
+    calls = {call.key: call for call in study.points}
+    points, out = list(calls.values()), options.resume or options.out
+    run = replace(new_run(study.name, study.title), settings={"points": _told(calls, asked or {})})
     if begun := options.begun:
         check_code(begun, ())
         if settings_of(begun / RUN).get("points") != run.settings["points"]:
@@ -157,15 +180,14 @@ def compute(study: Computed, options: Options, asked: Mapping[str, object] | Non
     if options.part and out:
         mine = options.part.share(points)
         with PartDirectory(run, (), out, options.part):
-            _carry_out(mine, KeptResults(out), options)
+            _results(mine, KeptResults(out), options)
         say_how_to_join(len(mine), out)
         return
     if options.resume:
         run = with_all_readings(run, options.resume)
     with ReportDirectory(run, out=out, resume=options.resume is not None, jobs=options.jobs) as results:
-        kept = KeptResults(results.path)
-        _carry_out(points, kept, options)
-        report = study.report([kept.read(call) for call in study.points])
+        by_key = _results(points, KeptResults(results.path), options)
+        report = study.report([by_key[call.key] for call in study.points])
         results.add(report)
     found = report.findings
     print_results([*map(sheet_table, found.sheets)], found.claims, results.path)
@@ -177,10 +199,13 @@ def _told(keys: Iterable[str], asked: Mapping[str, object]) -> str:
     return f"{len(points)} ({sha256(repr((points, sorted(asked.items()))).encode()).hexdigest()[:SHORT]})"
 
 
-def _carry_out(points: Sequence[Call], kept: KeptResults, options: Options) -> None:
-    missing = [call for call in points if call not in kept]
+def _results(points: Sequence[Call], kept: KeptResults, options: Options) -> dict[str, object]:
+    """Return the results of calls by their keys; those that are missing are carried out and kept."""
+    found = kept.found(points)
+    missing = [call for call in points if call.key not in found]
     with executor_of(options) as workers, progress_bar() as progress:
-        task = progress.add_task("compute", total=len(points), completed=len(points) - len(missing))
+        task = progress.add_task("compute", total=len(points), completed=len(found))
         for call, result in zip(missing, workers.map(Call.carried_out, missing), strict=True):
-            kept.write(call, result)
+            found[call.key] = kept.write(call, result)
             progress.advance(task)
+    return found

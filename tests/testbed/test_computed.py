@@ -1,9 +1,12 @@
 """Studies whose points are calls: kept one by one, gone on with, joined from parts, refused where mixed."""
 
 import os
+import pickle
+import re
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -11,9 +14,12 @@ from subprocess import run
 
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from testbed.report.checksums import with_checksum
 from testbed.report.page import Block, Findings, Line, Sheet
-from testbed.study.computed import Call, Computed, Found, Report, compute
+from testbed.study.computed import Call, Computed, Found, KeptResults, Report, compute
 from testbed.study.study import Options, Part
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
@@ -141,20 +147,6 @@ def changed_sources(out: Path) -> None:
     (out / "run.json").write_text(text.replace("(sources ", "(sources of another "))
 
 
-def swapped(out: Path) -> None:
-    """Exchange two points."""
-    one, other = sorted((out / "points").iterdir())[:2]
-    kept = one.read_bytes()
-    one.write_bytes(other.read_bytes())
-    other.write_bytes(kept)
-
-
-def damaged(out: Path) -> None:
-    """Cut a point short."""
-    file = min((out / "points").iterdir())
-    file.write_bytes(file.read_bytes()[:-3])
-
-
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize(
     ("spoil", "numbers", "sentence"),
@@ -162,8 +154,6 @@ def damaged(out: Path) -> None:
         (lambda _out: None, (7, 3, 5), "holds the points of another study"),
         (lambda _out: None, (*NUMBERS, 11), "holds the points of another study"),
         (changed_sources, NUMBERS, "was begun by lightrail"),
-        (swapped, NUMBERS, "holds the point"),
-        (damaged, NUMBERS, "is not a valid point"),
         (lambda out: (out / "run.json").unlink(), NUMBERS, "holds no run to go on with"),
     ],
 )
@@ -175,6 +165,121 @@ def test_what_is_not_of_this_study_is_refused(
     with pytest.raises(ScenarioError, match=sentence):
         compute(squares(tmp_path, numbers), Options(resume=out))
     assert carried_out(tmp_path) == []
+
+
+def points_of(out: Path) -> list[Path]:
+    """Return the files of a run's points."""
+    return sorted((out / "points").iterdir())
+
+
+def swapped(out: Path) -> int:
+    """Exchange two points; return how many files are not what they were."""
+    one, other = points_of(out)[:2]
+    kept = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(kept)
+    return 2
+
+
+def cut_short(out: Path) -> int:
+    """Cut a point short."""
+    file = points_of(out)[0]
+    file.write_bytes(file.read_bytes()[:-3])
+    return 1
+
+
+def another_result(out: Path) -> int:
+    """Change a result without its checksum."""
+    file = points_of(out)[0]
+    file.write_bytes(re.sub(rb'"result": ?\d+', b'"result":0', file.read_bytes()))
+    return 1
+
+
+def another_format(out: Path) -> int:
+    """Write a result as another version would, its checksum agrees."""
+    file = points_of(out)[0]
+    file.write_bytes(with_checksum(b'{"format":0,"result":[4]}', file.name))
+    return 1
+
+
+def another_type(out: Path) -> int:
+    """Write a result of another type, its checksum agrees."""
+    file = points_of(out)[0]
+    file.write_bytes(with_checksum(b'{"format":1,"result":"4"}', file.name))
+    return 1
+
+
+def code(out: Path) -> int:
+    """Have every point be a pickle that leaves a file where it is read."""
+    files = points_of(out)
+    for file in files:
+        file.write_bytes(pickle.dumps(Leaves(out / "ran")))
+    return len(files)
+
+
+@dataclass
+class Leaves:
+    """A value that makes a folder when it is unpickled."""
+
+    folder: Path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return the call that unpickling makes."""
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [swapped, cut_short, another_result, another_format, another_type, code],
+    ids=lambda f: f.__name__,
+)
+def test_a_file_that_does_not_agree_is_named_and_its_call_carried_out_anew(
+    tmp_path: Path,
+    fresh: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[Path], int],
+) -> None:
+    out = tmp_path / "fresh"
+    sound = {file: file.read_bytes() for file in points_of(out)}
+    spoiled = spoil(out)
+    named = {file for file in sound if file.read_bytes() != sound[file]}
+    assert len(named) == spoiled
+    compute(squares(tmp_path), Options(resume=out))
+    said = [line for line in capsys.readouterr().err.splitlines() if "carried out anew" in line]
+    assert {file for file in sound if any(str(file) in line for line in said)} == named
+    assert len(said) == len(carried_out(tmp_path)) == spoiled
+    assert written(out) == fresh
+    assert {file: file.read_bytes() for file in points_of(out)} == sound
+    assert not (out / "ran").exists()
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_flipped_bit_gives_another_result(tmp_path: Path, data: st.DataObject) -> None:
+    kept, call = KeptResults(tmp_path), Call(square, (tmp_path, 7))
+    kept.write(call, 49)
+    content = bytearray(kept.file(call).read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    kept.file(call).write_bytes(content)
+    assert kept.found([call]) == {}
+
+
+def unannotated(number):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Return a square."""
+    return number * number
+
+
+def of_arrays() -> list[pd.DataFrame]:
+    """Return tables, which no file can hold."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize("function", [unannotated, of_arrays])
+def test_a_function_whose_results_cannot_be_kept_is_refused_before_it_is_called(
+    function: Callable[..., object],
+) -> None:
+    with pytest.raises(ScenarioError, match=f"{function.__name__} cannot be kept"):
+        Call(function, ())
 
 
 def test_a_part_of_another_study_is_refused(tmp_path: Path) -> None:
