@@ -11,7 +11,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 from io import FileIO
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Self
 
 from testbed.machine.shortage import shortage
 from topologies.errors import MachineError, ScenarioError
@@ -21,11 +24,51 @@ TAIL_BYTES = 4096
 """How much of a file's end is read at a time to find its last line end."""
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str | bytes | memoryview) -> None:
     """Write a file, or leave the one that is there; MachineError if it cannot be written."""
     data = content.encode() if isinstance(content, str) else content
     with _refusal(path), _beside(path) as part:
         part.write_bytes(data)
+
+
+class GrowingFile:
+    """A file that is written piece by piece, without a name until all of it is there: a kill leaves none.
+
+    Parameters
+    ----------
+    path
+        Its place.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> Self:
+        """Begin it; MachineError if it cannot be written."""
+        with _refusal(self._path), contextlib.ExitStack() as ends:
+            self._file = ends.enter_context(TemporaryFile(dir=self._path.parent, buffering=0))
+            self._ends = ends.pop_all()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Forget what has no place."""
+        self._ends.close()
+
+    def append(self, text: str) -> None:
+        """Append text, or nothing of it; MachineError if it cannot be written."""
+        before, data = self._file.seek(0, os.SEEK_END), memoryview(text.encode())
+        with _refusal(self._path):
+            try:
+                while data:
+                    data = data[self._file.write(data) :]
+            except BaseException:
+                self._file.truncate(before)
+                raise
+
+    def place(self) -> None:
+        """Write the file that is in its place, whole; MachineError if it cannot be written."""
+        with mmap(self._file.fileno(), 0, access=ACCESS_READ) as content, memoryview(content) as data:
+            write_whole(self._path, data)
 
 
 def append_text(path: Path, content: str) -> None:

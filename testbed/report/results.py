@@ -1,4 +1,4 @@
-"""What a run leaves behind: a directory that is valid after every point, closed by plots and a report.
+"""The results directory of a run: whole files at any time, in the end tables, plots and a report.
 
 ============ ====================================================================================
 file         what it holds
@@ -32,7 +32,7 @@ from typing import Self, Unpack
 
 import pandas as pd
 
-from testbed.machine.files import append_text, directory_lock, make_directory, write_whole
+from testbed.machine.files import GrowingFile, directory_lock, make_directory, write_whole
 from testbed.machine.processes import PROCESSES, interrupt_deferred
 from testbed.report.claims import Claim, under_each_transport
 from testbed.report.faults import fault_sheets, fault_table
@@ -111,15 +111,15 @@ class RunDirectory(ABC):
         check_named_apart(planned)
         self._out, self._root, self._resume = out, root, resume
         self._experiments = {experiment.key: experiment for experiment in planned}
-        self._begun = set[str]()
-        """The tables that have rows of this run."""
+        self._tables: dict[str, GrowingFile] = {}
+        """The tables of this run's rows, by name: they have their places when it closes."""
         self._planned = planned_lines(planned)
         """As run.json has them: a run is described again and again, and experiments take long to write."""
         self._finished: list[str] = []
         self._processes = jobs
         self._rows = Rows()
         self._path: Path | None = None
-        self._lock = ExitStack()
+        self._ends = ExitStack()
 
     @abstractmethod
     def page(self) -> Page:
@@ -142,7 +142,7 @@ class RunDirectory(ABC):
         if self._path is not None:
             raise ScenarioError(f"{self._path} was entered twice", "make a new ResultsDirectory per run")
         self._path = self._directory()
-        self._lock.enter_context(directory_lock(self._path))
+        self._ends.enter_context(directory_lock(self._path))
         ENTERED.append(self._path)
         try:
             self._write_run()
@@ -161,7 +161,7 @@ class RunDirectory(ABC):
             elif error is not None:
                 self._forget()
         finally:
-            self._lock.close()
+            self._ends.close()
 
     def _forget(self) -> None:
         """Leave nothing of a run without results, unless another can go on with its points."""
@@ -200,13 +200,13 @@ class RunDirectory(ABC):
             self._finished.append(experiment.key)
 
     def _append(self, name: str, text: str) -> None:
-        """Append the rows of a table; its first ones make the file anew, with the header."""
-        file = self.path / f"{name}.csv"
-        if name in self._begun:
-            append_text(file, text.partition("\n")[2])
+        """Append the rows of a table, CSV with a header, which its first ones keep."""
+        if name in self._tables:
+            self._tables[name].append(text.partition("\n")[2])
         else:
-            write_whole(file, text)
-            self._begun.add(name)
+            growing = GrowingFile(self.path / f"{name}.csv")
+            self._tables[name] = self._ends.enter_context(growing)
+            self._tables[name].append(text)
 
     def _directory(self) -> Path:
         """Make the directory, or take the one that is there."""
@@ -223,6 +223,9 @@ class RunDirectory(ABC):
         from testbed.report.report_html import report_html
 
         self._write_run()
+        self._rows.write(self.path / "summary.csv")
+        for table in self._tables.values():
+            table.place()
         page = self.page()
         images = drawn(page, self._processes)
         for name, image in images.items():

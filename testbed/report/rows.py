@@ -1,4 +1,4 @@
-"""The summary of a run: one tidy table, a row per point, appended to its file as points are carried out."""
+"""The summary of a run: one tidy table, a row per point, and its file, which is whole at any time."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from testbed.machine.files import append_text, write_whole
+from testbed.machine.files import write_whole
+
+GROWTH = 1.1
+"""The file is written anew for so many times as many rows: whole, and in time that grows as they do."""
 
 
 class Rows:
@@ -18,7 +21,7 @@ class Rows:
         self._words: dict[str, str] = {}
         """Each text once: verdicts, names and reasons are alike in most rows."""
         self._written = 0
-        """How many columns the file has; 0 where it has to be written anew."""
+        """How many rows the file has."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -31,12 +34,9 @@ class Rows:
         return pd.DataFrame(full, columns=self._columns)
 
     def append(self, rows: Sequence[Mapping[str, object]], file: Path) -> None:
-        """Append rows, also to the file; MachineError if it cannot be written."""
-        first = len(self._rows)
+        """Append rows, and write the file anew if it lacks many; MachineError if it cannot be written."""
         self._rows += map(self._row, rows)
-        if self._written == len(self._columns):
-            append_text(file, self.table_from(first).to_csv(index=False, header=False))
-        else:
+        if len(self._rows) >= GROWTH * self._written:
             self.write(file)
 
     def replace(self, since: int, rows: Sequence[Mapping[str, object]], file: Path) -> None:
@@ -47,11 +47,7 @@ class Rows:
     def write(self, file: Path) -> None:
         """Write the file anew."""
         write_whole(file, self.table.to_csv(index=False))
-        self._written = len(self._columns)
-
-    def table_from(self, first: int) -> pd.DataFrame:
-        """Return the rows from a number on."""
-        return pd.DataFrame(self._rows[first:], columns=self._columns)
+        self._written = len(self._rows)
 
     def _row(self, row: Mapping[str, object]) -> tuple[object, ...]:
         self._columns += [name for name in row if name not in self._columns]

@@ -16,10 +16,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from testbed.machine.files import append_text, make_directory, write_whole
+from testbed.machine.files import GrowingFile, append_text, make_directory, write_whole
 from testbed.report.chrome_trace import chrome_trace
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.results import ResultsDirectory
+from testbed.report.rows import Rows
 from testbed.report.run_json import Run, experiments_of
 from testbed.run.outcome import Outcome, summary
 from tests.testbed.cases import VOID, experiment_of, outcome_of, small_outcomes, with_verdict
@@ -159,14 +160,26 @@ def test_the_first_seed_of_each_scheme_leaves_a_trace(tmp_path: Path) -> None:
     )
 
 
-def test_after_every_point_the_files_are_whole(tmp_path: Path) -> None:
+def test_at_any_time_the_files_that_are_there_are_whole(tmp_path: Path) -> None:
     outcomes = small_outcomes(seeds=1)
+    begun = {"summary.csv", "run.json", "traces", "points"}
     with ResultsDirectory(RUN, root=tmp_path) as results:
         for count, outcome in enumerate(outcomes, 1):
             results.add(outcome)
-            assert names(results.path) == TABLES | {"run.json", "traces", "points"}
+            assert names(results.path) == begun
             same_table(results.path / "summary.csv", summary(outcomes[:count]))
-            assert len(pd.read_csv(results.path / "records.csv").groupby(["workload", "scheme"])) == count
+    assert names(results.path) >= begun | TABLES
+    assert len(pd.read_csv(results.path / "records.csv").groupby(["workload", "scheme"])) == len(outcomes)
+
+
+def test_the_summary_is_written_anew_when_it_has_grown_by_a_tenth(tmp_path: Path) -> None:
+    rows, file, lacking = Rows(), tmp_path / "summary.csv", []
+    for number in range(200):
+        rows.append([{"seed": number}], file)
+        lacking.append(number + 1 - len(pd.read_csv(file)))
+    assert lacking[:10] == [0] * 10
+    assert max(lacking[100:]) > 0
+    assert all(10 * lacks <= number for number, lacks in enumerate(lacking, 1))
 
 
 def test_a_run_that_is_stopped_leaves_a_report_of_what_it_finished(tmp_path: Path) -> None:
@@ -215,14 +228,16 @@ def test_a_run_that_is_interrupted_while_it_writes_a_point_has_all_of_it(
     outcomes = small_outcomes(seeds=1)[:2]
     results = ResultsDirectory(RUN, out=tmp_path / "out")
 
-    def interrupted(path: Path, content: str) -> None:
+    append = GrowingFile.append
+
+    def interrupted(table: GrowingFile, text: str) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        append_text(path, content)
+        append(table, text)
 
     def run() -> None:
         with results:
             results.add(outcomes[0])
-            monkeypatch.setattr("testbed.report.results.append_text", interrupted)
+            monkeypatch.setattr(GrowingFile, "append", interrupted)
             results.add(outcomes[1])
 
     with pytest.raises(KeyboardInterrupt):
