@@ -1,12 +1,20 @@
-"""Bytes with a checksum behind them, so that what lasts is read only if it is what was written.
+"""Checksums, so that what lasts is read only if it is what was written: behind its bytes, and in a list.
 
 The last line of a file is JSON, ``{"name": ..., "sha256": ...}``, whose checksum is of all that precedes the
 checksum itself: the name of the file too, so that files which were exchanged are found as well.
+
+``SHA256SUMS`` lists the checksums of whole files, as ``sha256sum --check SHA256SUMS`` reads them.
 """
 
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from hashlib import file_digest, sha256
+from pathlib import Path
 
+from testbed.machine.files import append_text, directory_lock, write_whole
 from topologies.errors import ScenarioError
+
+SUMS = "SHA256SUMS"
 
 HEX = 64
 """Digits of a checksum."""
@@ -42,3 +50,57 @@ def content_of(data: bytes, name: str) -> bytes:
 
 def _line(name: str) -> bytes:
     return f'\n{{"name": "{name}", "sha256": "'.encode()
+
+
+class Sums:
+    """The list of a results directory, ``SHA256SUMS``: several runs, each of a part, may add to it at a time.
+
+    Parameters
+    ----------
+    directory
+        The results directory.
+    lock
+        A directory in it, locked while the list changes: until there is one, no other run adds to it.
+    """
+
+    def __init__(self, directory: Path, lock: Path) -> None:
+        self._directory, self._lock = directory, lock
+
+    @property
+    def listed(self) -> dict[str, str]:
+        """The checksums of the files that it lists, by their names, as it is now."""
+        file = self._directory / SUMS
+        lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+        return {name: digest for digest, gap, name in (line.partition("  ") for line in lines) if gap}
+
+    def add(self, name: str, data: bytes) -> None:
+        """List a file that it does not list."""
+        with self._alone():
+            append_text(self._directory / SUMS, _listing({name: sha256(data).hexdigest()}))
+
+    def keep(self, which: Callable[[str], bool]) -> None:
+        """List only those files whose names a function accepts, since others are to be written anew."""
+        with self._alone():
+            if listed := self.listed:
+                self._write({name: digest for name, digest in listed.items() if which(name)})
+
+    def close(self, files: Iterable[Path]) -> None:
+        """List all files of the directory; a checksum that is there already stays."""
+        with self._alone():
+            listed, names = self.listed, {str(each.relative_to(self._directory)): each for each in files}
+            self._write({name: listed.get(name) or _digest(file) for name, file in sorted(names.items())})
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return directory_lock(self._lock, waits=True) if self._lock.is_dir() else nullcontext()
+
+    def _write(self, digests: Mapping[str, str]) -> None:
+        write_whole(self._directory / SUMS, _listing(digests))
+
+
+def _listing(digests: Mapping[str, str]) -> str:
+    return "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return file_digest(opened, "sha256").hexdigest()

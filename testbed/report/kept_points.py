@@ -4,10 +4,12 @@ A file is there whole or not at all, so that parts of a run may write into one d
 that is read has its verdict and its times; its tables are read when they are asked for, and soon forgotten.
 """
 
+import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -15,6 +17,8 @@ import pandas as pd
 
 from testbed.audit.finding import Audit
 from testbed.machine.files import make_directory, write_whole
+from testbed.machine.shortage import shortage
+from testbed.report.checksums import Sums, content_of
 from testbed.report.finished import Finished
 from testbed.report.point_file import PointFile, with_head_of
 from testbed.run.experiment import Experiment
@@ -93,33 +97,51 @@ class KeptFiles:
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / FOLDER
+        self._sums = Sums(directory, self._folder)
+        self._agrees: dict[str, bool] = {}
+        """Whether the file of each point that was looked at is what was written."""
 
     def __contains__(self, point: Keyed) -> bool:
-        """Return whether a point is there."""
-        return self.file(point).exists()
+        """Return whether a point is there as it was written; of one that is not it is said, once."""
+        key, file = point.key, self.file(point)
+        if key not in self._agrees and file.exists():
+            self._agrees[key] = self._is_listed(key, file.read_bytes())
+            if not self._agrees[key]:
+                sys.stderr.write(f"{file} is damaged: it is carried out anew\n")
+        return self._agrees.get(key, False)
+
+    def begin(self) -> None:
+        """List the checksums of points alone: everything else is written anew."""
+        self._sums.keep(lambda name: name.startswith(f"{FOLDER}/"))
+
+    def close(self, files: Iterable[Path]) -> None:
+        """List the checksums of all files of the directory."""
+        self._sums.close(files)
+
+    @cached_property
+    def _listed(self) -> Mapping[str, str]:
+        return self._sums.listed
+
+    def _is_listed(self, key: str, data: bytes) -> bool:
+        """Return whether a file is what its own checksum, and the one that is listed, are of."""
+        with suppress(ScenarioError):
+            content_of(data, key)
+            return self._listed.get(f"{FOLDER}/{key}") in (None, sha256(data).hexdigest())
+        return False
 
     def file(self, point: Keyed) -> Path:
         """Return where a point is, or would be."""
         return self._folder / point.key
 
-    @contextmanager
-    def valid(self, point: Keyed) -> Iterator[Path]:
-        """Yield a point's file; an error while it is read becomes a ScenarioError."""
-        file = self.file(point)
-        try:
-            yield file
-        except Exception as error:  # whatever a foreign file makes of unpickling
-            raise ScenarioError(f"{file} is not a valid point: {error}", HINT) from error
-
-    def check(self, point: Keyed, key: str) -> None:
-        """Raise ScenarioError if the file of a point has the key of another."""
-        if key != point.key:
-            raise ScenarioError(f"{self.file(point)} holds the point {key}", HINT)
-
     def put(self, point: Keyed, content: bytes) -> None:
         """Write the file of a point, or leave the one that is there; MachineError if it cannot be written."""
         make_directory(self._folder)
-        write_whole(self.file(point), content)
+        name, file = f"{FOLDER}/{point.key}", self.file(point)
+        if file.exists():  # listed no more while it changes, or a kill in between would make it damaged
+            self._sums.keep(lambda listed: listed != name)
+        write_whole(file, content)
+        self._sums.add(name, content)
+        self._agrees[point.key] = True
 
 
 class KeptPoints(KeptFiles):
@@ -145,6 +167,17 @@ class KeptPoints(KeptFiles):
         with self.valid(outcome.experiment) as file:
             judged = with_head_of(file.read_bytes(), outcome)
         self.put(outcome.experiment, judged)
+
+    @contextmanager
+    def valid(self, experiment: Experiment) -> Iterator[Path]:
+        """Yield a point's file; an error while it is read becomes a ScenarioError."""
+        file = self.file(experiment)
+        try:
+            yield file
+        except Exception as error:  # whatever comes of what somebody made up, but for what this machine lacks
+            if shortage(error):
+                raise
+            raise ScenarioError(f"{file} is not a valid point: {error}", HINT) from error
 
     def _run(self, experiment: Experiment, name: str) -> Run:
         key = experiment.key

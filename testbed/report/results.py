@@ -15,6 +15,7 @@ run.json     all that is needed to run it again: `testbed.report.run_json`
 traces/*     what happened when, for Perfetto, of the first point of each workload, scheme and transport:
              `testbed.report.chrome_trace`
 report.html  the report; it and the plots (``*.png``) are written when the run ends, however it ends
+SHA256SUMS   the checksum of every other file: `testbed.report.checksums`
 ============ ====================================================================================
 
 `docs/results.md` has every column. `RunDirectory` is that for any run; the class derived from it for a
@@ -34,10 +35,11 @@ import pandas as pd
 
 from testbed.machine.files import GrowingFile, directory_lock, make_directory, write_whole
 from testbed.machine.processes import PROCESSES, interrupt_deferred
+from testbed.report.checksums import SUMS
 from testbed.report.claims import Claim, under_each_transport
 from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.finished import Finished, finished
-from testbed.report.kept_points import FOLDER, KeptPoints
+from testbed.report.kept_points import FOLDER, KeptFiles, KeptPoints
 from testbed.report.order import order_sheets
 from testbed.report.page import Findings, Page, slug
 from testbed.report.rows import Rows
@@ -51,6 +53,7 @@ from topologies.errors import ScenarioError
 
 WRITTEN = (
     "run.json",
+    SUMS,
     "faults.csv",
     "nodes.csv",
     "records.csv",
@@ -61,6 +64,7 @@ WRITTEN = (
     "report.html",
     "*.png",
     "traces/*",
+    "parts/*",
 )
 """What is written, as in the table above: nothing of it may be there before."""
 RESULTS = Path("results")
@@ -145,6 +149,7 @@ class RunDirectory(ABC):
         self._ends.enter_context(directory_lock(self._path))
         ENTERED.append(self._path)
         try:
+            KeptFiles(self._path).begin()
             self._write_run()
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)
@@ -232,6 +237,9 @@ class RunDirectory(ABC):
             write_whole(self.path / f"{name}.png", image)
         unfinished = len(self._experiments) - len(set(self._finished))
         write_whole(self.path / "report.html", report_html(page, images, unfinished))
+        tables = [f"{name}.csv" for name in self._tables]
+        there = {file for pattern in (*WRITTEN, *tables) for file in self.path.glob(pattern)}
+        KeptFiles(self.path).close(each for each in there if each.name != SUMS and each.name[0] != ".")
 
 
 class ResultsDirectory(RunDirectory):

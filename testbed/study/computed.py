@@ -147,10 +147,10 @@ class KeptResults(KeptFiles):
         """Return the results that are there, by the keys of calls; what does not agree is named, not read."""
         results = {}
         for call in calls:
+            if call not in self:
+                continue
             try:
                 results[call.key] = self._read(call)
-            except FileNotFoundError:
-                continue
             except (LightrailError, OSError) as error:
                 said = error.sentence if isinstance(error, LightrailError) else error.strerror
                 print(f"{self.file(call)} is carried out anew: {said}", file=sys.stderr)

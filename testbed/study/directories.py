@@ -206,6 +206,7 @@ class PartDirectory:
             if not (self.path / RUN).exists():
                 write_whole(self.path / RUN, run_json(self.run, planned_lines(self._planned)))
         self._check_same()
+        self.kept.begin()
         self.describe()
         return self
 

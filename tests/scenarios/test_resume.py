@@ -14,6 +14,7 @@ import pytest
 
 from testbed.machine.files import directory_lock
 from testbed.machine.residue import until
+from testbed.report.checksums import content_of, with_checksum
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT, ends, hears_interrupts
 
@@ -147,30 +148,57 @@ def test_two_runs_do_not_write_into_one_directory(whole: tuple[Path, str], tmp_p
     assert (out / "summary.csv").read_bytes() == (whole[0] / "summary.csv").read_bytes()
 
 
-def test_points_that_were_exchanged_are_named(whole: tuple[Path, str], tmp_path: Path) -> None:
+def test_points_that_were_exchanged_are_named_and_carried_out_anew(
+    whole: tuple[Path, str], tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     shutil.copytree(whole[0], out)
     one, other = sorted((out / "points").iterdir())[:2]
     one.write_bytes(other.read_bytes())
-    done = ran("rails_uniform", *SMALL, "--resume", out)
-    assert done.returncode == 2, done.stderr
-    assert f"{one} holds the point {other.name}" in done.stderr
+    check_anew(out, whole[0], one)
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.2, 0.9])
-def test_a_point_that_is_no_point_is_named(kept: float, whole: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_point_that_is_no_point_is_named_and_carried_out_anew(
+    kept: float, whole: tuple[Path, str], tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     shutil.copytree(whole[0], out)
     file = sorted((out / "points").iterdir())[0]
     before = file.read_bytes()
     file.write_bytes(before[: int(kept * len(before))] or b"nothing that was ever packed")
+    check_anew(out, whole[0], file)
+
+
+def test_a_point_that_is_valid_and_not_the_one_that_was_written_is_carried_out_anew(
+    whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    file = sorted((out / "points").iterdir())[0]
+    content = content_of(file.read_bytes(), file.name)
+    file.write_bytes(with_checksum(content.replace(b'"machine":"', b'"machine":"other-'), file.name))
+    check_anew(out, whole[0], file)
+
+
+def check_anew(out: Path, whole: Path, damaged: Path) -> None:
+    """Assert that a run that goes on names a point and carries it out anew, and ends as the whole run did."""
+    assert sums_hold(whole)
+    assert not sums_hold(out)
     done = ran("rails_uniform", *SMALL, "--resume", out)
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-    assert f"{file} is not a valid point" in done.stderr
-    file.unlink()  # as it advises
-    done = ran("rails_uniform", *SMALL, "--resume", out)
-    assert done.returncode == 0, done.stderr
-    assert same(out, whole[0])
+    assert (done.returncode, done.stderr.strip()) == (0, f"{damaged} is damaged: it is carried out anew")
+    assert damaged.read_bytes() == (whole / "points" / damaged.name).read_bytes()
+    assert same(out, whole)
+    assert sums_hold(out)
+
+
+def sums_hold(out: Path) -> bool:
+    """Return whether all other files of a directory are in its list of checksums, and have these."""
+    there = {str(file.relative_to(out)) for file in out.rglob("*") if file.is_file()} - {"SHA256SUMS"}
+    listed = {line.split("  ")[1] for line in (out / "SHA256SUMS").read_text().splitlines()}
+    check = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
+    right = subprocess.run(check, cwd=out, capture_output=True).returncode == 0
+    return right and there == listed
 
 
 def test_ctrl_c_ends_all_workers_and_keeps_what_is_there(tmp_path: Path) -> None:

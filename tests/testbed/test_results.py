@@ -85,6 +85,7 @@ def test_all_files_are_there_and_read_back(tmp_path: Path) -> None:
         "points",
         "run.json",
         "report.html",
+        "SHA256SUMS",
     }
     same_table(results.path / "summary.csv", summary(outcomes))
     assert experiments_of(results.path / "run.json") == [outcome.experiment for outcome in outcomes]
@@ -162,7 +163,7 @@ def test_the_first_seed_of_each_scheme_leaves_a_trace(tmp_path: Path) -> None:
 
 def test_at_any_time_the_files_that_are_there_are_whole(tmp_path: Path) -> None:
     outcomes = small_outcomes(seeds=1)
-    begun = {"summary.csv", "run.json", "traces", "points"}
+    begun = {"summary.csv", "run.json", "traces", "points", "SHA256SUMS"}
     with ResultsDirectory(RUN, root=tmp_path) as results:
         for count, outcome in enumerate(outcomes, 1):
             results.add(outcome)
