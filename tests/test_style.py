@@ -207,7 +207,15 @@ def test_init_holds_a_docstring_and_no_logic(folder: Path) -> None:
 
 def test_nothing_else_at_the_top() -> None:
     known = {*MAY_IMPORT, "docs", "vagrant", "results", "data", "lightrail.egg-info", "pyproject.toml"}
-    known |= {"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"}
+    known |= {
+        "requirements.lock",
+        "requirements-cluster.lock",
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+    }
     assert {name for name in os.listdir(CHECKOUT) if not name.startswith(".")} <= known
 
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Make this machine ready for lightrail: Debian packages, and a .venv in the checkout.
 #
-#     sudo bash vagrant/provision.sh [--cluster]
+#     sudo bash vagrant/provision.sh [--cluster] [--latest]
 #
 # Root in a container has no sudo and needs none: leave the word out, here and in all that is documented.
-# With --cluster also Ray (docs/cluster.md), which a later run without it keeps.
+# Python packages are those of requirements.lock, each held to a hash. With --latest they are the newest that the
+# ranges of pyproject.toml permit, unpinned; a later run without it goes back to the lock.
+# With --cluster also Ray (docs/cluster.md; requirements-cluster.lock), which a later run without it keeps.
 # The one install script, for bare metal, CI, a virtual machine and a chroot; Debian 12 and Ubuntu 24.04.
 # Run it as often as you like: when nothing is missing it says nothing. Indexes, proxies and certificates are
 # pip's and apt's own business and are left as they are configured.
@@ -37,7 +39,13 @@ main() {
     [[ $EUID -eq 0 ]] || fail "must run as root; try: sudo bash vagrant/provision.sh"
     [[ -x /usr/bin/apt-get && -x /usr/bin/dpkg-query ]] ||
         fail "needs a Debian-like system with apt-get; it is made for Debian 12 and Ubuntu 24.04."
-    [[ $# -eq 0 || $* == --cluster ]] || fail "unknown option $1; see the top of this file."
+    local option
+    for option; do
+        case $option in
+        --cluster | --latest) ;;
+        *) fail "unknown option $option; see the top of this file." ;;
+        esac
+    done
     exec 9<"$0"
     flock 9 # a second run waits for the first
     install_debian_packages
@@ -130,29 +138,54 @@ END
 install_venv() {
     local wanted extras
     wanted=$(venv_key "$@")
-    extras=$(sed -n 3p <<<"$wanted")
+    extras=$(tail -n 1 <<<"$wanted")
     [[ $(cat "$stamp" 2>/dev/null) != "$wanted" ]] || return 0
     "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         fail "needs Python 3.11 or newer as $PYTHON, found $("$PYTHON" -V 2>&1)."
     echo "Installing Python packages into $venv"
-    # --clear when another Python or another checkout made it; otherwise pip adds what pyproject.toml gained.
-    if [[ $(sed -n 1p "$stamp" 2>/dev/null) != "$(sed -n 1p <<<"$wanted")" ]]; then
+    # --clear when another Python or another checkout made it, or other pins; else pip adds what is missing.
+    if [[ $(sed -n 1,2p "$stamp" 2>/dev/null) != "$(sed -n 1,2p <<<"$wanted")" ]]; then
         [[ ! -L $venv ]] || rm "$venv" # a link to another's, whose files stay
         "$PYTHON" -m venv --clear "$venv" || fail "could not make the virtual environment $venv."
     fi
-    # pip compiles one file after the other; all CPUs together take a quarter of the minute less.
-    (cd "$checkout" && "$venv/bin/python" -m pip install -qq --no-compile --editable ".[$extras]" </dev/null) ||
-        fail "pip could not install the packages that pyproject.toml names; see its message above."
+    cd "$checkout"
+    "install_$(sed -n 2p <<<"$wanted")" "$extras"
     "$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true # what cannot be compiled is not imported
     echo "$wanted" >"$stamp"
     hand_back
     command -v sudo >/dev/null || echo "There is no sudo here: as root, leave it out of the commands in README.md and docs/."
 }
 
-venv_key() { # line 1: what the .venv is made of; lines 2 and 3: what is installed in it
+# An isolated build would fetch what no hash holds. So setuptools is first, and what comes as source alone, the checkout
+# too, is built with it.
+install_locked() { # extras
+    local files=(--requirement requirements.lock)
+    [[ $1 != *cluster ]] || files+=(--requirement requirements-cluster.lock)
+    if ! {
+        pip --require-hashes --requirement <(sed -n '/^setuptools==/,/[^\\]$/p' requirements.lock) &&
+            pip --require-hashes --no-build-isolation --use-pep517 "${files[@]}" &&
+            pip --no-deps --no-build-isolation --editable .
+    }; then
+        fail "pip could not install what requirements.lock names; see its message above (--latest goes without the lock)."
+    fi
+}
+
+install_latest() { # extras
+    pip --editable ".[$1]" || fail "pip could not install the packages that pyproject.toml names; see its message above."
+}
+
+pip() { # compiles one file after the other; all CPUs together, afterwards, take a quarter of the minute less
+    "$venv/bin/python" -m pip install -qq --no-compile "$@" </dev/null
+}
+
+venv_key() { # lines 1 and 2: what the .venv is made of; lines 3 and 4: what is installed in it
+    local extras=dev pins=locked
+    [[ $(tail -n 1 "$stamp" 2>/dev/null) != *cluster && " $* " != *" --cluster "* ]] || extras+=,cluster
+    [[ " $* " != *" --latest "* ]] || pins=latest
     echo "$("$PYTHON" -VV) $checkout"
-    sha256sum <"$checkout/pyproject.toml"
-    if [[ $* == --cluster || $(sed -n 3p "$stamp" 2>/dev/null) == *cluster ]]; then echo dev,cluster; else echo dev; fi
+    echo "$pins"
+    cat "$checkout/pyproject.toml" "$checkout"/requirements*.lock | sha256sum
+    echo "$extras"
 }
 
 hand_back() { # under sudo the checkout belongs to the one who called

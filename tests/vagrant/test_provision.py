@@ -1,6 +1,7 @@
 """The install script: quiet the second time, one sentence when it cannot work."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -28,9 +29,15 @@ PYTHON = """\
 case "$*" in
 -VV) echo "Python 3.11 of a test" ;;
 "-m venv"*) mkdir -p "${@: -1}/bin" lightrail.egg-info && cp "$0" "${@: -1}/bin/python" ;;
-"-m pip"*) echo "${@: -1}" >>"$LOG" ;;
+"-m pip"*) echo "${*:6}" >>"$LOG" ;;
 esac
 """
+
+SETUPTOOLS = "--require-hashes --requirement setuptools"
+LOCKED = "--require-hashes --no-build-isolation --use-pep517 --requirement requirements.lock"
+CHECKOUT_ALONE = "--no-deps --no-build-isolation --editable ."
+INSTALL = [SETUPTOOLS, LOCKED, CHECKOUT_ALONE]
+"""The calls of pip by default."""
 
 
 class Machine:
@@ -52,7 +59,8 @@ class Machine:
             assert f"={real}" in text
             text = text.replace(f"={real}", f"={fake}")
         self._script.write_text(text)
-        (folder / "pyproject.toml").touch()
+        for name in ("pyproject.toml", "requirements.lock", "requirements-cluster.lock"):
+            (folder / name).touch()
         self.program("python", PYTHON)
 
     def program(self, name: str, text: str) -> None:
@@ -75,8 +83,8 @@ class Machine:
 
     @property
     def installed(self) -> list[str]:
-        """What pip was to install, run by run."""
-        return self.log.read_text().split()
+        """What pip was to install, in order; where the setuptools of the lock are read from is their name."""
+        return re.sub(r"/dev/fd/\d+", "setuptools", self.log.read_text()).splitlines()
 
 
 @pytest.fixture
@@ -120,15 +128,15 @@ def test_a_second_run_changes_nothing_and_says_nothing() -> None:
 def test_a_venv_that_is_anothers_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "vagrant").mkdir()
     shutil.copy(SCRIPT, tmp_path / "vagrant")
-    (tmp_path / "pyproject.toml").write_text("nothing that pip could install")
+    for name in ("pyproject.toml", "requirements.lock", "requirements-cluster.lock"):
+        (tmp_path / name).write_text("nothing that pip could install")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "kept").touch()
     (tmp_path / ".venv").symlink_to("other")
     ran = run("bash", tmp_path / "vagrant" / "provision.sh")
     assert ran.returncode == 2
-    assert ran.stderr.endswith(
-        "pip could not install the packages that pyproject.toml names; see its message above.\n"
-    )
+    said = "pip could not install what requirements.lock names; see its message above"
+    assert ran.stderr.endswith(f"{said} (--latest goes without the lock).\n")
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["kept"]
 
 
@@ -137,7 +145,26 @@ def test_ray_is_installed_where_it_is_asked_for_and_stays(machine: Machine) -> N
     for words in ((), (), ("--cluster",), (), ("--cluster",)):
         ran = machine.provision(*words)
         assert (ran.returncode, ran.stderr) == (0, "")
-    assert machine.installed == [".[dev]", ".[dev,cluster]"]
+    cluster = [SETUPTOOLS, f"{LOCKED} --requirement requirements-cluster.lock", CHECKOUT_ALONE]
+    assert machine.installed == [*INSTALL, *cluster]
+
+
+@installed
+def test_the_newest_packages_are_installed_where_they_are_asked_for_alone(machine: Machine) -> None:
+    for words in (("--latest",), ("--latest", "--cluster"), ("--cluster", "--latest"), ("--cluster",)):
+        ran = machine.provision(*words)
+        assert (ran.returncode, ran.stderr) == (0, "")
+    *latest, setuptools, _, _ = machine.installed
+    assert latest == ["--editable .[dev]", "--editable .[dev,cluster]"]
+    assert setuptools == SETUPTOOLS
+
+
+@installed
+def test_a_lock_that_changed_is_installed_again(machine: Machine) -> None:
+    machine.provision()
+    machine.program("requirements.lock", "another pin\n")
+    machine.provision()
+    assert machine.installed == 2 * INSTALL
 
 
 @installed
@@ -169,7 +196,7 @@ def test_unshare_gets_a_profile_where_apparmor_restricts_namespaces(
     assert machine.provision().stdout == ""  # the second run says nothing
     loaded = machine.profile.read_text() if machine.profile.exists() else None
     assert loaded == (PROFILE if restricted == "1\n" else None)
-    assert machine.installed == ["--replace"] * (loaded is not None) + [".[dev]"]
+    assert machine.installed == ["--replace"] * (loaded is not None) + INSTALL
 
 
 @installed
