@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 from mininet.cli import CLI
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from controller.circuits.devices import DEVICES, ReconfigurationDelay, delay_of, device_named
@@ -22,6 +20,7 @@ from testbed.network.readback import port_settings, unmet
 from testbed.replay_line import ReplayLine, replay_line
 from testbed.report.doubts import doubts
 from testbed.report.table import duration_text
+from testbed.report.terminal import Terminal
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.faults_by_hand import FaultsByHand, StandingFaults
@@ -119,7 +118,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
     ) -> None:
         self._transport, self._planned = transport, planned or {}
         self._network, self._jobs, self._ocs, self._time = network, jobs, ocs, time
-        self._console = Console(highlight=False)
+        self._console = Terminal()
         self._by_rule = by_rule
         self._standing = StandingFaults(network)
         self._by_hand = FaultsByHand(network, by_rule) if by_rule else None
@@ -255,8 +254,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
         self._say(reason, style="red")
 
     def _say(self, text: str, style: str | None = None) -> None:
-        """Print a text as it is: what was typed may hold brackets, which are not rich's."""
-        self._console.print(text, style=style, markup=False, soft_wrap=True)
+        self._console.print(text, style=style, soft_wrap=True)
 
     @contextmanager
     def _devices_kept(self) -> Iterator[None]:
@@ -312,7 +310,7 @@ class FabricCLI(CLI):  # type: ignore[misc]
             try:
                 status = self._network.northbound.ocs(name)
             except NetworkError as error:
-                table.add_row(name, "unknown", escape(str(error)))
+                table.add_row(name, "unknown", str(error))
                 continue
             log = [entry for entry in self._network.northbound.ocs_log(name) if entry.lit_s]
             lit = " ".join(f"{a}>{b}" for a, b in status.circuits) or "-"

@@ -13,6 +13,8 @@
 Only ``testbed/study/command.py`` catches them, prints one line and exits with 2.
 """
 
+from topologies.printable import printable
+
 
 class LightrailError(Exception):
     """A failure told to people: a sentence, and a hint of what to do.
@@ -34,7 +36,7 @@ class LightrailError(Exception):
 
     def __str__(self) -> str:
         said = f"{self.sentence}; {self.hint}" if self.hint else self.sentence
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
+        return printable(said)
 
 
 class FabricError(LightrailError):

@@ -7,8 +7,6 @@ from itertools import groupby
 from typing import Literal
 
 import pandas as pd
-from rich.console import Console
-from rich.markup import escape
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
@@ -17,6 +15,7 @@ from rich.text import Text
 from testbed.report.claims import Claim, Range, side_by_side
 from testbed.report.means import BASELINE, Mean, Point, points
 from testbed.report.page import Line
+from testbed.report.terminal import Terminal
 from testbed.run.agreement import LIMIT_MARK, LIMITED, MARK, MARKED, agreement_text
 from testbed.run.similitude import few_packets_text
 
@@ -96,7 +95,7 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "")
 
 def least_width(table: Table) -> int:
     """Return the least width at which a table has its numbers whole: words are wrapped, long ones folded."""
-    console = Console(width=WIDEST)
+    console = Terminal(width=WIDEST)
     natural, least = 0, 0
     for column in table.columns:
         cells = [Measurement.get(console, console.options, cell) for cell in (column.header, *column.cells)]
@@ -120,7 +119,7 @@ def block_table(caption: str) -> Table:
         padding=(0, 1),
         collapse_padding=True,
         pad_edge=False,
-        caption=escape(caption),
+        caption=caption,
         caption_justify="left",
     )
 

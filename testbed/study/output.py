@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -14,7 +14,9 @@ from rich.text import Text
 from testbed.report.claims import Claim
 from testbed.report.page import Sheet
 from testbed.report.table import block_table, claims_table, least_width
+from testbed.report.terminal import Terminal
 from topologies.errors import MachineError
+from topologies.printable import printable
 
 
 def print_results(tables: Sequence[RenderableType], claims: Sequence[Claim], path: Path) -> None:
@@ -35,7 +37,7 @@ def print_tables(tables: Sequence[RenderableType], hint: str, last: str = "") ->
 
     A table has all its numbers: where there is no room for them its lines are longer than the terminal's.
     """
-    console = Console()
+    console = Terminal()
     width = console.width
     with standard_output(hint):
         # Captured, because rich ends the program without a word where the pipe is closed.
@@ -44,7 +46,7 @@ def print_tables(tables: Sequence[RenderableType], hint: str, last: str = "") ->
                 console.width = max(width, least_width(table)) if isinstance(table, Table) else width
                 console.print(table)
             if last:
-                console.print(last, highlight=False, markup=False, soft_wrap=True)
+                console.print(last, soft_wrap=True)
         print(captured.get(), end="", flush=True)
 
 
@@ -78,10 +80,11 @@ def standard_output(hint: str) -> Iterator[None]:
 
 def say(sentence: str) -> None:
     """Say a sentence beside what standard output holds."""
-    sys.stderr.write(f"{sentence}\n")
+    sys.stderr.write(f"{printable(sentence)}\n")
 
 
 def progress_bar() -> Progress:
     """Return a bar beside what standard output holds, which is gone when it ends."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    description = TextColumn("{task.description}", markup=False)
+    return Progress(description, *columns, console=Terminal(stderr=True), transient=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from rich.markup import escape
 from rich.table import Table
 
 from testbed.report.collective_report import links_text
@@ -35,9 +34,7 @@ def results_table(results: ResultsDirectory) -> Table:
         order_text(table),
     ]
     judged = [] if results.run.report in SAID else [each.verdict for each in results.outcomes]
-    shown.caption = "\n".join(
-        [" ".join(filter(None, said)), *map(escape, (*_notes(results), *doubts(judged)))]
-    )
+    shown.caption = "\n".join([" ".join(filter(None, said)), *_notes(results), *doubts(judged)])
     return shown
 
 
