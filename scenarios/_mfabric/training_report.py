@@ -343,7 +343,7 @@ def _drawn_parts(table: pd.DataFrame) -> Figure:
         names = [f"{fabric}, {by}" for fabric, by in zip(own["fabric"], own["transport"], strict=True)]
         axes.set_yticks(range(len(own)), names)
         axes.invert_yaxis()
-        axes.set_title(str(step), parse_math=False)
+        axes.set_title(str(step))
     all_axes[-1, 0].set_xlabel("milliseconds at real scale")
     figure.legend(*all_axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(PARTS))
     return figure

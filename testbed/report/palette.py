@@ -3,22 +3,30 @@
 The colours are Okabe and Ito's, which colour-blind readers tell apart.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from colorsys import hsv_to_rgb
+from functools import wraps
 from itertools import count
-from typing import Literal
+from typing import Literal, ParamSpec, TypeVar
+from warnings import catch_warnings, filterwarnings
 
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.category import StrCategoryFormatter
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.text import Text
+from matplotlib.ticker import FixedFormatter, Formatter, FuncFormatter, LogFormatterSciNotation
 
 from testbed.report.means import BIG_SWITCH, Point, in_order
 from testbed.run.outcome import LEFT_OUT
+from topologies.printable import printable
 
+Arguments = ParamSpec("Arguments")
+Drawn = TypeVar("Drawn")
 Kind = Literal["bars", "lines", "dots"]
 Shades = Mapping[str, str]
 """The colour of each of a run's schemes (`colours`)."""
@@ -53,7 +61,13 @@ INK = "#333333"
 VOID_HATCH = "xxxx"
 HEAT = "YlGnBu"
 NO_CELL = "#e8e8e8"
-styled = rc_context(
+LONGEST_LINE, LONGEST_TICK = 100, 40
+"""Most characters of a line in a plot, and of one at an axis: longer ones leave no room for what is drawn."""
+LETTERS_PER_INCH = 15
+"""Of a panel's title."""
+WRAPPED = FixedFormatter, FuncFormatter, StrCategoryFormatter, LogFormatterSciNotation
+"""The formatters that write names at an axis, or formulas."""
+_style = rc_context(
     {
         "font.size": 9,
         "axes.titlesize": 9,
@@ -75,9 +89,67 @@ styled = rc_context(
         "legend.fontsize": 8.5,
         "hatch.linewidth": 0.6,
         "lines.linewidth": 1.6,
+        "text.parse_math": False,  # a name may hold dollars
     }
 )
-"""Decorates a function that draws."""
+
+
+def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
+    """Return a function that draws, in the style of all plots and with all its texts as they are."""
+
+    @_style
+    @wraps(draw)
+    def drawn(*arguments: Arguments.args, **named: Arguments.kwargs) -> Drawn:
+        with catch_warnings():
+            filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
+            made = draw(*arguments, **named)
+            if isinstance(made, Figure):
+                _show(made)
+            return made
+
+    return drawn
+
+
+def shown(text: str, longest: int) -> str:
+    """Return a text as a plot has it: printable, and half as long where a line is longer than it may be."""
+    end = longest // 4
+    lines = printable(text, keep="\n").split("\n")
+    return "\n".join(line if len(line) <= longest else f"{line[:end]}...{line[-end:]}" for line in lines)
+
+
+class _Shown(Formatter):
+    """A formatter whose names are as plots show them, and whose formulas are numbers."""
+
+    def __init__(self, formatter: Formatter) -> None:
+        self._formatter = formatter
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """Return the label of a place of the axis."""
+        text = self._formatter(x, pos)
+        if isinstance(self._formatter, LogFormatterSciNotation):
+            return self.fix_minus(f"{x:g}") if text else ""
+        return shown(text, LONGEST_TICK)
+
+    def set_locs(self, locs: list[float]) -> None:
+        """Take the places that are labelled, among which a logarithmic axis chooses."""
+        self._formatter.set_locs(locs)
+
+
+def _show(figure: Figure) -> None:
+    """Have a figure show all its texts as they can be shown."""
+    for axes in figure.axes:
+        wide = axes.get_position().width * figure.get_figwidth()
+        longest = max(LONGEST_TICK, round(LETTERS_PER_INCH * wide))
+        titles = {axes.get_title(place) for place in ("left", "center", "right")}
+        for text in axes.findobj(Text):
+            text.set_text(shown(text.get_text(), longest if text.get_text() in titles else LONGEST_LINE))
+        for axis in (axes.xaxis, axes.yaxis):
+            if isinstance(axis.get_major_formatter(), WRAPPED):
+                axis.set_major_formatter(_Shown(axis.get_major_formatter()))
+            if isinstance(axis.get_minor_formatter(), WRAPPED):
+                axis.set_minor_formatter(_Shown(axis.get_minor_formatter()))
+    for text in figure.findobj(Text):  # also titles and keys of the whole
+        text.set_text(shown(text.get_text(), LONGEST_LINE))
 
 
 def colours(schemes: Iterable[str]) -> dict[str, str]:
@@ -125,14 +197,14 @@ def over(title: str, transports: Iterable[str]) -> str:
 def canvas(width: float, height: float, title: str) -> Figure:
     """Return an empty figure with a title; sizes in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    figure.suptitle(title, x=0.012, ha="left", parse_math=False)  # a name may hold a dollar
+    figure.suptitle(title, x=0.012, ha="left")
     return figure
 
 
 def fixed_canvas(width: float, height: float, title: str) -> Figure:
     """Return the same for axes that are placed by hand: nothing has to be measured to lay them out."""
     figure = Figure(figsize=(width, height))
-    figure.suptitle(title, x=0.012, y=1 - 0.05 / height, ha="left", parse_math=False)
+    figure.suptitle(title, x=0.012, y=1 - 0.05 / height, ha="left")
     return figure
 
 

@@ -180,7 +180,7 @@ def _draw_column(
         _draw_run(axes, column, number, key, end_s, round(wide * BINS), scale)
         whose = f"{_short(column.name, LONGEST_OF_TWO)}, {name}" if column.name else name
         more = ", goes on" if run.iteration_s > 1.0001 * end_s else ""
-        axes.set_title(f"{whose}: {significant(run.iteration_s / scale)} {unit}{more}", parse_math=False)
+        axes.set_title(f"{whose}: {significant(run.iteration_s / scale)} {unit}{more}")
         _label_rows(axes, column.rows, tall)
         axes.tick_params(axis="x", labelbottom=number + 1 == len(column.runs))
     axes.set_xlabel(f"time since the start, at real scale [{unit}]")
@@ -189,7 +189,7 @@ def _draw_column(
 def _label_rows(axes: Axes, labels: Sequence[str], tall: float) -> None:
     """Name as many rows as there is room for in so many inches."""
     rows = range(0, len(labels), int(-(-LEAST_LABEL * len(labels) // tall)))
-    axes.set_yticks([row + 0.5 for row in rows], [labels[row] for row in rows], parse_math=False)
+    axes.set_yticks([row + 0.5 for row in rows], [labels[row] for row in rows])
     axes.tick_params(axis="y", length=0)
 
 
@@ -374,11 +374,9 @@ class _Key:
 
     def write(self, figure: Figure, corner: tuple[float, float]) -> None:
         """Write the key under a figure, from its lower left corner."""
-        legend = figure.legend(
+        figure.legend(
             handles=self.handles, loc="lower left", ncols=KEYS_IN_LINE, bbox_to_anchor=corner, borderaxespad=0
         )
-        for text in legend.get_texts():
-            text.set_parse_math(False)  # a name may hold a dollar
 
 
 def _short(name: str, longest: int = LONGEST_NAME) -> str:

@@ -1,5 +1,6 @@
 """The plots: what is drawn is what the summary and the records say, and void points are marked."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -21,7 +23,19 @@ from numpy.typing import NDArray
 from testbed.report.figures import figures, png_of
 from testbed.report.heat_maps import nic_heat_map, uplink_heat_map
 from testbed.report.means import points
-from testbed.report.palette import BOUND, CIRCUIT_COLOURS, COLOURS, OWN, VOID_HATCH, canvas, colours, legend
+from testbed.report.palette import (
+    BOUND,
+    CIRCUIT_COLOURS,
+    COLOURS,
+    LONGEST_LINE,
+    OWN,
+    VOID_HATCH,
+    canvas,
+    colours,
+    legend,
+    legend_below,
+    styled,
+)
 from testbed.report.plots import (
     busbw_bars,
     cct_cdf,
@@ -30,6 +44,7 @@ from testbed.report.plots import (
     overtaken_by_packets,
 )
 from testbed.run.outcome import Outcome, summary
+from tests.hostile_names import NAMES, raw
 from tests.testbed.cases import (
     STRAINED,
     VOID,
@@ -319,3 +334,61 @@ def test_plots_without_data_are_left_out() -> None:
     outcomes: list[Outcome] = [outcome_of(experiment_of(rail_fabric(2, 2, 0), uniform(4), "rails"))]
     names = [plot.name for plot in figures(outcomes, summary(outcomes))]
     assert names == ["cct_percentiles", "cct_cdf", "nic_load_uniform", "timeline_uniform"]
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("name", [*NAMES.values(), "\ud800"], ids=[*NAMES, "half a character"])
+def test_names_of_others_are_drawn_as_they_are(name: str) -> None:
+    @styled
+    def named() -> Figure:
+        figure = canvas(6.5, 3.0, name)
+        left, right = figure.subplots(1, 2)
+        left.bar(range(2), [1, 2], label=name)
+        left.set_xticks(range(2), [name, name])
+        left.set(title=name, ylabel=name)
+        right.bar([name], [1])
+        right.annotate(name, (0, 0))
+        legend_below(figure)
+        return figure
+
+    figure = named()
+    assert len(png_of(figure)) > 1000  # without a warning, as all of tests
+    written = texts_of(figure)
+    assert max(len(line) for text in written for line in text.split("\n")) <= LONGEST_LINE
+    assert not raw("".join(written))
+    assert not [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_parse_math()]
+    left, _ = figure.axes
+    if name == NAMES["formula of a plot"]:
+        assert name == figure.get_suptitle() == left.get_title("left") == left.get_ylabel()
+        assert [text.get_text() for text in left.get_xticklabels()] == [name, name]
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == [name]
+
+
+def test_axes_with_logarithms_have_numbers_and_no_formulas() -> None:
+    @styled
+    def drawn() -> Figure:
+        figure = canvas(6.5, 3.0, "")
+        wide, narrow, signed = figure.subplots(1, 3)
+        wide.plot([1, 1e6], [1, 1e6])
+        wide.set(xscale="log", yscale="log")
+        narrow.plot([0, 1], [0.3, 0.9])
+        narrow.set(yscale="log")
+        signed.plot([-100, 100], [0, 1])
+        signed.set_xscale("symlog", linthresh=1)
+        return figure
+
+    figure = drawn()
+    png_of(figure)
+    written = [
+        [text.get_text().replace("\N{MINUS SIGN}", "-") for text in axis.get_ticklabels(which="both")]
+        for axis in axes_of(figure)
+    ]
+    assert all(math.isfinite(float(text)) for texts in written for text in texts if text)
+    assert {"1", "100", "1e+06"} < {*written[0]}
+    assert {"0.3", "0.4", "0.6"} < {*written[3]}
+    assert {"-10", "0", "10"} < {*written[4]}
+
+
+def axes_of(figure: Figure) -> list[Axis]:
+    """Return the axes of all panels, each panel's x before its y."""
+    return [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
