@@ -4,7 +4,6 @@ import _checkout  # first: runs this file under the checkout's Python
 
 from collections.abc import Sequence
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ import typer
 
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_repeat import repeat_claims
+from testbed.report.csv_text import table_of
 from testbed.report.run_json import changed_modules, datapath_of, experiments_of, kind_of, real_link_delay_of
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
@@ -24,7 +24,8 @@ from topologies.errors import ScenarioError
 from topologies.own import own_sources
 
 TITLE = "A run again"
-NEEDED = {"workload", "name", "transport", "seed", "cct_s", "verdict"}
+NAMES = {"workload", "name", "transport"}
+NEEDED = NAMES | {"seed", "cct_s", "verdict"}
 Results = Annotated[Path, typer.Argument(help="The results directory of the run, or its run.json.")]
 
 RepeatedDatapath = Annotated[
@@ -92,7 +93,7 @@ def _summary(file: Path) -> pd.DataFrame:
     hint = "keep the summary.csv of the run beside its run.json"
     try:
         text = file.read_bytes()
-        table = pd.read_csv(BytesIO(text[: text.rfind(b"\n") + 1]))
+        table = table_of(text[: text.rfind(b"\n") + 1], NAMES)
     except OSError as error:
         raise ScenarioError(f"{file} cannot be read: {error.strerror}", hint) from error
     except ValueError as error:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from testbed.report.claims import Claim, Range, Sentence, judged
 from testbed.run.outcome import LEFT_OUT
+from topologies.printable import printable
 
 AGAIN: Range = (0.95, 1.05)
 """How far a CCT may be from the one before of the same transport and seed."""
@@ -32,9 +33,11 @@ def repeat_claims(
         By workload, scheme and transport, what has changed since of the user's own code that these run: they
         are measured, and not compared.
     """
+    table = table.assign(**{name: table[name].map(printable) for name in ("workload", "name", "transport")})
     transports = table["transport"].unique()
     sound = before[(~before["verdict"].isin(LEFT_OUT)) & before["transport"].isin(transports)]
-    other = {tuple(point): why for (*point, over), why in (changed or {}).items() if over in transports}
+    found = {tuple(map(printable, point)): why for point, why in (changed or {}).items()}
+    other = {tuple(point): why for (*point, over), why in found.items() if over in transports}
     claims = []
     for workload, scheme in dict.fromkeys(zip(table["workload"], table["name"], strict=True)):
         claim = _judged(str(workload), str(scheme), table, sound, source)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from testbed.report.chrome_trace import chrome_trace
+from testbed.report.csv_text import csv_text
 from testbed.report.nodes import nodes_of
 from testbed.report.point_file import point_bytes
 from testbed.run.experiment import Experiment
@@ -48,7 +49,7 @@ def finished(outcome: Outcome, *, traced: bool, kept: bool = False) -> Finished:
     text = chrome_trace(outcome.runs, outcome.experiment.fabric) if traced else ""
     return Finished(
         summary_row(outcome),
-        {name: table.to_csv(index=False) for name, table in tables.items()},
+        {name: csv_text(table) for name, table in tables.items()},
         b"" if kept else point_bytes(outcome),
         gzip.compress(text.encode(), mtime=0) if traced else b"",  # a tenth; viewers open it as it is
     )

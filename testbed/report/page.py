@@ -4,8 +4,10 @@ Who knows the run fills a `Page` (`testbed.report.collective_report`, `testbed.r
 `testbed.report.report_html` makes one file of it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
@@ -16,6 +18,8 @@ from testbed.report.run_json import Run
 if TYPE_CHECKING:  # matplotlib takes longer to import than a dry run takes
     from matplotlib.figure import Figure
 
+LONGEST_SLUG = 100
+"""Most bytes of what names give to a file's name: two of them and what is around them are under 255."""
 TRACES = "traces/ has what happened when, of the first seed, for ui.perfetto.dev or chrome://tracing."
 
 
@@ -104,6 +108,30 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("s" if count != 1 else "")
 
 
-def slug(name: str) -> str:
-    """Return a name as a file's may have it."""
-    return "".join(letter if letter.isalnum() or letter == "." else "_" for letter in name)
+def slug(*names: str) -> str:
+    """Return names as a part of a file's name, of at most `LONGEST_SLUG` bytes.
+
+    Where letters, digits, dots, spaces and underscores are not all, or that is too long, a digest stands for
+    the rest.
+
+    Examples
+    --------
+    >>> slug("sparse 0.4", "rails", "credit"), slug("tcp:bbr")
+    ('sparse_0.4_rails_credit', 'tcp_bbr_f3e93e3a')
+    """
+    read = "_".join("".join(c if c.isalnum() or c == "." else "_" for c in name) for name in names)
+    is_all = all(c.isalnum() or c in "._ " for name in names for c in name)
+    if is_all and len(read.encode()) <= LONGEST_SLUG:
+        return read
+    digest = sha256(repr(names).encode()).hexdigest()[:8]
+    return f"{read.encode()[: LONGEST_SLUG - 9].decode(errors='ignore')}_{digest}"
+
+
+def apart(plots: Sequence[Plot]) -> list[Plot]:
+    """Return plots with names that differ, since each is a file's: the second of a name has a number."""
+    seen, named = Counter[str](), []
+    for plot in plots:
+        seen[plot.name] += 1
+        number = seen[plot.name]
+        named.append(plot if number == 1 else replace(plot, name=f"{plot.name}_{number}"))
+    return named

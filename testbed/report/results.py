@@ -37,11 +37,12 @@ from testbed.machine.files import GrowingFile, directory_lock, make_directory, w
 from testbed.machine.processes import PROCESSES, interrupt_deferred
 from testbed.report.checksums import SUMS
 from testbed.report.claims import Claim, under_each_transport
+from testbed.report.csv_text import csv_text
 from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.finished import Finished, finished
 from testbed.report.kept_points import FOLDER, KeptFiles, KeptPoints
 from testbed.report.order import order_sheets
-from testbed.report.page import Findings, Page, slug
+from testbed.report.page import Findings, Page, apart, slug
 from testbed.report.rows import Rows
 from testbed.report.run_json import Known, Run, planned_lines, run_json
 from testbed.report.slow_links import slow_text
@@ -69,8 +70,6 @@ WRITTEN = (
 """What is written, as in the table above: nothing of it may be there before."""
 RESULTS = Path("results")
 """Where results go by default: in the directory that a run was started in."""
-LONGEST_NAME = 150
-"""Most characters of a trace's name, where workloads or schemes have long ones."""
 ENTERED: list[Path] = []
 """The directories of runs that this process has entered, in order; one without results may be gone."""
 
@@ -192,7 +191,7 @@ class RunDirectory(ABC):
     ) -> None:
         """Write a result: its rows of the summary, of other tables by name, its experiment as finished."""
         for name, table in (tables or {}).items():
-            self._append(name, table.to_csv(index=False))
+            self._append(name, csv_text(table))
         self._write_rows(rows, experiment)
 
     def _write_rows(self, rows: Sequence[Mapping[str, object]], experiment: Experiment | None) -> None:
@@ -232,6 +231,7 @@ class RunDirectory(ABC):
         for table in self._tables.values():
             table.place()
         page = self.page()
+        page = replace(page, plots=apart(page.plots))
         images = drawn(page, self._processes)
         for name, image in images.items():
             write_whole(self.path / f"{name}.png", image)
@@ -340,12 +340,12 @@ class ResultsDirectory(RunDirectory):
 
     def _trace_file(self, experiment: Experiment) -> Path:
         words = experiment.job.name, experiment.name, experiment.transport_name
-        return self.path / "traces" / f"{slug('_'.join(words))[:LONGEST_NAME]}.json.gz"
+        return self.path / "traces" / f"{slug(*words)}.json.gz"
 
     def _close(self) -> None:
         write_whole(self.path / "summary.parquet", self.table.to_parquet())
         if not (faults := fault_table(self.outcomes)).empty:
-            write_whole(self.path / "faults.csv", faults.to_csv(index=False))
+            write_whole(self.path / "faults.csv", csv_text(faults))
         super()._close()
 
     def judge_again(self, since: int, again: Callable[[Outcome], Outcome]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from testbed.machine.files import write_whole
+from testbed.report.csv_text import csv_text
 
 GROWTH = 1.1
 """The file is written anew for so many times as many rows: whole, and in time that grows as they do."""
@@ -46,7 +47,7 @@ class Rows:
 
     def write(self, file: Path) -> None:
         """Write the file anew."""
-        write_whole(file, self.table.to_csv(index=False))
+        write_whole(file, csv_text(self.table))
         self._written = len(self._rows)
 
     def _row(self, row: Mapping[str, object]) -> tuple[object, ...]:
