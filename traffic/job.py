@@ -104,6 +104,8 @@ class Job:
         for name, count in names.items():
             if count > 1:
                 raise DemandError(f"{count} nodes of job {self.name!r} are named {name!r}", "name them apart")
+        for text in (self.name, self.note, *names):
+            _check_text(text)
         for node in self.nodes:
             self._check(node, names)
         try:
@@ -124,6 +126,13 @@ class Job:
             )
         if isinstance(node, Compute):
             _check_compute(node)
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DemandError(f"{text!r} is not a text in Unicode", "give names and notes that are") from error
 
 
 def _check_compute(node: Compute) -> None:

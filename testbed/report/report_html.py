@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from testbed.report.claims import Claim, side_by_side
 from testbed.report.figures import DOTS_PER_INCH
@@ -16,6 +17,7 @@ from testbed.report.means import WORDS
 from testbed.report.page import Block, Line, Page, Plot, Sheet
 from testbed.report.similitude_table import similitude_caption, similitude_rows
 from testbed.report.table import held_text, number, range_text, significant
+from topologies.printable import printable
 
 TEMPLATES = Path(__file__).parent / "templates"
 PIXELS_PER_INCH = 95
@@ -39,7 +41,9 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
     unfinished
         How many experiments have no outcome, because the run was stopped.
     """
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, finalize=_printable
+    )
     run, emulated = page.run, page.table[page.table["verdict"] != "model"]
     return environment.get_template("report.html").render(
         page=page,
@@ -141,6 +145,13 @@ def _seeds(table: pd.DataFrame) -> str:
     if len(seeds) > 8 and seeds == list(range(seeds[0], seeds[-1] + 1)):
         return f"{seeds[0]} to {seeds[-1]}"
     return ", ".join(map(str, seeds))
+
+
+def _printable(value: object) -> object:
+    """Return a value as a page may have it; what the template itself made is `Markup` already."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value, keep="\n")
+    return value
 
 
 def _image(plot: Plot, png: bytes) -> Row:

@@ -17,6 +17,7 @@ from testbed.report.run_json import Run
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, Verdict, summary
 from tests.blank import blank
+from tests.hostile_names import NAMES, raw
 from tests.testbed.cases import (
     STRAINED,
     VOID,
@@ -26,6 +27,7 @@ from tests.testbed.cases import (
     small_outcomes,
     with_verdict,
 )
+from topologies.printable import printable
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
@@ -162,6 +164,13 @@ def test_names_are_text_and_not_markup() -> None:
     html = html_of([outcome_of(experiment_of(small_fabric(), demand, "ecmp"))])
     assert "<script>alert" not in html
     assert "<script>alert(1)</script>" in Page(html).text
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_nothing_of_a_name_is_obeyed_by_a_browser_or_an_editor(name: str) -> None:
+    html = html_of([outcome_of(experiment_of(small_fabric(), Demand(name, uniform(4).matrix), "ecmp"))])
+    assert not raw(html)
+    assert " ".join(printable(name, keep="\n").split()) in " ".join(Page(html).text.split())
 
 
 def test_the_sentence_says_what_was_run() -> None:

@@ -168,3 +168,10 @@ def test_a_chain_waits_node_by_node() -> None:
 def test_what_is_no_job_is_refused(nodes: tuple[Collective | Compute, ...], sentence: str) -> None:
     with pytest.raises(DemandError, match=sentence):
         Job("drawn", 2, nodes)
+
+
+@pytest.mark.parametrize("where", ["name", "note", "node"])
+def test_names_and_notes_are_texts(where: str) -> None:
+    texts = {"name": "a", "note": "b", "node": "c"} | {where: "\ud800"}
+    with pytest.raises(DemandError, match="is not a text in Unicode; give names and notes that are"):
+        Job(texts["name"], 1, (Compute(texts["node"], (0,), 1.0),), texts["note"])

@@ -47,7 +47,7 @@ import numpy as np
 from topologies.errors import TraceError
 from traffic.demand import Demand
 from traffic.job import Job
-from traffic.readers.text import ALL, MAX_GPUS, Taken, bad_line, count_of, text_of, trace_name
+from traffic.readers.text import ALL, MAX_GPUS, Taken, bad_line, count_of, file_name, text_of, trace_name
 from traffic.steps import Step, job_of_steps
 from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, in_turn
 from traffic.workloads.gating import apportioned
@@ -166,7 +166,7 @@ def read_aicb(
     taken = every[:all_to_alls]
     note = _noted(
         log,
-        f"AICB log {path.name}, step {number} of {len(log.steps)}: {len(taken)} of {len(every)} "
+        f"AICB log {file_name(path)}, step {number} of {len(log.steps)}: {len(taken)} of {len(every)} "
         f"all-to-alls in groups of {layout.ep}{_measured(taken)}",
         *told,
         f"one of {layout.pp} pipeline stages" if layout.pp > 1 else "",
@@ -220,7 +220,7 @@ def aicb_phases(path: Path, wanted: Taken = ALL) -> Phases:
     beside = (f"{row.operation} {row.group}" for row in taken if row.additional == OVERLAP)
     note = _noted(
         log,
-        f"AICB log {path.name}, step {number} of {len(log.steps)}: {sent} of {calls} collectives, "
+        f"AICB log {file_name(path)}, step {number} of {len(log.steps)}: {sent} of {calls} collectives, "
         f"tp {layout.tp} dp {layout.dp} ep {layout.ep} pp {layout.pp}",
         *told,
         f"the first of {log.stages} pipeline stages stands for all" if log.stages else "",

@@ -14,7 +14,7 @@ from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting, dealt
 from traffic.readers.simai import is_simai, simai_phases
-from traffic.readers.text import Taken, bad_line, first_bytes, is_number, text_of
+from traffic.readers.text import Taken, bad_line, file_name, first_bytes, is_number, text_of
 from traffic.readers.vllm import vllm_rows
 from traffic.steps import single
 from traffic.training import Phases, job_of_phases
@@ -97,7 +97,7 @@ def read_trace(
         hosting = _hosting(path, gpus, experts, bytes_per_token, tokens_per_gpu)
         if is_router:
             return read_megatron(path, hosting, all_to_alls=all_to_alls)
-        note = f"{'FLAME-MoE' if is_flame else 'vLLM'} routing trace {path.name}"
+        note = f"{'FLAME-MoE' if is_flame else 'vLLM'} routing trace {file_name(path)}"
         return dealt(path, rows or flame.flame_rows(path), hosting, note=note, all_to_alls=all_to_alls)
     if array is None:
         job = _read_text(path, gpus, bytes_per_token, all_to_alls)

@@ -46,7 +46,7 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.compose import MOST_NODES
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job, Node
-from traffic.readers.text import MAX_BYTES, MAX_GPUS, bad_line, count_of, text_of, trace_name
+from traffic.readers.text import MAX_BYTES, MAX_GPUS, bad_line, count_of, file_name, text_of, trace_name
 from traffic.steps import Step, job_of_steps
 
 MAX_CELLS = MAX_GPUS**2
@@ -418,7 +418,7 @@ def _in_matrices(job: Job) -> Job:
 
 def _note(file: _File, job: Job) -> str:
     """Return where a job comes from, its form, and what of the file it does not have."""
-    note = f"htsim connection matrix {file.path.name}"
+    note = f"htsim connection matrix {file_name(file.path)}"
     if not job.is_chain:
         note += f", a graph of {len(job.nodes)} nodes"
     elif len(job.nodes) > 1:

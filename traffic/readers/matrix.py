@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from topologies.errors import TraceError
 from traffic.demand import Demand
-from traffic.readers.text import MAX_BYTES, MAX_GPUS, check_square, count_of, is_number, text_of, trace_name
+from traffic.readers.text import (
+    MAX_BYTES,
+    MAX_GPUS,
+    check_square,
+    count_of,
+    file_name,
+    is_number,
+    text_of,
+    trace_name,
+)
 
 KINDS = "iuf"
 """Of an array's numbers: whole ones with and without a sign, floats."""
@@ -26,7 +35,7 @@ def is_csv(first_line: str) -> bool:
 def read_csv(path: Path) -> Demand:
     """Return the demand of numbers with commas between them; errors as of `demand_of_cells`."""
     expected = "bytes to GPU {} (no header, no index)"
-    return demand_of_cells(path, ",", expected, f"matrix {path.name}, bytes from row to column")
+    return demand_of_cells(path, ",", expected, f"matrix {file_name(path)}, bytes from row to column")
 
 
 def demand_of_cells(path: Path, separator: str | None, expected: str, note: str) -> Demand:
@@ -84,4 +93,6 @@ def demand_of_array(path: Path, array: NDArray[np.generic]) -> Demand:
             f"{path}, from GPU {source} to GPU {destination}: found {array[source, destination]}, "
             f"expected bytes: a whole number from 0 to {MAX_BYTES}"
         )
-    return Demand(trace_name(path), matrix.astype(np.int64), f"matrix {path.name}, bytes from row to column")
+    return Demand(
+        trace_name(path), matrix.astype(np.int64), f"matrix {file_name(path)}, bytes from row to column"
+    )

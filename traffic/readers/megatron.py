@@ -35,7 +35,7 @@ from topologies.strict_json import object_of, shown
 from traffic.compose import placed, side_by_side
 from traffic.job import Job
 from traffic.readers.routing import Hosting, check_differ, check_room
-from traffic.readers.text import bad_line, files_of, first_bytes, trace_name
+from traffic.readers.text import bad_line, file_name, files_of, first_bytes, trace_name
 
 MAX_LINE_BYTES = 64 << 20
 """Longest line; a rank's 4,096 tokens of top 8 have about 150 kB [bytes]."""
@@ -238,7 +238,7 @@ def _said_of_groups(groups: Sequence[str], of: int) -> str:
 
 
 def _said_of_others(files: Sequence[Path]) -> list[str]:
-    names = [f"{file.name}/" if file.is_dir() else file.name for file in files]
+    names = [f"{file_name(file)}/" if file.is_dir() else file_name(file) for file in files]
     return [f"left out: {_few(names)}"] if files else []
 
 

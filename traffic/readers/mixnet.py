@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from topologies.errors import TraceError
 from traffic.demand import Demand
-from traffic.readers.text import MAX_BYTES, check_square, json_of, trace_name
+from traffic.readers.text import MAX_BYTES, check_square, file_name, json_of, trace_name
 
 Tokens = Annotated[int, Field(ge=0, le=MAX_BYTES)]
 ROWS = TypeAdapter(Annotated[list[list[Tokens]], Field(min_length=1)], config=ConfigDict(strict=True))
@@ -42,5 +42,5 @@ def read_mixnet(path: Path, *, bytes_per_token: int) -> Demand:
     tokens = np.array(rows)
     if tokens.max() > MAX_BYTES // bytes_per_token:
         raise TraceError(f"{path} has a cell of {tokens.max()} tokens", f"give at most {MAX_BYTES} bytes")
-    note = f"MixNet matrix {path.name}, {bytes_per_token} bytes per token"
+    note = f"MixNet matrix {file_name(path)}, {bytes_per_token} bytes per token"
     return Demand(trace_name(path), tokens * bytes_per_token, note)

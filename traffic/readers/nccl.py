@@ -12,6 +12,7 @@ from pathlib import Path
 
 from traffic.demand import Demand
 from traffic.readers.matrix import demand_of_cells
+from traffic.readers.text import file_name
 
 
 def read_nccl(path: Path) -> Demand:
@@ -32,4 +33,6 @@ def read_nccl(path: Path) -> Demand:
     TraceError
         If the file cannot be read, is not square, or a cell is not a whole number of bytes >= 0.
     """
-    return demand_of_cells(path, None, "bytes", f"nccl-tests matrix {path.name}, bytes from row to column")
+    return demand_of_cells(
+        path, None, "bytes", f"nccl-tests matrix {file_name(path)}, bytes from row to column"
+    )

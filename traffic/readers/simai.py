@@ -28,7 +28,17 @@ from itertools import pairwise
 from pathlib import Path
 
 from topologies.errors import TraceError
-from traffic.readers.text import ALL, MAX_GPUS, Taken, bad_line, count_of, is_number, text_of, trace_name
+from traffic.readers.text import (
+    ALL,
+    MAX_GPUS,
+    Taken,
+    bad_line,
+    count_of,
+    file_name,
+    is_number,
+    text_of,
+    trace_name,
+)
 from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, in_turn
 
 MICRO = "MICRO"
@@ -95,8 +105,9 @@ def simai_phases(path: Path, wanted: Taken = ALL) -> Phases:
     left = Counter(
         (*_unread(header), *(word for each in every for word in each.left_out), *_idle(phases, layout))
     )
+    layers = f"{len(taken)} of {len(every)} layers"
     note = (
-        f"SimAI workload {path.name}, {len(taken)} of {len(every)} layers, tp {layout.tp} dp {layout.dp}",
+        f"SimAI workload {file_name(path)}, {layers}, tp {layout.tp} dp {layout.dp}",
         f"ep {layout.ep}" if layout.ep > 1 else "",
         f"one of {stages} pipeline stages" if stages > 1 else "",
         f"left out: {', '.join(f'{what} ({count})' for what, count in left.items())}" if left else "",

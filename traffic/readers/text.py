@@ -9,6 +9,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from topologies.errors import TraceError
+from topologies.printable import printable
 from topologies.strict_json import first_of, json_value
 
 MAX_TEXT_BYTES = 256 << 20
@@ -80,7 +81,12 @@ def json_of(path: Path, form: TypeAdapter[Form], expected: str) -> Form:
 
 def trace_name(path: Path) -> str:
     """Return the name of what a file holds: no workload's begins with this word, whatever the file's."""
-    return f"trace {path.absolute().name}"
+    return f"trace {file_name(path)}"
+
+
+def file_name(path: Path) -> str:
+    """Return the name of a file as a text: bytes of no character are escaped, as tables take texts only."""
+    return printable(path.absolute().name)
 
 
 def first_bytes(path: Path) -> bytes:
