@@ -15,7 +15,7 @@ is hashed there.
 from ipaddress import IPv4Address, IPv4Network
 
 from topologies.errors import FabricError
-from topologies.fabric import Fabric, Nic, Port
+from topologies.fabric import SERVER_PORT, SWITCH_PORT, Fabric, Nic, Port
 from topologies.packet_part import on_packet_switch
 
 FABRIC_NETWORK = IPv4Network("10.0.0.0/8")
@@ -89,7 +89,8 @@ def switch_mac(fabric: Fabric, switch: str) -> str:
 
 def interface(fabric: Fabric, port: Port) -> str:
     """Return the name of a port's network interface: ``h3-nic0`` or ``leaf0-p3``."""
-    return f"{port.node}-{'nic' if port.node in fabric.server_index else 'p'}{port.number}"
+    kind = SERVER_PORT if port.node in fabric.server_index else SWITCH_PORT
+    return f"{port.node}-{kind}{port.number}"
 
 
 def openflow_port(number: int) -> int:

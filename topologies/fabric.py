@@ -39,8 +39,12 @@ MOST_TIMES = 1e4
 """Between the rates of a fabric's links; over one that is a million times slower predictions take minutes."""
 LONGEST_DELAY_S = 1.0
 """Of a link: light goes around the earth in 0.13 s [s]."""
-NODE_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.][A-Za-z0-9_.-]{0,7}")
+NODE_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.][A-Za-z0-9_.-]{0,11}")
 """What the kernel takes for an interface, with a port behind it, and commands do not take for an option."""
+SERVER_PORT, SWITCH_PORT = "nic", "p"
+"""What stands in an interface's name before the port's number: ``h3-nic0``, ``leaf0-p3``."""
+MOST_INTERFACE = 15
+"""Characters of an interface's name, by the kernel."""
 MOST_NAME = 64
 """Characters of a fabric's name."""
 SwitchKind = Literal["packet", "ocs"]
@@ -400,7 +404,7 @@ def _check_names(fabric: Fabric) -> None:
         if not NODE_NAME.fullmatch(name):
             raise FabricError(
                 f"a node is named {shown(name)}",
-                "give it 1 to 8 letters, digits, dots, hyphens and underscores, no hyphen first",
+                "give it 1 to 12 letters, digits, dots, hyphens and underscores, no hyphen first",
             )
         if count > 1:
             raise FabricError(f"{count} nodes are named {name!r}", "give each a name of its own")
@@ -412,6 +416,7 @@ def _check_server(server: Server) -> None:
             f"server {server.name} has {shown(server.nics)} NICs and {shown(server.gpus)} GPUs",
             f"give it at least one of each, and at most {MOST_NICS} NICs",
         )
+    _check_interfaces(server.name, f"{SERVER_PORT}{server.nics - 1}")
     _check_rate(server.nvlink_bps, f"the NVLink of server {server.name}")
     if server.slots and sorted(nic for nic in server.slots if nic != -1) != list(range(server.nics)):
         raise FabricError(
@@ -426,7 +431,17 @@ def _check_switch(switch: Switch) -> None:
             f"switch {switch.name} of tier {shown(switch.tier)} has {shown(switch.ports)} ports",
             f"give it 1 to {MOST_PORTS:,} ports, and a tier from 0 to {MOST_TIERS - 1}",
         )
+    _check_interfaces(switch.name, f"{SWITCH_PORT}{switch.ports - 1}")
     _check_permitted(switch)
+
+
+def _check_interfaces(node: str, last: str) -> None:
+    """Refuse a node if the name of its last port's interface does not fit the kernel."""
+    if len(name := f"{node}-{last}") > MOST_INTERFACE:
+        raise FabricError(
+            f"the node {node!r} has an interface {name!r}, and the kernel takes {MOST_INTERFACE} characters",
+            f"give the node a name of at most {MOST_INTERFACE - len(last) - 1}",
+        )
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -9,15 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.topologies.strategies import fabrics
-from topologies.addresses import nic_ip
+from topologies.addresses import interface, nic_ip
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Nic, Port
 from topologies.fat_tree import fat_tree_fabric
+from topologies.khop_ring import KHopRing, khop_ring_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.mfabric import mfabric_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
-from topologies.patch_panel import patch_panel_fabric
+from topologies.patch_panel import patch_panel_fabric, sharded_panel_fabric
 from topologies.rail import rail_fabric
 
 
@@ -155,6 +156,31 @@ BUILDS: list[Callable[[], Fabric]] = [
     lambda: mfabric_fabric(4, 2),
     lambda: patch_panel_fabric(4, nics=2),
 ]
+
+
+LARGEST: list[Callable[[], Fabric]] = [
+    lambda: rail_fabric(1024, 8),
+    lambda: rail_fabric(32_768, 4),
+    lambda: fat_tree_fabric(62),
+    lambda: leaf_spine_fabric(2, 2, 65_534),
+    lambda: leaf_spine_fabric(65_534, 32_767, 2),
+    lambda: big_switch_fabric(65_536),
+    lambda: parallel_ocs_fabric(1024, 255, packet_switch=True),
+    lambda: mfabric_fabric(16_384, 1, packet_nics=1),
+    lambda: patch_panel_fabric(8192),
+    lambda: sharded_panel_fabric(16_384),
+    lambda: khop_ring_fabric(KHopRing(4096, 8, 3)),
+]
+"""As large as each builder's names and `MOST_LINKS`, `MOST_NODES` and `MOST_PORTS` let it."""
+
+
+@pytest.mark.parametrize("build", LARGEST)
+def test_the_largest_of_each_builder_has_interfaces_that_the_kernel_takes(
+    build: Callable[[], Fabric],
+) -> None:
+    fabric = build()
+    assert all(len(interface(fabric, port)) <= 15 for port in fabric.link_at)
+    assert len({interface(fabric, port) for port in fabric.link_at}) == 2 * len(fabric.links)
 
 
 @pytest.mark.parametrize("build", BUILDS)

@@ -110,7 +110,15 @@ def test_gpus_and_nics_are_beside_each_other_by_one_map(gpus: int, nics: int) ->
         ({"servers": ()}, "no server"),
         ({"servers": (SERVERS[0], SERVERS[0])}, "named 'h0'"),
         ({"switches": (SWITCH, replace(SWITCH, name="h1"))}, "named 'h1'"),
-        ({"switches": (SWITCH, replace(SWITCH, name="leaf-0000"))}, "'leaf-0000'"),
+        ({"switches": (SWITCH, replace(SWITCH, name="leaf-00000000"))}, "'leaf-00000000'"),
+        (
+            {"switches": (SWITCH, Switch("leaf-000000", 101))},
+            "'leaf-000000' has an interface 'leaf-000000-p100', and the kernel takes 15 characters",
+        ),
+        (
+            {"servers": (SERVERS[0], replace(SERVERS[1], name="server-0000"))},
+            "'server-0000' has an interface 'server-0000-nic0', and the kernel takes 15 characters",
+        ),
         ({"switches": (SWITCH, replace(SWITCH, name=""))}, "''"),
         ({"switches": (SWITCH, replace(SWITCH, name="-x"))}, "a node is named '-x'"),
         ({"switches": (SWITCH, replace(SWITCH, name="a/b"))}, "a node is named 'a/b'"),
