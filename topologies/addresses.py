@@ -2,8 +2,9 @@
 
 A NIC's subnet is its switch's: NIC address ``10.<switch>.<port>`` (the port in two bytes), so
 that a remote leaf is one prefix in a routing table. Of more than 256 switches each subnet is as much
-smaller as it takes for all to have one. A packet switch is a router: a NIC sends
-everything to its switch's gateway, and the last switch writes the destination's MAC address.
+smaller as it takes for all to have one; where ports have no room then, those have one that have NICs.
+A packet switch is a router: a NIC sends everything to its switch's gateway, and the last switch writes
+the destination's MAC address.
 An OCS touches nothing, so NICs on an OCS know each other's MAC addresses instead.
 
 A NIC on a packet switch has a network of its own: the port's number is shifted by 6 bits, and the low
@@ -12,6 +13,7 @@ datagrams to one NIC take different paths by their entropies. A NIC on an OCS ha
 is hashed there.
 """
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
 
 from topologies.errors import FabricError
@@ -23,14 +25,13 @@ GATEWAY_MAC = "02:00:00:00:00:01"
 """The MAC address to which NICs on packet switches send: every packet switch's."""
 ENTROPIES = 64
 """Entropies that the address of a NIC on a packet switch has: its bits below the port's number."""
-LEAST_SWITCH_BITS = 8
+USUAL_SWITCH_BITS = 8
 """Bits of an address that say which switch; more of more than 256 switches."""
 
 
 def subnet(fabric: Fabric, switch: str) -> IPv4Network:
-    """Return the network of the NICs on a switch."""
-    bits = max(LEAST_SWITCH_BITS, (len(fabric.switches) - 1).bit_length())
-    length = FABRIC_NETWORK.prefixlen + bits
+    """Return the network of the NICs on a switch that has some."""
+    length = FABRIC_NETWORK.prefixlen + _switch_bits(fabric)
     first = int(FABRIC_NETWORK.network_address) + (fabric.switch_index[switch] << (32 - length))
     return IPv4Network((first, length))
 
@@ -45,16 +46,33 @@ def nic_network(fabric: Fabric, nic: Nic) -> IPv4Network:
     """
     port = fabric.peer(fabric.nic_port(nic))
     network = subnet(fabric, port.node)
-    size = ENTROPIES if on_packet_switch(fabric, nic) else 1
+    size = _addresses(fabric, nic)
     first = int(network.network_address) + (port.number + 1) * size
     usable = network.num_addresses - 2  # without the gateway and the broadcast address, the last two
     if first + size > int(network.network_address) + usable:
         raise FabricError(
-            f"port {port} has no address: of {len(fabric.switches)} switches each has "
-            f"addresses for {max(usable // size - 1, 0)} ports",
-            "take fewer switches, or smaller ones",
+            f"port {port} has no address: of {1 << network.prefixlen - FABRIC_NETWORK.prefixlen} switches"
+            f" each has addresses for {max(usable // size - 1, 0)} ports",
+            "take fewer switches that have NICs and let them stand first, or smaller ones",
         )
     return IPv4Network((first, 32 - (size - 1).bit_length()))
+
+
+@lru_cache(maxsize=16)
+def _switch_bits(fabric: Fabric) -> int:
+    """Return how many bits of an address say which switch."""
+    usual = max(USUAL_SWITCH_BITS, (len(fabric.switches) - 1).bit_length())
+    ports = {nic: fabric.peer(fabric.nic_port(nic)) for nic in fabric.nics}
+    # The port's own addresses, one port's below it, and three: the first, the gateway and the broadcast one.
+    least = max((port.number + 2) * _addresses(fabric, nic) + 2 for nic, port in ports.items())
+    if least <= 1 << 32 - FABRIC_NETWORK.prefixlen - usual:
+        return usual
+    return max(fabric.switch_index[port.node] for port in ports.values()).bit_length()
+
+
+def _addresses(fabric: Fabric, nic: Nic) -> int:
+    """Return how many addresses a NIC has: of one on a packet switch one for each entropy."""
+    return ENTROPIES if on_packet_switch(fabric, nic) else 1
 
 
 def nic_ip(fabric: Fabric, nic: Nic) -> IPv4Address:

@@ -42,7 +42,7 @@ LONGEST_DELAY_S = 1.0
 NODE_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.][A-Za-z0-9_.-]{0,11}")
 """What the kernel takes for an interface, with a port behind it, and commands do not take for an option."""
 SERVER_PORT, SWITCH_PORT = "nic", "p"
-"""What stands in an interface's name before the port's number: ``h3-nic0``, ``leaf0-p3``."""
+"""The words in an interface's name before the port's number: ``h3-nic0``, ``leaf0-p3``."""
 MOST_INTERFACE = 15
 """Characters of an interface's name, by the kernel."""
 MOST_NAME = 64

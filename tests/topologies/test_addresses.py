@@ -1,5 +1,6 @@
 """Addresses: no two alike, each in its switch's subnet, and an error where they end."""
 
+from collections.abc import Callable
 from itertools import chain, pairwise
 
 import pytest
@@ -93,13 +94,28 @@ def test_gpus_of_more_than_256_ocses_have_addresses() -> None:
     assert len({nic_ip(fabric, nic) for nic in fabric.nics}) == 2 * fabric.gpus == 5760
 
 
+@pytest.mark.parametrize("build", [lambda: rail_fabric(1024, 8), lambda: rail_fabric(32_768, 4)])
+def test_spines_leave_the_leaves_their_addresses(build: Callable[[], Fabric]) -> None:
+    fabric = build()
+    networks = sorted(nic_network(fabric, nic) for nic in fabric.nics)
+    assert all(a.broadcast_address < b.network_address for a, b in pairwise(networks))
+    assert networks[-1].broadcast_address < gateway_ip(fabric, fabric.nics[-1])
+    assert networks[-1].subnet_of(FABRIC_NETWORK)
+
+
 @pytest.mark.parametrize(("kind", "most"), [("packet", 1022), ("ocs", (1 << 16) - 3)])
 def test_a_port_beyond_its_subnet_is_told(kind: SwitchKind, most: int) -> None:
     for number in (most - 1, most):
-        links = (Link(Port("h0", 0), Port("leaf", number), 1e9),)
-        fabric = Fabric("one", equal_servers(1, 1, 1, 1e12), (Switch("leaf", 1 << 16, kind),), links)
+        links = (
+            Link(Port("h0", 0), Port("leaf0", 0), 1e9),
+            Link(Port("h1", 0), Port("leaf255", number), 1e9),
+        )
+        switches = tuple(Switch(f"leaf{index}", 1 << 16, kind) for index in range(256))
+        fabric = Fabric("two", equal_servers(2, 1, 1, 1e12), switches, links)
         if number < most:
-            assert nic_network(fabric, Nic(0, 0)).broadcast_address < gateway_ip(fabric, Nic(0, 0))
+            assert nic_network(fabric, Nic(1, 0)).broadcast_address < gateway_ip(fabric, Nic(1, 0))
             continue
-        with pytest.raises(FabricError, match=f"port leaf:{number} has no address: .* for {most} ports"):
-            nic_ip(fabric, Nic(0, 0))
+        with pytest.raises(FabricError, match=f"port leaf255:{number} has no address: .* for {most} ports"):
+            nic_ip(fabric, Nic(1, 0))
+        few = Fabric("two", fabric.servers, (switches[0], switches[255], *switches[1:255]), links)
+        assert nic_network(few, Nic(1, 0)).broadcast_address < gateway_ip(few, Nic(1, 0))  # as it advises
