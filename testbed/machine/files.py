@@ -2,24 +2,34 @@
 
 A file is written beside its place and renamed onto it: a kill at any moment leaves the old one or
 the new one. It is not forced to the disk, since it is the process that may die, not the machine.
-Under sudo everything is handed back to the user behind it.
+Under sudo everything is handed back to the user behind it. Where other users could exchange a file,
+nothing is written or read (`testbed.machine.walk`).
 """
 
-import contextlib
-import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from io import FileIO
+from contextlib import contextmanager, suppress
+from io import BufferedReader, FileIO
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from tempfile import TemporaryFile
+from secrets import token_hex
 from typing import Self
 
+from testbed.machine.lock_holder import holder
 from testbed.machine.shortage import shortage
+from testbed.machine.walk import (
+    ANOTHER,
+    FOLDER,
+    HELD,
+    hand_back,
+    make_folder,
+    own_file,
+    own_folder,
+    place,
+)
 from topologies.errors import MachineError, ScenarioError
 
-HINT = "choose another directory with --out"
 TAIL_BYTES = 4096
 """How much of a file's end is read at a time to find its last line end."""
 
@@ -27,8 +37,17 @@ TAIL_BYTES = 4096
 def write_whole(path: Path, content: str | bytes | memoryview) -> None:
     """Write a file, or leave the one that is there; MachineError if it cannot be written."""
     data = content.encode() if isinstance(content, str) else content
-    with _refusal(path), _beside(path) as part:
-        part.write_bytes(data)
+    part = _beside(path)
+    with _refusal(path), own_folder(path.parent) as folder:
+        try:
+            with FileIO(own_file(part, folder, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+                _write(file, data)
+                hand_back(file.fileno())
+            os.replace(part.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(part.name, dir_fd=folder)
+            raise
 
 
 class GrowingFile:
@@ -45,25 +64,20 @@ class GrowingFile:
 
     def __enter__(self) -> Self:
         """Begin it; MachineError if it cannot be written."""
-        with _refusal(self._path), contextlib.ExitStack() as ends:
-            self._file = ends.enter_context(TemporaryFile(dir=self._path.parent, buffering=0))
-            self._ends = ends.pop_all()
+        part = _beside(self._path)
+        with _refusal(part), own_folder(part.parent) as folder:
+            self._file = FileIO(own_file(part, folder, os.O_RDWR | os.O_CREAT | os.O_EXCL), "r+b")
+            os.unlink(part.name, dir_fd=folder)
         return self
 
     def __exit__(self, *_error: object) -> None:
         """Forget what has no place."""
-        self._ends.close()
+        self._file.close()
 
     def append(self, text: str) -> None:
         """Append text, or nothing of it; MachineError if it cannot be written."""
-        before, data = self._file.seek(0, os.SEEK_END), memoryview(text.encode())
         with _refusal(self._path):
-            try:
-                while data:
-                    data = data[self._file.write(data) :]
-            except BaseException:
-                self._file.truncate(before)
-                raise
+            _append(self._file, text)
 
     def place(self) -> None:
         """Write the file that is in its place, whole; MachineError if it cannot be written."""
@@ -78,19 +92,124 @@ def append_text(path: Path, content: str) -> None:
     between two pages; the next append cuts that. To copy all that is there before would take as long as a
     point for a table of many points.
     """
-    with _refusal(path):
-        new = not path.exists()
-        with path.open("a+b", buffering=0) as file:
-            _cut_unended_line(file)
-            before, data = file.seek(0, os.SEEK_END), memoryview(content.encode())
-            try:
-                while data:
-                    data = data[file.write(data) :]
-            except BaseException:
-                file.truncate(before)
-                raise
-        if new:
-            hand_back(path)
+    with (
+        _refusal(path),
+        own_folder(path.parent) as folder,
+        FileIO(own_file(path, folder, os.O_RDWR | os.O_APPEND | os.O_CREAT), "r+b") as file,
+    ):
+        hand_back(file.fileno())
+        _cut_unended_line(file)
+        _append(file, content)
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the content of a file; errors as of `reading`."""
+    with reading(path) as file:
+        return file.read()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[BufferedReader]:
+    """Open a file; OSError if it cannot be read, MachineError if another user could exchange it."""
+    with own_folder(path.parent) as folder, open(own_file(path, folder, os.O_RDONLY), "rb") as file:
+        yield file
+
+
+def remove(path: Path) -> None:
+    """Remove a file or an empty directory, if it is there; MachineError if it cannot be removed."""
+    with _refusal(path), suppress(FileNotFoundError), place(path.parent) as folder:
+        try:
+            os.unlink(path.name, dir_fd=folder)
+        except IsADirectoryError:
+            os.rmdir(path.name, dir_fd=folder)
+
+
+def make_directory(path: Path) -> bool:
+    """Make a directory and its parents.
+
+    Returns
+    -------
+    bool
+        False if there is something at the path already.
+
+    Raises
+    ------
+    MachineError
+        If it cannot be made.
+    """
+    with _refusal(path), place(path.parent, make=True) as above:
+        return make_folder(path.name or ".", above, path)
+
+
+@contextmanager
+def directory_lock(path: Path, *, shared: bool = False, waits: bool = False) -> Iterator[None]:
+    """Have a directory of this user to oneself, or share it; until then its name is no other's (`HELD`).
+
+    Raises
+    ------
+    ScenarioError
+        If another run has it, unless one waits for that.
+    MachineError
+        If another user could exchange what lies in it.
+    """
+    with _refusal(path), own_folder(path) as found:
+        descriptor = os.open(".", FOLDER, dir_fd=found)
+    try:
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        try:
+            with _refusal(path):
+                fcntl.flock(descriptor, kind if waits else kind | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            said = f"another run writes into {path}: {holder(descriptor)}"
+            raise ScenarioError(said, "wait for its end") from error
+        HELD[path] = descriptor
+        yield
+    finally:
+        HELD.pop(path, None)
+        os.close(descriptor)
+
+
+def lock_file(path: Path, *, for_all: bool = False) -> int:
+    """Return a descriptor of a file to be locked, which is made if it is not there.
+
+    Parameters
+    ----------
+    path
+        In a directory of this user.
+    for_all
+        Whether all users may lock it: a file that one can read, one can lock.
+    """
+    mode = 0o644 if for_all else 0o600
+    with _refusal(path), own_folder(path.parent) as folder:
+        try:
+            descriptor = own_file(path, folder, os.O_RDWR | os.O_CREAT, mode)
+        except PermissionError:
+            return own_file(path, folder, os.O_RDONLY)
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            os.fchmod(descriptor, mode)  # whatever the umask
+        if not for_all:
+            hand_back(descriptor)
+        return descriptor
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{token_hex(8)}.part")
+
+
+def _append(file: FileIO, text: str) -> None:
+    """Append text, or nothing of it."""
+    before = file.seek(0, os.SEEK_END)
+    try:
+        _write(file, text.encode())
+    except BaseException:
+        file.truncate(before)
+        raise
+
+
+def _write(file: FileIO, data: bytes | memoryview) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
 
 
 def _cut_unended_line(file: FileIO) -> None:
@@ -107,81 +226,11 @@ def _cut_unended_line(file: FileIO) -> None:
         file.truncate(at)
 
 
-@contextlib.contextmanager
-def directory_lock(path: Path, *, shared: bool = False, waits: bool = False) -> Iterator[None]:
-    """Have a directory to oneself, or share it; ScenarioError if another has it, unless one waits for it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        fcntl.flock(descriptor, kind if waits else kind | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as error:
-        raise ScenarioError(f"another run writes into {path}", "wait for its end") from error
-    finally:
-        os.close(descriptor)
-
-
-def make_directory(path: Path) -> bool:
-    """Make a directory and its parents.
-
-    Returns
-    -------
-    bool
-        False if there is something at the path already.
-
-    Raises
-    ------
-    MachineError
-        If it cannot be made.
-    """
-    with _refusal(path):
-        for parent in reversed(path.parents):
-            _made(parent)
-        return _made(path)
-
-
-def hand_back(path: Path) -> None:
-    """Give a file to the user behind sudo; nothing happens where there is none."""
-    if os.geteuid() != 0 or "SUDO_UID" not in os.environ:
-        return
-    owner, group = int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", -1))
-    try:
-        os.chown(path, owner, group, follow_symlinks=False)
-    except OSError as error:
-        # In a namespace of an ordinary user, where root is only called so, the file is the user's already.
-        if error.errno not in (errno.EPERM, errno.EINVAL):
-            raise
-
-
-def _made(path: Path) -> bool:
-    try:
-        path.mkdir()
-    except FileExistsError:
-        return False
-    hand_back(path)
-    return True
-
-
-@contextlib.contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """Yield an empty new file beside a place; it takes the place unless there is an exception."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True)
-    part.touch(exist_ok=False)
-    try:
-        yield part
-        hand_back(part)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-@contextlib.contextmanager
+@contextmanager
 def _refusal(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if shortage(error):  # no directory helps
             raise
-        raise MachineError(f"{path} cannot be written: {error.strerror}", HINT) from error
+        raise MachineError(f"{path} cannot be written: {error.strerror}", ANOTHER) from error

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from hashlib import file_digest, sha256
 from pathlib import Path
 
-from testbed.machine.files import append_text, directory_lock, write_whole
+from testbed.machine.files import append_text, directory_lock, read_whole, reading, write_whole
 from topologies.errors import ScenarioError
 
 SUMS = "SHA256SUMS"
@@ -70,7 +70,7 @@ class Sums:
     def listed(self) -> dict[str, str]:
         """The checksums of the files that it lists, by their names, as it is now."""
         file = self._directory / SUMS
-        lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+        lines = read_whole(file).decode(errors="replace").splitlines() if file.exists() else []
         return {name: digest for digest, gap, name in (line.partition("  ") for line in lines) if gap}
 
     def add(self, name: str, data: bytes) -> None:
@@ -102,5 +102,5 @@ def _listing(digests: Mapping[str, str]) -> str:
 
 
 def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
+    with reading(file) as opened:
         return file_digest(opened, "sha256").hexdigest()

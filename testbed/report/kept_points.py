@@ -16,7 +16,7 @@ from typing import Protocol, cast
 import pandas as pd
 
 from testbed.audit.finding import Audit
-from testbed.machine.files import make_directory, write_whole
+from testbed.machine.files import make_directory, read_whole, write_whole
 from testbed.machine.shortage import shortage
 from testbed.report.checksums import Sums, content_of
 from testbed.report.finished import Finished
@@ -24,7 +24,7 @@ from testbed.report.point_file import PointFile, with_head_of
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.run.run import Run
-from topologies.errors import ScenarioError
+from topologies.errors import MachineError, ScenarioError
 from topologies.fabric import Port
 from traffic.records import Records
 from traffic.tables import Tables
@@ -105,7 +105,7 @@ class KeptFiles:
         """Return whether a point is there as it was written; of one that is not it is said, once."""
         key, file = point.key, self.file(point)
         if key not in self._agrees and file.exists():
-            self._agrees[key] = self._is_listed(key, file.read_bytes())
+            self._agrees[key] = self._is_listed(key, read_whole(file))
             if not self._agrees[key]:
                 sys.stderr.write(f"{file} is damaged: it is carried out anew\n")
         return self._agrees.get(key, False)
@@ -159,13 +159,13 @@ class KeptPoints(KeptFiles):
     def outcome(self, experiment: Experiment) -> Outcome:
         """Return what came of an experiment; ScenarioError if its file is not one of this version."""
         with self.valid(experiment) as file:
-            point = PointFile(file.read_bytes(), experiment)
+            point = PointFile(read_whole(file), experiment)
             return point.outcome(lambda name, audit: KeptRun(audit, partial(self._run, experiment, name)))
 
     def judge(self, outcome: Outcome) -> None:
         """Write what is known now of a point that is there."""
         with self.valid(outcome.experiment) as file:
-            judged = with_head_of(file.read_bytes(), outcome)
+            judged = with_head_of(read_whole(file), outcome)
         self.put(outcome.experiment, judged)
 
     @contextmanager
@@ -174,6 +174,8 @@ class KeptPoints(KeptFiles):
         file = self.file(experiment)
         try:
             yield file
+        except MachineError:
+            raise  # another user could exchange it
         except Exception as error:  # whatever comes of what somebody made up, but for what this machine lacks
             if shortage(error):
                 raise
@@ -183,7 +185,7 @@ class KeptPoints(KeptFiles):
         key = experiment.key
         if key not in self._recent:
             with self.valid(experiment) as file:
-                found = PointFile(file.read_bytes(), experiment).tables()
+                found = PointFile(read_whole(file), experiment).tables()
                 self._recent[key] = {each: Run(found[each]) for each in {name, *found}}
         self._recent.move_to_end(key)
         while len(self._recent) > REMEMBERED:

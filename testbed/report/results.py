@@ -33,7 +33,7 @@ from typing import Self, Unpack
 
 import pandas as pd
 
-from testbed.machine.files import GrowingFile, directory_lock, make_directory, write_whole
+from testbed.machine.files import GrowingFile, directory_lock, make_directory, remove, write_whole
 from testbed.machine.processes import PROCESSES, interrupt_deferred
 from testbed.report.checksums import SUMS
 from testbed.report.claims import Claim, under_each_transport
@@ -50,7 +50,7 @@ from testbed.report.transports import alike_text, choices_text
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, summary_row
 from testbed.run.repetitions import check_named_apart
-from topologies.errors import ScenarioError
+from topologies.errors import MachineError, ScenarioError
 
 WRITTEN = (
     "run.json",
@@ -171,11 +171,11 @@ class RunDirectory(ABC):
         """Leave nothing of a run without results, unless another can go on with its points."""
         if self._resume or (self.path / FOLDER).exists():
             return
-        (self.path / "run.json").unlink(missing_ok=True)
-        (self.path / "summary.csv").unlink(missing_ok=True)
+        remove(self.path / "run.json")
+        remove(self.path / "summary.csv")
         for folder in (self.path, *([self.path.parent, self._root] if self._out is None else [])):
-            with suppress(OSError):  # something else is in it
-                folder.rmdir()
+            with suppress(MachineError):  # something else is in it
+                remove(folder)
 
     def describe(self, **known: Unpack[Known]) -> None:
         """Record what is known only once the network stands."""

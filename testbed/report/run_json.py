@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, cast, get_args
 
 from testbed.machine.datapath import Datapath, datapath_named
+from testbed.machine.files import read_whole
 from testbed.machine.versions import machine, versions
 from testbed.report.means import BASELINE
 from testbed.run.agreement import LIMIT
@@ -211,7 +212,7 @@ def _experiment(
 
 def _read(run_file: Path) -> dict[str, Any]:
     try:
-        data = json.loads(run_file.read_text())
+        data = json.loads(read_whole(run_file))
         if data["format"] != FORMAT_VERSION:
             raise ScenarioError(
                 f"{run_file} has the format {data['format']}, and this version reads {FORMAT_VERSION}",

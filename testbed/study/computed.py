@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from testbed.machine.files import read_whole
 from testbed.report.checksums import content_of, with_checksum
 from testbed.report.kept_points import KeptFiles
 from testbed.report.page import Findings, Page
@@ -31,7 +32,7 @@ from testbed.study.directories import (
 from testbed.study.output import print_results, progress_bar, sheet_table
 from testbed.study.prediction import executor_of
 from testbed.study.study import RUN, Options
-from topologies.errors import LightrailError, ScenarioError
+from topologies.errors import ScenarioError
 
 LONG, SHORT = 32, 12
 """Letters of keys, and of what stands for all of them."""
@@ -151,13 +152,13 @@ class KeptResults(KeptFiles):
                 continue
             try:
                 results[call.key] = self._read(call)
-            except (LightrailError, OSError) as error:
-                said = error.sentence if isinstance(error, LightrailError) else error.strerror
+            except (ScenarioError, OSError) as error:
+                said = error.sentence if isinstance(error, ScenarioError) else error.strerror
                 print(f"{self.file(call)} is carried out anew: {said}", file=sys.stderr)
         return results
 
     def _read(self, call: Call) -> object:
-        return result_of(call.function, content_of(self.file(call).read_bytes(), call.key))
+        return result_of(call.function, content_of(read_whole(self.file(call)), call.key))
 
 
 def compute(study: Computed, options: Options, asked: Mapping[str, object] | None = None) -> None:

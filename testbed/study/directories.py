@@ -199,8 +199,9 @@ class PartDirectory:
 
     def __enter__(self) -> "PartDirectory":
         """Make the directory and what describes the run, unless another part has."""
-        make_directory(self.path / PARTS)
+        make_directory(self.path)
         self._lock.enter_context(directory_lock(self.path, shared=True))
+        make_directory(self.path / PARTS)
         ENTERED.append(self.path)
         with directory_lock(self.path / PARTS, waits=True):
             if not (self.path / RUN).exists():

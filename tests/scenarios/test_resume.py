@@ -2,10 +2,12 @@
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 from testbed.machine.files import directory_lock
 from testbed.machine.residue import until
 from testbed.report.checksums import content_of, with_checksum
+from tests.other_user import OTHER, given, need_root, yard
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT, ends, hears_interrupts
 
@@ -146,6 +149,52 @@ def test_two_runs_do_not_write_into_one_directory(whole: tuple[Path, str], tmp_p
     assert done.returncode == 2
     assert f"another run writes into {out}" in done.stderr
     assert (out / "summary.csv").read_bytes() == (whole[0] / "summary.csv").read_bytes()
+
+
+class Proof:
+    """A value that leaves a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Callable[[str, int], int], tuple[str, int]]:
+        """Have a file made."""
+        return os.open, (str(self._path), os.O_CREAT)
+
+
+@pytest.mark.parametrize("how", ["resume", "part", "repeat", "link"])
+def test_nothing_of_another_user_is_read_or_written_and_a_copy_of_it_is(
+    how: str, whole: tuple[Path, str]
+) -> None:
+    need_root()
+    with yard() as ground:
+        theirs, proof = ground / "theirs", ground / "proof"
+        shutil.copytree(whole[0], theirs)
+        (theirs / "points" / min(os.listdir(theirs / "points"))).write_bytes(pickle.dumps(Proof(proof)))
+        for path in (theirs, *theirs.rglob("*")):
+            given(path)
+        before = {path: path.stat().st_mtime_ns for path in theirs.rglob("*")}
+        link = ground / "all" / "link"
+        link.parent.mkdir()
+        link.parent.chmod(0o1777)
+        link.symlink_to(whole[0])
+        words: dict[str, tuple[str | Path, ...]] = {
+            "resume": ("rails_uniform", *SMALL, "--resume", theirs),
+            "part": ("rails_uniform", *SMALL, "--part", "1/2", "--out", theirs),
+            "repeat": ("repeat", theirs, "--out", ground / "again"),
+            "link": ("rails_uniform", *SMALL, "--resume", link),
+        }
+        done = ran(str(words[how][0]), *words[how][1:])
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+        said = f"{link} leads over the symbolic link" if how == "link" else f"belongs to user {OTHER}, who"
+        assert said in done.stderr
+        assert {path: path.stat().st_mtime_ns for path in theirs.rglob("*")} == before
+        assert not proof.exists()
+        if how == "repeat":
+            subprocess.run(["cp", "-r", theirs, ground / "mine"], check=True)
+            done = ran("repeat", ground / "mine", "--out", ground / "again")
+            assert done.returncode == 0, done.stderr
 
 
 def test_points_that_were_exchanged_are_named_and_carried_out_anew(

@@ -1,12 +1,15 @@
 """What a run leaves behind: whole files after every point, killed or not, and whose they are."""
 
+import errno
 import gzip
 import json
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -16,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from testbed.machine.files import GrowingFile, append_text, make_directory, write_whole
+from testbed.machine.files import GrowingFile, append_text, write_whole
 from testbed.report.chrome_trace import chrome_trace
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.results import ResultsDirectory
@@ -58,15 +61,28 @@ def same_table(file: Path, table: pd.DataFrame) -> None:
 
 
 @contextmanager
-def failing(monkeypatch: pytest.MonkeyPatch, method: str) -> Iterator[None]:
-    """Let a method of paths fail, as on a full disk."""
+def failing(call: str) -> Iterator[None]:
+    """Let a call of the kernel's fail, or a write after some bytes, as on a full disk."""
+    if call == "write":
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, call, raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+        yield
+
+
+def raising(error: OSError) -> Callable[..., None]:
+    """Return a function that raises an error."""
 
     def fail(*_args: object, **_kwargs: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise error
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, method, fail)
-        yield
+    return fail
 
 
 @pytest.mark.drawn
@@ -269,6 +285,26 @@ def test_a_run_that_is_interrupted_in_its_first_point_can_go_on(
         assert outcome.experiment in results.kept
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_directory_that_is_removed_in_mid_run_is_a_sentence_and_nothing_takes_its_place(
+    replaced: bool, tmp_path: Path
+) -> None:
+    first, second, *_ = small_outcomes()
+    out = tmp_path / "out"
+
+    def carry_out() -> None:
+        with ResultsDirectory(RUN, out=out) as results:
+            results.add(first)
+            shutil.rmtree(out)
+            if replaced:
+                (out / "points").mkdir(parents=True)
+            results.add(second)
+
+    with pytest.raises(MachineError, match=f"{out} was removed, or another directory took its name, while"):
+        carry_out()
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "points"] * replaced
+
+
 def test_runs_of_one_second_have_directories_of_their_own(tmp_path: Path) -> None:
     paths = []
     for _ in range(3):
@@ -335,15 +371,22 @@ def test_a_directory_that_cannot_be_made_is_said_before_the_run(tmp_path: Path) 
         ResultsDirectory(RUN, out=tmp_path / "file").__enter__()
 
 
-@pytest.mark.parametrize("method", ["write_bytes", "replace", "touch"])
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("call", ["open", "write", "replace"])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(call: str, tmp_path: Path) -> None:
     file = tmp_path / "summary.csv"
-    write_whole(file, "old")
-    with failing(monkeypatch, method), pytest.raises(MachineError, match="No space left on device"):
+    write_whole(file, "a\n")
+    with failing(call), pytest.raises(MachineError, match=r"No space left on device|File too large"):
         write_whole(file, "new")
-    assert (file.read_text(), names(tmp_path)) == ("old", {"summary.csv"})
+    assert (file.read_text(), names(tmp_path)) == ("a\n", {"summary.csv"})
+
+
+@pytest.mark.parametrize("call", ["open", "write"])
+def test_an_append_that_fails_leaves_the_file_as_it_was(call: str, tmp_path: Path) -> None:
+    file = tmp_path / "summary.csv"
+    write_whole(file, "\n")
+    with failing(call), pytest.raises(MachineError, match=r"No space left on device|File too large"):
+        append_text(file, "new\n")
+    assert (file.read_text(), names(tmp_path)) == ("\n", {"summary.csv"})
 
 
 def test_appending_keeps_what_was_there(tmp_path: Path) -> None:
@@ -392,18 +435,6 @@ def test_a_killed_writer_leaves_whole_files_but_for_a_line_that_the_next_cuts(
     assert {len(row) for _, row in rows} == {20_000}
     assert len(rows) >= points
     assert json.loads((tmp_path / "run.json").read_text())["number"] >= points - 1
-
-
-def test_under_sudo_all_that_was_made_is_handed_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, tuple[int, int]] = {}
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "chown", lambda path, uid, gid, **_: given.update({Path(path).name: (uid, gid)}))
-    monkeypatch.setenv("SUDO_UID", "1234")
-    monkeypatch.setenv("SUDO_GID", "5678")
-    assert make_directory(tmp_path / "results" / "rails" / "now")
-    write_whole(tmp_path / "results" / "rails" / "now" / "run.json", "{}")
-    part = f".run.json.{os.getpid()}.part"
-    assert given == dict.fromkeys(("results", "rails", "now", part), (1234, 5678))
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -95,10 +95,10 @@ def test_another_directory_is_advised_unless_a_limit_keeps_a_file_from_being_wri
 ) -> None:
     failure = OSError(code, os.strerror(code))
 
-    def fails(_path: Path, **_how: object) -> None:
+    def fails(*_what: object, **_how: object) -> None:
         raise failure
 
-    monkeypatch.setattr(Path, "touch", fails)
+    monkeypatch.setattr(os, "replace", fails)
     with pytest.raises((OSError, MachineError)) as caught:
         write_whole(tmp_path / "run.json", "{}")
     if shortage(failure):
