@@ -1,13 +1,15 @@
 """What was measured of this machine, kept in a file that all runs of a user share.
 
 A run holds a lock on it while it measures: two at once would measure half each. What was taken while
-something else used the CPUs serves for some minutes only. A file of another format is measured anew.
+something else used the CPUs serves for some minutes only. A file of another format is measured anew, and so
+is what lies where other users could exchange it: that is left alone, with a note.
 """
 
 import fcntl
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -19,7 +21,7 @@ from pydantic import TypeAdapter
 
 from testbed.machine.commands import output_of
 from testbed.machine.datapath import Datapath
-from testbed.machine.files import make_directory, write_whole
+from testbed.machine.files import lock_file, make_directory, read_whole, write_whole
 from topologies.errors import MachineError
 
 CACHE = "LIGHTRAIL_CACHE"
@@ -107,12 +109,12 @@ class Kept(Generic[T]):
         """Return what serves, by machine; nothing where the file is not valid."""
         now = datetime.now(UTC)
         try:
-            data = json.loads(self._path.read_text())
+            data = json.loads(read_whole(self._path))
             if data["format"] != self.version:
                 return {}
             kept = map(TypeAdapter(self.kind).validate_python, data["calibrations"])
             return {each.machine: each for each in kept if each.serves(now)}
-        except (OSError, ValueError, KeyError, TypeError):
+        except (MachineError, OSError, ValueError, KeyError, TypeError):
             return {}
 
     def _keep(self, kept: Mapping[str, T]) -> None:
@@ -125,10 +127,17 @@ class Kept(Generic[T]):
     def _locked(self) -> Iterator[None]:
         """Let no other run that shares a file measure meanwhile; the lock ends with its process."""
         with ExitStack() as stack:
-            with suppress(OSError, MachineError):  # a home that cannot be written
+            try:
                 make_directory(self._path.parent)
-                lock = stack.enter_context(self._path.with_suffix(".lock").open("w"))
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                lock = lock_file(self._path.with_suffix(".lock"))
+                stack.callback(os.close, lock)
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+            except MachineError as error:
+                said = MachineError(
+                    f"{error.sentence}: no measurement is kept", f"set {CACHE} to another directory"
+                )
+                sys.stderr.write(f"{said}\n")
             yield
 
 

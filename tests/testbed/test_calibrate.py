@@ -24,6 +24,7 @@ from testbed.run.calibrate import (
 )
 from testbed.run.control import Control
 from testbed.run.kept import CACHE, SHARED_S, machine_name
+from tests.other_user import NO_FILES, OTHER, given, need_root, plant, yard
 from topologies.errors import MachineError
 from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU
@@ -31,6 +32,7 @@ from traffic.packets import DEFAULT_MTU
 HOP_PACKETS_S: dict[Datapath, float] = {"netdev": 3e4, "kernel": 4e4}
 SAFE_SHARE = 0.4
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+NOTE = "set LIGHTRAIL_CACHE to another directory"
 KEPT = Calibration("m", NOW.isoformat(), True, 5e4, SAFE_SHARE)
 
 
@@ -134,13 +136,39 @@ def test_two_runs_at_once_measure_once(machine: Machine) -> None:
     assert machine.measured == ["netdev"]
 
 
-def test_a_home_that_cannot_be_written_costs_a_measurement_each_time(
-    machine: Machine, tmp_path: Path
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_a_cache_that_cannot_be_used_costs_a_measurement_each_time_and_a_note(
+    machine: Machine, tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
-    (tmp_path / "calibration.json").mkdir()
-    (tmp_path / "calibration.lock").mkdir()
+    secret = tmp_path / "secret"
+    secret.write_text("kept")
+    plant("directory", tmp_path / "calibration.json", secret)
+    plant(kind, tmp_path / "calibration.lock", secret)
     assert [machine.kept.of("netdev").hop_packets_s for _ in range(2)] == [3e4, 3e4]
     assert machine.measured == ["netdev"] * 2
+    assert secret.read_text() == "kept"
+    notes = capfd.readouterr().err.splitlines()
+    assert [note.partition(": no measurement is kept; ")[2] for note in notes] == [NOTE] * 2
+
+
+def test_the_cache_of_another_user_decides_nothing_and_stays_as_it_is(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    need_root()
+    with yard() as ground:
+        monkeypatch.setenv(CACHE, str(ground / "cache"))
+        now, name = datetime.now(UTC).isoformat(), machine_name("netdev")
+        theirs = replace(machine.kept, measure=lambda _: Calibration(name, now, True, 1e9, SAFE_SHARE))
+        (ground / "cache").mkdir()
+        theirs.of("netdev")
+        for path in (ground / "cache", *(ground / "cache").iterdir()):
+            given(path)
+        before = {path.name: path.read_bytes() for path in (ground / "cache").iterdir()}
+        assert not machine.kept.has("netdev")
+        assert machine.kept.of("netdev").hop_packets_s == 3e4
+        assert {path.name: path.read_bytes() for path in (ground / "cache").iterdir()} == before
+    assert f"belongs to user {OTHER}, who could" in (note := capfd.readouterr().err)
+    assert note.endswith(f": no measurement is kept; {NOTE}\n")
 
 
 @pytest.mark.parametrize(
