@@ -10,7 +10,7 @@ from controller.circuits.devices import ReconfigurationDelay, delay_of, device_n
 from testbed.cli import explored
 from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.study.command import main
-from testbed.study.options import DatapathOption, Debug, check_ports, emulated_bps
+from testbed.study.options import DatapathOption, Debug, NoWait, check_ports, emulated_bps
 from testbed.study.worker import EmulationWorker
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
@@ -43,6 +43,7 @@ def ocs_explore(
         bool, typer.Option("--cli", help="Open Mininet's CLI: all that this does, also without the option.")
     ] = True,
     datapath: DatapathOption = "netdev",
+    no_wait: NoWait = False,
     debug: Debug = False,
 ) -> None:
     """Servers on parallel OCSes, and Mininet's CLI with some commands more.
@@ -56,7 +57,7 @@ def ocs_explore(
     rate = emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
     delay, jobs = _delay(device, time), _jobs(fabric)
     schedule = Scheduled("spectra", real_delay(device_named(device)))
-    with EmulationWorker(terminal=True) as worker:
+    with EmulationWorker(terminal=True, waits=not no_wait) as worker:
         list(worker.call(explored, fabric, rate, datapath, jobs, delay, schedule, time))
 
 

@@ -19,7 +19,7 @@ from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
 from testbed.study.carry_out import carry_out
 from testbed.study.command import main
-from testbed.study.options import Debug, DryRun, NoSandbox, Out
+from testbed.study.options import Debug, DryRun, NoSandbox, NoWait, Out
 from testbed.study.study import Options, Study
 from topologies.errors import ScenarioError
 from topologies.own import own_sources
@@ -39,6 +39,7 @@ def repeat(
     datapath: RepeatedDatapath = None,
     dry_run: DryRun = False,
     no_sandbox: NoSandbox = False,
+    no_wait: NoWait = False,
     out: Out = None,
     debug: Debug = False,
 ) -> None:
@@ -66,6 +67,7 @@ def repeat(
         model_only=model_only,
         datapath=datapath,
         no_sandbox=no_sandbox,
+        no_wait=no_wait,
         out=out,
         dry_run=dry_run,
     )

@@ -25,6 +25,8 @@ SAVED_POLICY=$POLICY.before-lightrail
 PYTHON=/usr/bin/python3 # the system's, whatever is first on PATH
 RESTRICTED=/proc/sys/kernel/apparmor_restrict_unprivileged_userns
 PROFILE=/etc/apparmor.d/lightrail-unshare
+LOCKS=/run/lightrail
+AT_BOOT=/etc/tmpfiles.d/lightrail.conf
 
 checkout=$(cd "$(dirname "$0")/.." && pwd -P)
 venv=$checkout/.venv
@@ -50,6 +52,7 @@ main() {
     flock 9 # a second run waits for the first
     install_debian_packages
     allow_user_namespaces
+    share_lock
     install_venv "$@"
 }
 
@@ -133,6 +136,14 @@ END
         rm "$PROFILE"
         fail "AppArmor does not take the profile; see its message above."
     }
+}
+
+# The lock by which emulations of all users wait for each other: a file of root's, made now and at each boot.
+share_lock() {
+    install -d -m 755 "$LOCKS"
+    [[ -e $LOCKS/lock ]] || install -m 644 /dev/null "$LOCKS/lock"
+    [[ ! -d ${AT_BOOT%/*} ]] ||
+        printf '%s\n' "d $LOCKS 0755 root root" "f $LOCKS/lock 0644 root root" >"$AT_BOOT"
 }
 
 install_venv() {

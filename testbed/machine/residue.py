@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from testbed.machine.machine_lock import MACHINES
+
 MARKER = "LIGHTRAIL_MARK"
 """The environment variable that marks a run's processes."""
 PLACES = ("/run", "/run/netns", "/run/openvswitch", "/tmp", "/var/tmp", "/dev/shm")
@@ -28,6 +30,7 @@ def things() -> frozenset[str]:
         if place.is_dir()
         for path in place.iterdir()
         if path.parent.name == "netns" or path.name.startswith(NAMES)
+        if path != MACHINES  # which stays
     }
     return frozenset(
         interfaces

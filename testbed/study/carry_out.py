@@ -72,7 +72,7 @@ def _explore(study: Study, options: Options) -> None:
     machine = machine_checked(study, options).told()
     with progress_bar() as progress:
         shown = _shown(prepared(study, options, machine, progress))
-    with EmulationWorker(sandbox=not options.no_sandbox, terminal=True) as worker:
+    with EmulationWorker(sandbox=not options.no_sandbox, waits=not options.no_wait, terminal=True) as worker:
         list(worker.call(explored, study.title, shown, options.datapath))
 
 

@@ -221,6 +221,7 @@ def run(describe: Callable[..., Study]) -> NoReturn:
                 "--volume": options.volume,
                 "--emulated-rate": options.emulated_rate_mbps,
                 "--no-sandbox": options.no_sandbox,
+                "--no-wait": options.no_wait,
                 "--datapath": options.datapath != Options.datapath,
             }
             check_effect("--model-only emulates nothing", emulation)

@@ -39,7 +39,7 @@ def emulated_study(study: Study, options: Options) -> Directory:
     if options.cluster:
         with opened(options.cluster) as cluster:
             return _on_cluster(study, options, cluster)
-    with EmulationWorker(sandbox=not options.no_sandbox) as worker:
+    with EmulationWorker(sandbox=not options.no_sandbox, waits=not options.no_wait) as worker:
         machine = checked_machine(worker, study, options).told()
         try:
             doubtful = machine.calibration
@@ -62,13 +62,13 @@ def _on_cluster(study: Study, options: Options, cluster: RayCluster) -> Director
 def events_of(asked: Sequence[Asked], options: Options, real_link_delay_s: float) -> list[Event]:
     """Return what an emulation worker of this machine has to say of the points of one network."""
     settings = options.datapath, real_link_delay_s, None, True
-    with EmulationWorker(sandbox=not options.no_sandbox) as worker:
+    with EmulationWorker(sandbox=not options.no_sandbox, waits=not options.no_wait) as worker:
         return list(worker.call(emulated, asked, *settings))
 
 
 def machine_checked(study: Study, options: Options) -> Machine:
     """Return what this machine carries, as of `checked_machine`, by a worker of its own."""
-    with EmulationWorker(sandbox=not options.no_sandbox) as worker:
+    with EmulationWorker(sandbox=not options.no_sandbox, waits=not options.no_wait) as worker:
         return checked_machine(worker, study, options)
 
 

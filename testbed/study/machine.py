@@ -46,7 +46,7 @@ def machine_for(study: Study, options: Options) -> Machine:
     if known and not options.calibrate:
         (machine,) = measured(datapath, study.waits_for_light, anew=False)
         return machine
-    with EmulationWorker(sandbox=not options.no_sandbox) as worker:
+    with EmulationWorker(sandbox=not options.no_sandbox, waits=not options.no_wait) as worker:
         return machine_by(worker, study, options)
 
 

@@ -44,6 +44,12 @@ NoSandbox = Annotated[
         "--no-sandbox", help="Use the machine's own Open vSwitch and namespaces, as plain Mininet does."
     ),
 ]
+NoWait = Annotated[
+    bool,
+    typer.Option(
+        "--no-wait", help="End with an error if another emulation runs on this machine, instead of waiting."
+    ),
+]
 
 
 def directory(text: str) -> Path:

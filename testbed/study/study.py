@@ -25,6 +25,7 @@ from testbed.study.options import (
     DatapathOption,
     DryRun,
     NoSandbox,
+    NoWait,
     Out,
     check_jobs,
     check_volume,
@@ -102,6 +103,7 @@ class Options:
     ] = False
     datapath: DatapathOption = "netdev"
     no_sandbox: NoSandbox = False
+    no_wait: NoWait = False
     jobs: Annotated[
         int, typer.Option(help="How many processes predict and draw; by default as many as CPUs.")
     ] = PROCESSES

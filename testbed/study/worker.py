@@ -47,7 +47,7 @@ BOOT = (
 class EmulationWorker:
     """Calls functions inside a sandbox; a context manager, at whose end all in the sandbox has ended.
 
-    There is one at a time on a machine, and another waits.
+    There is one at a time on a machine.
 
     Parameters
     ----------
@@ -56,10 +56,12 @@ class EmulationWorker:
     terminal
         Whether they have this process' standard streams and its Ctrl-C. Else they read nothing, and write to
         its standard error.
+    waits
+        Whether it waits for another emulation's end; else that is a MachineError.
     """
 
-    def __init__(self, *, sandbox: bool = True, terminal: bool = False) -> None:
-        self._wants_sandbox, self._terminal = sandbox, terminal
+    def __init__(self, *, sandbox: bool = True, terminal: bool = False, waits: bool = True) -> None:
+        self._wants_sandbox, self._terminal, self._waits = sandbox, terminal, waits
         self._is_open = self._is_called = False
         self._sandbox: Sandbox | None = None
 
@@ -69,7 +71,7 @@ class EmulationWorker:
             raise MachineError(said, RAISE_MEMORY)
         with ExitStack() as stack:
             if not inside_sandbox():
-                lock = stack.enter_context(machine_lock())
+                lock = stack.enter_context(machine_lock(waits=self._waits))
                 if self._wants_sandbox:
                     self._start(stack, lock)
             self._stack = stack.pop_all()

@@ -48,6 +48,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.log, self.profile, self.restricted = (folder / name for name in ("log", "profile", "restricted"))
+        self.lock, self.at_boot = folder / "locks" / "lock", folder / "tmpfiles.d" / "lightrail.conf"
         self._script = folder / "vagrant" / "provision.sh"
         self._script.parent.mkdir()
         text = SCRIPT.read_text()
@@ -55,6 +56,8 @@ class Machine:
             ("/usr/bin/python3", folder / "python"),
             ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", self.restricted),
             ("/etc/apparmor.d/lightrail-unshare", self.profile),
+            ("/run/lightrail", self.lock.parent),
+            ("/etc/tmpfiles.d/lightrail.conf", self.at_boot),
         ):
             assert f"={real}" in text
             text = text.replace(f"={real}", f"={fake}")
@@ -138,6 +141,19 @@ def test_a_venv_that_is_anothers_is_left_alone(tmp_path: Path) -> None:
     said = "pip could not install what requirements.lock names; see its message above"
     assert ran.stderr.endswith(f"{said} (--latest goes without the lock).\n")
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["kept"]
+
+
+@installed
+@pytest.mark.parametrize("boots", [False, True])
+def test_all_users_can_read_the_lock_that_is_made_now_and_at_each_boot(machine: Machine, boots: bool) -> None:
+    if boots:
+        machine.at_boot.parent.mkdir()
+    for _ in range(2):
+        assert machine.provision().returncode == 0
+        assert [path.stat().st_mode & 0o777 for path in (machine.lock.parent, machine.lock)] == [0o755, 0o644]
+    lines = machine.at_boot.read_text().splitlines() if boots else []
+    folder, file = f"d {machine.lock.parent} 0755 root root", f"f {machine.lock} 0644 root root"
+    assert lines == [folder, file] * boots
 
 
 @installed
