@@ -11,7 +11,7 @@ import pandas as pd
 import typer
 
 from testbed.machine.datapath import Datapath
-from testbed.machine.files import read_whole
+from testbed.report.checksums import listed_bytes
 from testbed.report.claims_repeat import repeat_claims
 from testbed.report.csv_text import table_of
 from testbed.report.run_json import changed_modules, datapath_of, experiments_of, kind_of, real_link_delay_of
@@ -95,7 +95,7 @@ def _summary(file: Path) -> pd.DataFrame:
     """Return the summary of the run before, but for half a line at its end; ScenarioError if it is none."""
     hint = "keep the summary.csv of the run beside its run.json"
     try:
-        text = read_whole(file)
+        text = listed_bytes(file)
         table = table_of(text[: text.rfind(b"\n") + 1], NAMES)
     except OSError as error:
         raise ScenarioError(f"{file} cannot be read: {error.strerror}", hint) from error

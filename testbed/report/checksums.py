@@ -48,6 +48,16 @@ def content_of(data: bytes, name: str) -> bytes:
     raise ScenarioError(f"{name} is damaged: its checksum does not agree", "delete it, and it is made anew")
 
 
+def listed_bytes(file: Path) -> bytes:
+    """Return the bytes of a file of a results directory; ScenarioError if its list has another checksum."""
+    data = read_whole(file)
+    if Sums(file.parent, file.parent).listed.get(file.name) in (None, sha256(data).hexdigest()):
+        return data
+    raise ScenarioError(
+        f"{file} is damaged: its checksum in {SUMS} does not agree", "--resume writes it anew"
+    )
+
+
 def _line(name: str) -> bytes:
     return f'\n{{"name": "{name}", "sha256": "'.encode()
 

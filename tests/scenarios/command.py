@@ -16,7 +16,11 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
 
+from tests.data_files import check_data
 from tests.tools import CHECKOUT
+
+WRITES = ("--out", "--resume")
+"""The options that name a results directory, which is looked at after each command."""
 
 
 def ran(
@@ -47,6 +51,8 @@ def ran(
             process.kill()  # where the test's time is over
         stdout, stderr = (output.read_text() for output in outputs)
     assert process.exitcode is not None
+    if process.exitcode == 0 and (at := [place for place, word in enumerate(options) if word in WRITES]):
+        check_data(cwd / options[at[0] + 1])
     return CompletedProcess(command, process.exitcode, stdout, stderr)
 
 

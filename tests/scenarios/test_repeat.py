@@ -1,6 +1,7 @@
 """A run again, by the model; and what is said where there is no run."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -38,6 +39,16 @@ def test_a_run_that_took_another_time_is_found_out(first: Path, tmp_path: Path) 
     done = ran("repeat", tmp_path / "run.json", "--out", tmp_path / "again")
     assert "holds: credit 1 of 2" in done.stdout
     assert len(re.findall(r"x no\s*$", done.stdout, re.MULTILINE)) == 1
+
+
+def test_a_summary_that_is_not_as_it_was_written_is_refused(first: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(first, out)
+    text = (out / "summary.csv").read_text()
+    (out / "summary.csv").write_text(text.replace(",0.00", ",0.01", 1))
+    done = ran("repeat", out, "--out", tmp_path / "again")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{out}/summary.csv is damaged: its checksum in SHA256SUMS does not agree" in done.stderr
 
 
 def test_half_a_line_of_a_run_that_was_killed_is_no_row(first: Path, tmp_path: Path) -> None:

@@ -408,12 +408,16 @@ def test_appending_cuts_a_line_that_a_killed_writer_did_not_end(tmp_path: Path, 
 WRITER = """
 import sys
 from pathlib import Path
-from testbed.machine.files import append_text, write_whole
-folder, row = Path(sys.argv[1]), "x" * 20_000
-for number in range(10**6):
-    append_text(folder / "records.csv", f"{number},{row}\\n")
-    write_whole(folder / "run.json", f'{{"number": {number}, "row": "{row}"}}')
-    print(number, flush=True)
+from testbed.machine.files import GrowingFile, append_text, write_whole
+from testbed.report.rows import Rows
+folder, row, rows = Path(sys.argv[1]), "x" * 20_000, Rows()
+with GrowingFile(folder / "nodes.csv") as table:
+    for number in range(10**6):
+        table.append(f"{number},{row}\\n")
+        rows.append([{"number": number, "row": row}], folder / "summary.csv")
+        append_text(folder / "records.csv", f"{number},{row}\\n")
+        write_whole(folder / "run.json", f'{{"number": {number}, "row": "{row}"}}')
+        print(number, flush=True)
 """
 
 
@@ -429,6 +433,10 @@ def test_a_killed_writer_leaves_whole_files_but_for_a_line_that_the_next_cuts(
         for _ in range(points):
             writer.stdout.readline()
         writer.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "nodes.csv").exists(), "a table has its place once it is whole"
+    summary = (tmp_path / "summary.csv").read_text()
+    assert {len(line.rpartition(",")[2]) for line in summary.splitlines()[1:]} == {20_000}
+    assert summary.endswith("x\n")
     append_text(tmp_path / "records.csv", "")
     rows = [line.split(",") for line in (tmp_path / "records.csv").read_text().splitlines()]
     assert [int(number) for number, _ in rows] == list(range(len(rows)))
