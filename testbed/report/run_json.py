@@ -1,23 +1,33 @@
-"""A run: what was run, with what, on what; written as ``run.json``, from which it can be repeated."""
+"""A run: what was run, with what, on what; written as ``run.json``, from which it can be repeated.
+
+Its last line but one is a checksum over all before it, so that a file is read only as it was written, or, if
+somebody changed it on purpose, without that line.
+"""
 
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast, get_args
+from typing import Any, Literal, TypedDict
 
-from testbed.machine.datapath import Datapath, datapath_named
+from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt, ValidationError
+
+from testbed.machine.datapath import Datapath
 from testbed.machine.files import read_whole
 from testbed.machine.versions import machine, versions
 from testbed.report.means import BASELINE
 from testbed.run.agreement import LIMIT
+from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.similitude import REAL_LINK_DELAY_S, Number
-from topologies.errors import ScenarioError
+from topologies.errors import LightrailError, ScenarioError, TraceError
+from topologies.strict_json import first_of, object_of, shown
 
-FORMAT_VERSION = 6
+FORMAT_VERSION: Literal[6] = 6
+SEAL = '\n,"sha256": "'
 HINT = "give the run.json of a results directory"
 
 Kind = Literal["schemes", "circuits", "nodes", "rings"]
@@ -88,7 +98,13 @@ def run_json(run: Run, planned: Sequence[str]) -> str:
     """
     head = {"format": FORMAT_VERSION, **asdict(run), "started": run.started.isoformat(timespec="seconds")}
     lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    return "{\n" + ",\n".join([*lines, *planned]) + "\n}\n"
+    content = "{\n" + ",\n".join([*lines, *planned])
+    return content + _seal(content)
+
+
+def _seal(content: str) -> str:
+    """Return the end of a file, with its checksum on a line that can be taken out."""
+    return f'{SEAL}{sha256(content.encode()).hexdigest()}"\n}}\n'
 
 
 def planned_lines(experiments: Sequence[Experiment]) -> list[str]:
@@ -119,52 +135,72 @@ def _documents(experiments: Sequence[Experiment]) -> dict[str, Iterable[str]]:
     return {"fabrics": numbers["fabric"], "jobs": numbers["job"], "experiments": texts}
 
 
+class _Placed(BaseModel):
+    """An experiment: the numbers of its fabric and its job, and the rest of its document."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    fabric: NonNegativeInt
+    job: NonNegativeInt
+
+
+class _RunFile(BaseModel):
+    """All that a ``run.json`` has."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    format: Literal[6]
+    run: Run
+    """The fields of `Run`, which the file has beside the other keys."""
+    transports: list[str]
+    fluid_limits: list[str]
+    seeds: list[int]
+    dilations: list[Dilation]
+    fabrics: list[JsonValue]
+    jobs: list[JsonValue]
+    experiments: list[_Placed]
+
+
 def datapath_of(run_file: Path) -> Datapath:
     """Return which datapath forwarded in a run, as its ``run.json`` says.
 
     Raises
     ------
     ScenarioError
-        If the file cannot be read, or its datapath is unknown.
+        If the file cannot be read, is not what was written, or not a run of this format.
     """
-    return datapath_named(str(_read(run_file)["datapath"]))
+    return _read(run_file).run.datapath
 
 
 def settings_of(run_file: Path) -> dict[str, Any]:
     """Return the settings of a run; errors are those of `datapath_of`."""
-    return dict(_read(run_file)["settings"])
+    return dict(_read(run_file).run.settings)
 
 
 def sources_of(run_file: Path) -> str:
     """Return the sources of lightrail that a run began with; errors are those of `datapath_of`."""
-    return str(_read(run_file)["versions"].get("sources", "of an older version"))
+    return _read(run_file).run.versions.get("sources", "of an older version")
 
 
 def with_readings(run: Run, run_file: Path) -> Run:
     """Return a run with what another read back of its machine, too; errors are those of `datapath_of`."""
-    data = _read(run_file)
-    numbers = {name: tuple(Number(**each) for each in kept) for name, kept in data["similitude"].items()}
+    before = _read(run_file).run
     return replace(
         run,
-        command=data["command"],
-        started=datetime.fromisoformat(data["started"]),
-        calibration=run.calibration or data["calibration"],
-        settings={**data["settings"], **run.settings},
-        similitude={**numbers, **run.similitude},
+        command=before.command,
+        started=before.started,
+        calibration=run.calibration or before.calibration,
+        settings={**before.settings, **run.settings},
+        similitude={**before.similitude, **run.similitude},
     )
 
 
 def real_link_delay_of(run_file: Path) -> float:
     """Return what a link of the real network delays in a run's numbers [s]; errors as of `datapath_of`."""
-    return float(_read(run_file).get("real_link_delay_s", REAL_LINK_DELAY_S))
+    return _read(run_file).run.real_link_delay_s
 
 
 def kind_of(run_file: Path) -> Kind:
     """Return what the report of a run is about; errors are those of `datapath_of`."""
-    kind = _read(run_file)["report"]
-    if kind not in get_args(Kind):
-        raise ScenarioError(f"{run_file} has a report of the kind {kind!r}", HINT)
-    return cast(Kind, kind)
+    return _read(run_file).run.report
 
 
 def changed_modules(run_file: Path, sources: Mapping[str, str]) -> list[str]:
@@ -173,12 +209,12 @@ def changed_modules(run_file: Path, sources: Mapping[str, str]) -> list[str]:
     Parameters
     ----------
     run_file
-        The ``run.json``; one without sources, of an older version, has no module that is known to differ.
+        The ``run.json``.
     sources
         Those of now, as `Run.own_modules`. A module that one of the two lacks is not compared: then what
         imports it has another source too.
     """
-    before = _read(run_file).get("own_modules", {})
+    before = _read(run_file).run.own_modules
     return [module for module, source in sources.items() if before.get(module, source) != source]
 
 
@@ -192,37 +228,87 @@ def experiments_of(run_file: Path) -> list[Experiment]:
     """
     data = _read(run_file)
     made: dict[tuple[str, int], Experiment] = {}
-    return [_experiment(each, data, made) for each in data["experiments"]]
+    found = []
+    for index, each in enumerate(data.experiments):
+        try:
+            found.append(_experiment(each, data, made))
+        except LightrailError as error:
+            raise _not_valid(run_file, f"experiments[{index}]: {error.sentence}") from error
+    return found
 
 
-def _experiment(
-    document: dict[str, Any], data: Mapping[str, Any], made: dict[tuple[str, int], Experiment]
-) -> Experiment:
+def _experiment(placed: _Placed, data: _RunFile, made: dict[tuple[str, int], Experiment]) -> Experiment:
     """Return an experiment of a run; those of one fabric share it, and those of one job."""
-    places = {name: (name, document[name]) for name in ("fabric", "job")}
+    there = {"fabric": (placed.fabric, data.fabrics), "job": (placed.job, data.jobs)}
     parts = {
-        name: getattr(made[place], name) if place in made else data[f"{name}s"][place[1]]
-        for name, place in places.items()
+        name: getattr(made[name, number], name) if (name, number) in made else documents[number]
+        for name, (number, documents) in there.items()
     }
-    experiment = Experiment.from_json(document | parts)
-    for place in places.values():
-        made.setdefault(place, experiment)
+    experiment = Experiment.from_json({**(placed.model_extra or {}), **parts})
+    for name, (number, _) in there.items():
+        made.setdefault((name, number), experiment)
     return experiment
 
 
-def _read(run_file: Path) -> dict[str, Any]:
+def _read(run_file: Path) -> _RunFile:
+    """Return the content of a file; ScenarioError as of `datapath_of`."""
+    data = _document(run_file)
+    if "format" not in data:
+        raise _not_valid(run_file, "format: is missing")
+    if (version := data["format"]) != FORMAT_VERSION:
+        raise ScenarioError(
+            f"{run_file} has the format {shown(version)}, and this version reads {FORMAT_VERSION}",
+            "run the command line in it again",
+        )
+    head = {each.name: data.pop(each.name) for each in fields(Run) if each.name in data}
+    if missing := [each.name for each in fields(Run) if each.name not in head]:
+        raise _not_valid(run_file, f"{missing[0]}: is missing")
     try:
-        data = json.loads(read_whole(run_file))
-        if data["format"] != FORMAT_VERSION:
-            raise ScenarioError(
-                f"{run_file} has the format {data['format']}, and this version reads {FORMAT_VERSION}",
-                "run the command line in it again",
-            )
-        for each in data["experiments"]:
-            data["fabrics"][each["fabric"]], data["jobs"][each["job"]]
-        data["datapath"], data["report"]
+        read = _RunFile.model_validate_json(json.dumps({**data, "run": head}))
+    except ValidationError as error:
+        raise _not_valid(run_file, first_of(error).removeprefix("run.")) from error
+    except LightrailError as error:  # a value of a class of ours that refuses it
+        raise _not_valid(run_file, error.sentence) from error
+    for index, each in enumerate(read.experiments):
+        for name, number, there in (("fabric", each.fabric, read.fabrics), ("job", each.job, read.jobs)):
+            if number >= len(there):
+                raise _not_valid(run_file, f"experiments[{index}].{name}: {number} of {len(there)}")
+    return read
+
+
+def _document(run_file: Path) -> dict[str, Any]:
+    """Return the JSON object of a file; ScenarioError as of `datapath_of`."""
+    try:
+        data = json.loads(_unsealed(run_file, read_whole(run_file).decode()), object_pairs_hook=object_of)
     except OSError as error:
         raise ScenarioError(f"{run_file} cannot be read: {error.strerror}", HINT) from error
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise ScenarioError(f"{run_file} is not a valid run: {error}", HINT) from error
-    return cast(dict[str, Any], data)
+    except (ValueError, RecursionError) as error:
+        raise _not_valid(run_file, str(error)) from error
+    except TraceError as error:  # a key is there twice
+        raise _not_valid(run_file, error.sentence) from error
+    if not isinstance(data, dict):
+        raise _not_valid(run_file, "it is not an object")
+    if "sha256" in data:
+        raise _changed(run_file)
+    return data
+
+
+def _unsealed(run_file: Path, text: str) -> str:
+    """Return a file's text without its checksum, which is checked; one without a checksum as it is."""
+    content, seal, _ = text.rpartition(SEAL)
+    if not seal:
+        return text
+    if text != content + _seal(content):
+        raise _changed(run_file)
+    return content + "\n}\n"
+
+
+def _changed(run_file: Path) -> ScenarioError:
+    return ScenarioError(
+        f"{run_file} is not as it was written: its checksum does not agree",
+        "restore a copy of it; if you changed it on purpose, delete its sha256, with the comma before it",
+    )
+
+
+def _not_valid(run_file: Path, why: str) -> ScenarioError:
+    return ScenarioError(f"{run_file} is not a valid run: {why}", HINT)

@@ -145,7 +145,10 @@ def directory_of(
 
 def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind = "schemes") -> Run:
     """Return a run that starts now."""
-    run = Run(name, title, ["python", *sys.argv], datetime.now(), report=report, datapath=datapath)
+    words = [
+        word.encode(errors="backslashreplace").decode() for word in sys.argv
+    ]  # a file's name may be bytes
+    run = Run(name, title, ["python", *words], datetime.now(), report=report, datapath=datapath)
     return replace(run, baseline=BIG_SWITCH) if report == "circuits" else run
 
 

@@ -19,6 +19,7 @@ from testbed.machine.residue import until
 from testbed.report.checksums import content_of, with_checksum
 from tests.other_user import OTHER, given, need_root, yard
 from tests.scenarios.command import ran
+from tests.testbed.run_files import unsealed
 from tests.tools import CHECKOUT, ends, hears_interrupts
 
 SMALL = ("--model-only", "--servers", "4", "--rails", "2", "--seeds", "9", "--schemes", "rails,ecmp,pxn")
@@ -115,7 +116,7 @@ def test_what_cannot_be_gone_on_with_is_named(
 def test_a_run_of_another_version_is_not_gone_on_with(whole: tuple[Path, str], tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(whole[0], out)
-    text = (out / "run.json").read_text()
+    text = unsealed(out / "run.json")
     before = json.loads(text)["versions"]["sources"]
     (out / "run.json").write_text(text.replace(before, "0123456789ab (sources other)"))
     done = ran("rails_uniform", *SMALL, "--resume", out)

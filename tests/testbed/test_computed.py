@@ -21,6 +21,7 @@ from testbed.report.checksums import with_checksum
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.study.computed import Call, Computed, Found, KeptResults, Report, compute
 from testbed.study.study import Options, Part
+from tests.testbed.run_files import unsealed
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
 
@@ -143,7 +144,7 @@ def test_a_study_that_says_nothing_is_refused(tmp_path: Path) -> None:
 
 def changed_sources(out: Path) -> None:
     """Have a run begun by other code."""
-    text = (out / "run.json").read_text()
+    text = unsealed(out / "run.json")
     (out / "run.json").write_text(text.replace("(sources ", "(sources of another "))
 
 

@@ -17,6 +17,7 @@ from testbed.report.transports import WHAT, shares_text, transports_text
 from testbed.run.outcome import Verdict
 from testbed.study.directories import new_run
 from tests.testbed.cases import outcome_of, small_outcomes
+from tests.testbed.run_files import unsealed
 from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
@@ -97,9 +98,9 @@ def test_run_json_and_report_name_the_datapath(datapath: Datapath, tmp_path: Pat
 
 
 def test_a_run_on_a_datapath_that_is_none_is_refused(packets: Path, tmp_path: Path) -> None:
-    data = json.loads((packets / "run.json").read_text()) | {"datapath": "dpdk"}
+    data = json.loads(unsealed(packets / "run.json")) | {"datapath": "dpdk"}
     (tmp_path / "run.json").write_text(json.dumps(data))
-    with pytest.raises(ScenarioError, match="the datapath 'dpdk'"):
+    with pytest.raises(ScenarioError, match="datapath: found 'dpdk', expected 'netdev' or"):
         datapath_of(tmp_path / "run.json")
 
 
