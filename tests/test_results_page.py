@@ -1,6 +1,8 @@
 """The page about results: it has every column that runs write, in order, and its paths can be read."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -86,3 +88,15 @@ def test_its_paths_are_read_as_it_says() -> None:
     assert legs["bytes"].to_list() == [8192, 4096, 4096, 8192]
     ends = [(str(ports[0]), str(ports[-1])) for ports in map(path_of, legs["path"])]
     assert ends == [("h0:1", "leaf0:5"), ("h0:0", "leaf0:5"), ("h0:1", "leaf1:5"), ("h0:0", "ocs0:5")]
+
+
+def test_a_point_is_read_without_lightrail(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    outcome = small_outcomes(seeds=1)[0]
+    with ResultsDirectory(RUN, out=tmp_path / "out") as results:
+        results.add(outcome)
+    asked = "print(len(messages), *names, *sys.modules.keys() & {'testbed', 'traffic', 'topologies'})"
+    command = [sys.executable, "-I", "-c", f"{example}import sys\n{asked}"]
+    done = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True)
+    messages = sum(len(run.tables.messages) for run in outcome.runs.values())
+    assert done.stdout.split() == [str(messages), "emulated", "predicted"], done.stderr

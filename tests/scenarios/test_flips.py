@@ -63,7 +63,7 @@ def flip(file: Path, random: Random) -> str:
 
 
 def contents(out: Path) -> dict[str, bytes | object]:
-    """Return what each file of a directory holds; of run.json, which says when and where too, a part."""
+    """Return the bytes of each file of a directory; of run.json, which says when and where too, a part."""
     held: dict[str, bytes | object] = {
         str(file.relative_to(out)): file.read_bytes()
         for file in out.rglob("*")
@@ -75,7 +75,7 @@ def contents(out: Path) -> dict[str, bytes | object]:
 
 
 def repeated(out: Path, tmp_path: Path) -> str | None:
-    """Return what a repetition prints, but for where its results are; None if it is refused in a sentence."""
+    """Return the output of a repetition, but for where its results are; None if it is refused in a sentence."""
     done = ran("repeat", out, "--out", tmp_path / "again")
     shutil.rmtree(tmp_path / "again", ignore_errors=True)
     if done.returncode == 2 and done.stderr.strip().count("\n") == 0:
