@@ -86,6 +86,10 @@ class Keyed(Protocol):
         """The name of its file: points of one key are one."""
 
 
+class InvalidPoint(ScenarioError):
+    """The file of a point that is not one of this version, or holds what cannot be."""
+
+
 class KeptFiles:
     """Files of points in a results directory.
 
@@ -104,7 +108,7 @@ class KeptFiles:
     def __contains__(self, point: Keyed) -> bool:
         """Return whether a point is there as it was written; of one that is not it is said, once."""
         key, file = point.key, self.file(point)
-        if key not in self._agrees and file.exists():
+        if key not in self._agrees and file.is_file():
             self._agrees[key] = self._is_listed(key, read_whole(file))
             if not self._agrees[key]:
                 sys.stderr.write(f"{file} is damaged: it is carried out anew\n")
@@ -170,16 +174,16 @@ class KeptPoints(KeptFiles):
 
     @contextmanager
     def valid(self, experiment: Experiment) -> Iterator[Path]:
-        """Yield a point's file; an error while it is read becomes a ScenarioError."""
+        """Yield a point's file; whatever its content raises becomes an InvalidPoint."""
         file = self.file(experiment)
         try:
             yield file
-        except MachineError:
-            raise  # another user could exchange it
-        except Exception as error:  # whatever comes of what somebody made up, but for what this machine lacks
+        except (InvalidPoint, MachineError):  # another user could exchange it
+            raise
+        except Exception as error:
             if shortage(error):
                 raise
-            raise ScenarioError(f"{file} is not a valid point: {error}", HINT) from error
+            raise InvalidPoint(f"{file} is not a valid point: {error}", HINT) from error
 
     def _run(self, experiment: Experiment, name: str) -> Run:
         key = experiment.key

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
 from testbed.audit.finding import Audit
 from testbed.report.checksums import content_of, with_checksum
-from testbed.report.point_tables import MOST_BYTES, TABLES, Names, names_of, rows_of, table_bytes, tables_of
+from testbed.report.point_tables import TABLES, Names, names_of, rows_of, table_bytes, tables_of
 from testbed.run.carried import COLUMNS
 from testbed.run.experiment import Experiment
 from testbed.run.light_log import LightLog
@@ -41,6 +41,8 @@ HEAD, NAMES, CARRIED = "point.json", "names.json", "carried.parquet"
 RunName = Literal["emulated", "predicted", "free"]
 KNOWN = ("cct_s", "predicted_s", "free_s", "bound_s")
 """Properties of an outcome that are kept beside it, since they need its tables."""
+MOST_BYTES = 1 << 28
+"""Of JSON that is packed; what is not packed is no larger than its file."""
 EXACT = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
 Read = TypeVar("Read")
 
@@ -120,7 +122,7 @@ def _head_bytes(outcome: Outcome) -> bytes:
 def _fields_of(
     value: object, model: type[BaseModel], known: Mapping[str, object] = MappingProxyType({})
 ) -> BaseModel:
-    """Return what a model has of a value, but for what is known already."""
+    """Return the fields of a model, of a value but for those that are known already."""
     found = {name: known[name] if name in known else getattr(value, name) for name in model.model_fields}
     return model(**found)
 
@@ -190,6 +192,7 @@ class PointFile:
         return found
 
     def _member(self, name: str) -> bytes:
-        if self._archive.getinfo(name).file_size > MOST_BYTES:
-            raise ScenarioError(f"{name} has {self._archive.getinfo(name).file_size} bytes")
+        found = self._archive.getinfo(name)
+        if found.compress_type != ZIP_STORED and found.file_size > MOST_BYTES:
+            raise ScenarioError(f"{name} has {found.file_size} bytes")
         return self._archive.read(name)

@@ -62,7 +62,7 @@ class Names(NamedTuple):
 
 
 def names_of(tables: Tables) -> Names:
-    """Return what the numbers in tables stand for."""
+    """Return the lists whose places the numbers in tables are."""
     lanes = tuple((each.source, each.destination, each.entropy, each.communicator) for each in tables.lanes)
     return Names(tables.nodes, tables.paths, lanes, tables.ports, tables.ocses)
 

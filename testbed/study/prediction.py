@@ -73,7 +73,9 @@ def _points(
 
 def kept_point(directory: Path, asked: Asked) -> Finished:
     """Return a point that is there already as it is written into new tables."""
-    return finished(KeptPoints(directory).outcome(asked.experiment), traced=asked.traced, kept=True)
+    kept, experiment = KeptPoints(directory), asked.experiment
+    with kept.valid(experiment):
+        return finished(kept.outcome(experiment), traced=asked.traced, kept=True)
 
 
 def predicted_point(asked: Asked) -> Finished:

@@ -75,7 +75,7 @@ def contents(out: Path) -> dict[str, bytes | object]:
 
 
 def repeated(out: Path, tmp_path: Path) -> str | None:
-    """Return the output of a repetition, but for where its results are; None if it is refused in a sentence."""
+    """Return the output of a repetition, but for where its results are; None if it is refused."""
     done = ran("repeat", out, "--out", tmp_path / "again")
     shutil.rmtree(tmp_path / "again", ignore_errors=True)
     if done.returncode == 2 and done.stderr.strip().count("\n") == 0:

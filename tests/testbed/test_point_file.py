@@ -30,13 +30,15 @@ from testbed.run.outcome import Measures, Outcome, Verdict
 from testbed.run.predict import predict
 from testbed.run.run import Run
 from testbed.run.similitude import Number
+from testbed.study.emulating import Asked
+from testbed.study.prediction import kept_point
 from tests.testbed.cases import small_outcomes, with_orders
 from tests.testbed.moved_cases import GPU_MOVES, HEALTHY, losing
 from tests.testbed.region_cases import lost, toy_experiment, toy_step
 from tests.testbed.shard_cases import FIRST, OTHER, sharded
 from tests.testbed.test_ocs_report import executed_of
 from tests.testbed.test_unsound import outcomes_with
-from topologies.errors import ScenarioError
+from topologies.errors import MachineError, ScenarioError
 from traffic.tables import Tables
 from traffic.transports.order import Reordering
 
@@ -290,3 +292,24 @@ def test_other_programs_read_its_members(written: tuple[bytes, Experiment]) -> N
     assert messages.groupby("run")["bytes"].sum().nunique() == 1
     assert json.loads(held[HEAD])["experiment"] == experiment.key
     assert pa.types.is_string(pq.read_schema(BytesIO(held["legs.parquet"])).field("run").type)
+
+
+def test_a_head_of_which_no_row_can_be_made_is_refused_too(tmp_path: Path) -> None:
+    outcome = outcome_of_kind("a program of circuits")
+    kept, experiment, data = KeptPoints(tmp_path), outcome.experiment, point_bytes(outcome)
+    head = json.loads(members_of(data)[HEAD])
+    head["light"]["undelivered_bytes"] = []
+    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False)
+    kept.put(experiment, rewritten(data, experiment.key, point_json=text.encode()))
+    assert kept.outcome(experiment).light
+    with pytest.raises(ScenarioError, match="is not a valid point: "):
+        kept_point(tmp_path, Asked(experiment, traced=False))
+
+
+def test_what_takes_the_place_of_a_point_is_no_point(tmp_path: Path) -> None:
+    outcome = outcome_of_kind("a scheme, emulated")
+    kept = KeptPoints(tmp_path)
+    kept.file(outcome.experiment).mkdir(parents=True)
+    assert outcome.experiment not in kept
+    with pytest.raises(MachineError, match="cannot be written"):
+        kept.write(outcome.experiment, finished(outcome, traced=False))
