@@ -1,6 +1,7 @@
 """Who holds a lock (`flock`), as the kernel knows it: what a file says of that, anyone may have written."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from testbed.machine.walk import user_name
@@ -13,9 +14,11 @@ def holder(descriptor: int) -> str:
     """Return the process that holds a lock of the file that is open, and whose it is, as words."""
     status = os.fstat(descriptor)
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    rows = [line.split() for line in LOCKS.read_text().splitlines()]
-    # One that waits for the lock has an arrow for its kind.
-    pids = [int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == file]
+    pids = list[int]()
+    with suppress(OSError):  # hidden
+        rows = [line.split() for line in LOCKS.read_text().splitlines()]
+        # One that waits for the lock has an arrow for its kind.
+        pids += [int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == file]
     return _words(pids[0]) if pids else "a process that cannot be seen from here"
 
 

@@ -103,19 +103,16 @@ def hand_back(descriptor: int) -> None:
 def check_own(descriptor: int, path: Path) -> None:
     """Raise MachineError if what is open is another user's, or one may write it."""
     status = os.fstat(descriptor)
+    could = "could exchange what this run writes and reads"
+    another = f"{ANOTHER}, such as {path / 'NAME'}" if stat.S_ISDIR(status.st_mode) else ANOTHER
     if status.st_uid not in _this_user():
         owner = user_name(status.st_uid)
         raise MachineError(
-            f"{path} belongs to {owner}, who could exchange what this run writes and reads",
-            f"give a copy of your own (cp -r), or {ANOTHER}",
+            f"{path} belongs to {owner}, who {could}", f"give a copy of your own (cp -r), or {another}"
         )
-    if not _others_may_write(status):
-        return
-    own = f"make one of your own in it (mkdir {path / 'NAME'})" if status.st_mode & stat.S_ISVTX else ""
-    raise MachineError(
-        f"other users may write {path}, and could exchange what this run writes and reads",
-        f"{own or f'take their right (chmod go-w {path})'}, or {ANOTHER}",
-    )
+    if _others_may_write(status):
+        own = "" if status.st_mode & stat.S_ISVTX else f"take their right (chmod go-w {path}), or "
+        raise MachineError(f"other users may write {path}, and {could}", f"{own}{another}")
 
 
 def user_name(number: int) -> str:

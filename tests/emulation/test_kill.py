@@ -112,6 +112,8 @@ def user(request: pytest.FixtureRequest) -> list[str]:
         return []
     if me != "root":
         pytest.skip("only root can test as root")
+    with machine_lock():
+        pass  # root has made the file that all users share
     prefix = [path_of("unshare"), "--mount", path_of("sh"), "-c", AS_NOBODY, "sh"]
     can = "import testbed.network.network, testbed.machine.sandbox as s\nwith s.Sandbox(['true']): pass"
     tried = subprocess.run([*prefix, sys.executable, "-c", can], cwd=CHECKOUT, capture_output=True, text=True)
