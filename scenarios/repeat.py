@@ -2,6 +2,7 @@
 
 import _checkout  # first: runs this file under the checkout's Python
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -50,7 +51,7 @@ def repeat(
     one before where both machines kept up. What was only predicted is predicted again. A scheme, a
     transport or a pattern of your own whose module has changed since is measured, and not compared.
     """
-    file = results / "run.json" if results.is_dir() else results
+    file = results / "run.json" if os.path.isdir(results) else results
     experiments = experiments_of(file)
     if not experiments:
         raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")

@@ -108,6 +108,17 @@ def read_whole(path: Path) -> bytes:
         return file.read()
 
 
+def exists(path: Path) -> bool:
+    """Return whether there is something at a path; MachineError if this user may not know."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise MachineError(f"{path} cannot be read: {error.strerror}", "give another directory") from error
+    return True
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[BufferedReader]:
     """Open a file; OSError if it cannot be read, MachineError if another user could exchange it."""
@@ -142,13 +153,13 @@ def make_directory(path: Path) -> bool:
 
 
 @contextmanager
-def directory_lock(path: Path, *, shared: bool = False, waits: bool = False) -> Iterator[None]:
+def directory_lock(path: Path, *, shared: bool = False) -> Iterator[None]:
     """Have a directory of this user to oneself, or share it; until then its name is no other's (`HELD`).
 
     Raises
     ------
     ScenarioError
-        If another run has it, unless one waits for that.
+        If another run has it.
     MachineError
         If another user could exchange what lies in it.
     """
@@ -158,7 +169,7 @@ def directory_lock(path: Path, *, shared: bool = False, waits: bool = False) -> 
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
             with _refusal(path):
-                fcntl.flock(descriptor, kind if waits else kind | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
             said = f"another run writes into {path}: {holder(descriptor)}"
             raise ScenarioError(said, "wait for its end") from error
@@ -166,6 +177,18 @@ def directory_lock(path: Path, *, shared: bool = False, waits: bool = False) -> 
         yield
     finally:
         HELD.pop(path, None)
+        os.close(descriptor)
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """Have the lock of a file that this user alone can open; MachineError if there cannot be one."""
+    descriptor = lock_file(path)
+    try:
+        with _refusal(path):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
         os.close(descriptor)
 
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from hashlib import file_digest, sha256
 from pathlib import Path
 
-from testbed.machine.files import append_text, directory_lock, read_whole, reading, write_whole
+from testbed.machine.files import append_text, exists, file_lock, read_whole, reading, write_whole
 from topologies.errors import ScenarioError
 
 SUMS = "SHA256SUMS"
@@ -70,7 +70,8 @@ class Sums:
     directory
         The results directory.
     lock
-        A directory in it, locked while the list changes: until there is one, no other run adds to it.
+        A file in one of its directories, locked while the list changes: without that directory no other run
+        adds to it.
     """
 
     def __init__(self, directory: Path, lock: Path) -> None:
@@ -80,7 +81,7 @@ class Sums:
     def listed(self) -> dict[str, str]:
         """The checksums of the files that it lists, by their names, as it is now."""
         file = self._directory / SUMS
-        lines = read_whole(file).decode(errors="replace").splitlines() if file.exists() else []
+        lines = read_whole(file).decode(errors="replace").splitlines() if exists(file) else []
         return {name: digest for digest, gap, name in (line.partition("  ") for line in lines) if gap}
 
     def add(self, name: str, data: bytes) -> None:
@@ -101,7 +102,7 @@ class Sums:
             self._write({name: listed.get(name) or _digest(file) for name, file in sorted(names.items())})
 
     def _alone(self) -> AbstractContextManager[None]:
-        return directory_lock(self._lock, waits=True) if self._lock.is_dir() else nullcontext()
+        return file_lock(self._lock) if exists(self._lock.parent) else nullcontext()
 
     def _write(self, digests: Mapping[str, str]) -> None:
         write_whole(self._directory / SUMS, _listing(digests))

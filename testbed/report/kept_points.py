@@ -16,7 +16,7 @@ from typing import Protocol, cast
 import pandas as pd
 
 from testbed.audit.finding import Audit
-from testbed.machine.files import make_directory, read_whole, write_whole
+from testbed.machine.files import exists, make_directory, read_whole, write_whole
 from testbed.machine.shortage import shortage
 from testbed.report.checksums import Sums, content_of
 from testbed.report.finished import Finished
@@ -30,6 +30,10 @@ from traffic.records import Records
 from traffic.tables import Tables
 
 FOLDER = "points"
+PARTS = "parts"
+"""The folder of what parts read back, where parts share the directory."""
+LOCK = "lock"
+"""A file in it: which part changes what all share."""
 HINT = "delete it: --resume then carries it out again"
 REMEMBERED = 8
 """Of so many points the tables are remembered: plots ask for those of a few again and again."""
@@ -101,14 +105,14 @@ class KeptFiles:
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / FOLDER
-        self._sums = Sums(directory, self._folder)
+        self._sums = Sums(directory, directory / PARTS / LOCK)
         self._agrees: dict[str, bool] = {}
         """Whether the file of each point that was looked at is what was written."""
 
     def __contains__(self, point: Keyed) -> bool:
         """Return whether a point is there as it was written; of one that is not it is said, once."""
         key, file = point.key, self.file(point)
-        if key not in self._agrees and file.is_file():
+        if key not in self._agrees and exists(file) and file.is_file():
             self._agrees[key] = self._is_listed(key, read_whole(file))
             if not self._agrees[key]:
                 sys.stderr.write(f"{file} is damaged: it is carried out anew\n")
@@ -141,7 +145,7 @@ class KeptFiles:
         """Write the file of a point, or leave the one that is there; MachineError if it cannot be written."""
         make_directory(self._folder)
         name, file = f"{FOLDER}/{point.key}", self.file(point)
-        if file.exists():  # listed no more while it changes, or a kill in between would make it damaged
+        if exists(file):  # listed no more while it changes, or a kill in between would make it damaged
             self._sums.keep(lambda listed: listed != name)
         write_whole(file, content)
         self._sums.add(name, content)

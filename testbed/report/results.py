@@ -33,7 +33,7 @@ from typing import Self, Unpack
 
 import pandas as pd
 
-from testbed.machine.files import GrowingFile, directory_lock, make_directory, remove, write_whole
+from testbed.machine.files import GrowingFile, directory_lock, exists, make_directory, remove, write_whole
 from testbed.machine.processes import PROCESSES, interrupt_deferred
 from testbed.report.checksums import SUMS
 from testbed.report.claims import Claim, under_each_transport
@@ -169,7 +169,7 @@ class RunDirectory(ABC):
 
     def _forget(self) -> None:
         """Leave nothing of a run without results, unless another can go on with its points."""
-        if self._resume or (self.path / FOLDER).exists():
+        if self._resume or exists(self.path / FOLDER):
             return
         remove(self.path / "run.json")
         remove(self.path / "summary.csv")

@@ -5,7 +5,6 @@ something else used the CPUs serves for some minutes only. A file of another for
 is what lies where other users could exchange it: that is left alone, with a note.
 """
 
-import fcntl
 import json
 import os
 import platform
@@ -21,7 +20,7 @@ from pydantic import TypeAdapter
 
 from testbed.machine.commands import output_of
 from testbed.machine.datapath import Datapath
-from testbed.machine.files import lock_file, make_directory, read_whole, write_whole
+from testbed.machine.files import file_lock, make_directory, read_whole, write_whole
 from topologies.errors import MachineError
 
 CACHE = "LIGHTRAIL_CACHE"
@@ -129,10 +128,7 @@ class Kept(Generic[T]):
         with ExitStack() as stack:
             try:
                 make_directory(self._path.parent)
-                lock = lock_file(self._path.with_suffix(".lock"))
-                stack.callback(os.close, lock)
-                with suppress(OSError):  # a file system without locks
-                    fcntl.flock(lock, fcntl.LOCK_EX)
+                stack.enter_context(file_lock(self._path.with_suffix(".lock")))
             except MachineError as error:
                 said = MachineError(
                     f"{error.sentence}: no measurement is kept", f"set {CACHE} to another directory"

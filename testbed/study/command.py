@@ -1,6 +1,7 @@
 """A scenario's command: its parameters are its options, an error is one sentence."""
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -296,7 +297,7 @@ def main(command: Callable[..., None]) -> NoReturn:
 
 def _interrupted(*, resumes: bool) -> str:
     """Return a sentence on what is left of a run that was interrupted, and how to go on with it."""
-    left = [path for path in ENTERED if (path / RUN).exists()]
+    left = [path for path in ENTERED if os.path.exists(path / RUN)]
     if not left:
         return "interrupted"
     going_on = f"; --resume {left[-1]} goes on with it" if resumes else ""

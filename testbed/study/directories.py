@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Unpack
 
 from testbed.machine.datapath import Datapath
-from testbed.machine.files import directory_lock, make_directory, write_whole
+from testbed.machine.files import directory_lock, exists, file_lock, make_directory, write_whole
 from testbed.machine.versions import sources
 from testbed.report.finished import Finished
-from testbed.report.kept_points import KeptPoints
+from testbed.report.kept_points import LOCK, PARTS, KeptPoints
 from testbed.report.means import BIG_SWITCH
 from testbed.report.results import ENTERED, ResultsDirectory
 from testbed.report.run_json import (
@@ -41,8 +41,6 @@ from testbed.study.study import RUN, Options, Part, Study
 from topologies.errors import ScenarioError
 from topologies.own import own_sources
 
-PARTS = "parts"
-"""The folder of what parts read back."""
 NOTHING_PLANNED = planned_lines([])
 OTHER_OPTIONS = "give the options of that run, or another --out without --resume"
 
@@ -59,7 +57,7 @@ def planned_before(study: Study, options: Options) -> list[Experiment] | None:
     if (directory := options.begun) is None:
         return None
     file = directory / RUN
-    planned = experiments_of(file) if file.exists() else []
+    planned = experiments_of(file) if exists(file) else []
     check_code(directory, planned)
     emulated = not options.model_only
     if emulated != any(each.dilation != UNSCALED for each in planned):
@@ -78,7 +76,7 @@ def planned_before(study: Study, options: Options) -> list[Experiment] | None:
 def check_code(directory: Path, planned: Sequence[Experiment]) -> None:
     """Raise ScenarioError if a directory holds no run, or one of other code: both are not mixed."""
     file, now = directory / RUN, sources()
-    if not file.exists():
+    if not exists(file):
         raise ScenarioError(f"{directory} holds no run to go on with", "give the directory of one")
     if (before := sources_of(file)) != now:
         raise ScenarioError(
@@ -206,8 +204,8 @@ class PartDirectory:
         self._lock.enter_context(directory_lock(self.path, shared=True))
         make_directory(self.path / PARTS)
         ENTERED.append(self.path)
-        with directory_lock(self.path / PARTS, waits=True):
-            if not (self.path / RUN).exists():
+        with file_lock(self.path / PARTS / LOCK):
+            if not exists(self.path / RUN):
                 write_whole(self.path / RUN, run_json(self.run, planned_lines(self._planned)))
         self._check_same()
         self.kept.begin()

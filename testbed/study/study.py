@@ -11,6 +11,7 @@ from typing import Annotated, TypeVar
 import pandas as pd
 import typer
 
+from testbed.machine.files import exists
 from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim
 from testbed.report.page import Findings
@@ -154,7 +155,7 @@ class Options:
     @property
     def begun(self) -> Path | None:
         """The directory of a run that is gone on with, or that another part has begun; None for a new one."""
-        return self.resume or (self.out if self.part and self.out and (self.out / RUN).exists() else None)
+        return self.resume or (self.out if self.part and self.out and exists(self.out / RUN) else None)
 
     def or_usual(self, usual: "Options") -> "Options":
         """Return the same, at another scale where this one has none."""

@@ -17,7 +17,7 @@ import pytest
 from testbed.machine.files import directory_lock
 from testbed.machine.residue import until
 from testbed.report.checksums import content_of, with_checksum
-from tests.other_user import OTHER, given, need_root, yard
+from tests.other_user import OTHER, become_other, given, need_root, yard
 from tests.scenarios.command import ran
 from tests.testbed.run_files import unsealed
 from tests.tools import CHECKOUT, ends, hears_interrupts
@@ -196,6 +196,31 @@ def test_nothing_of_another_user_is_read_or_written_and_a_copy_of_it_is(
             subprocess.run(["cp", "-r", theirs, ground / "mine"], check=True)
             done = ran("repeat", ground / "mine", "--out", ground / "again")
             assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("how", ["out", "resume", "part", "repeat"])
+def test_a_directory_that_this_user_may_not_enter_is_a_sentence(how: str, whole: tuple[Path, str]) -> None:
+    with yard() as ground:
+        out = ground / "closed" / "out"
+        shutil.copytree(whole[0], out)
+        out.parent.chmod(0o000)
+        words: dict[str, tuple[str | Path, ...]] = {
+            "out": ("rails_uniform.py", *SMALL, "--out", out),
+            "resume": ("rails_uniform.py", *SMALL, "--resume", out),
+            "part": ("rails_uniform.py", *SMALL, "--part", "1/2", "--out", out),
+            "repeat": ("repeat.py", out),
+        }
+        scenario, *options = words[how]
+        done = subprocess.run(
+            [sys.executable, CHECKOUT / "scenarios" / scenario, *options],
+            cwd=ground,
+            capture_output=True,
+            text=True,
+            preexec_fn=become_other if os.geteuid() == 0 else None,
+        )
+        out.parent.chmod(0o700)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "Permission denied; " in done.stderr
 
 
 def test_points_that_were_exchanged_are_named_and_carried_out_anew(
