@@ -9,7 +9,7 @@ nothing is written or read (`testbed.machine.walk`).
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader, FileIO
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -163,21 +163,19 @@ def directory_lock(path: Path, *, shared: bool = False) -> Iterator[None]:
     MachineError
         If another user could exchange what lies in it.
     """
-    with _refusal(path), own_folder(path) as found:
-        descriptor = os.open(".", FOLDER, dir_fd=found)
-    try:
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    with ExitStack() as stack:
+        with _refusal(path), own_folder(path) as found:
+            descriptor = os.open(".", FOLDER, dir_fd=found)
+        stack.callback(os.close, descriptor)
         try:
             with _refusal(path):
-                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError as error:
             said = f"another run writes into {path}: {holder(descriptor)}"
             raise ScenarioError(said, "wait for its end") from error
         HELD[path] = descriptor
+        stack.callback(HELD.pop, path, None)
         yield
-    finally:
-        HELD.pop(path, None)
-        os.close(descriptor)
 
 
 @contextmanager

@@ -37,6 +37,18 @@ HELD: dict[Path, int] = {}
 """Descriptors of the directories that this process has locks of."""
 
 
+def _let_go() -> None:
+    """Leave its locks to the process that this one was forked from, or they would outlive it."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for descriptor in HELD.values():
+        os.dup2(nothing, descriptor, inheritable=False)  # closed by what has opened it
+    os.close(nothing)
+    HELD.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
 @contextmanager
 def place(path: Path, *, make: bool = False) -> Iterator[int]:
     """Open a directory, whoever owns it; make it, and those above it, where they are missing if asked to."""

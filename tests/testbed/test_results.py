@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from testbed.machine.files import GrowingFile, append_text, write_whole
+from testbed.machine.files import GrowingFile, append_text, directory_lock, write_whole
 from testbed.report.chrome_trace import chrome_trace
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.results import ResultsDirectory
@@ -303,6 +303,24 @@ def test_a_directory_that_is_removed_in_mid_run_is_a_sentence_and_nothing_takes_
     with pytest.raises(MachineError, match=f"{out} was removed, or another directory took its name, while"):
         carry_out()
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "points"] * replaced
+
+
+def test_a_lock_ends_with_its_run_though_a_process_that_was_forked_goes_on(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    with directory_lock(tmp_path):
+        if (child := os.fork()) == 0:
+            os.close(write_end)
+            os.read(read_end, 1)
+            os._exit(0)
+        with pytest.raises(ScenarioError, match="another run writes into"), directory_lock(tmp_path):
+            pass
+    try:
+        with directory_lock(tmp_path):
+            pass
+    finally:
+        os.close(write_end)
+        os.close(read_end)
+        os.waitpid(child, 0)
 
 
 def test_runs_of_one_second_have_directories_of_their_own(tmp_path: Path) -> None:
