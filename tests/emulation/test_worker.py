@@ -191,7 +191,7 @@ def test_two_emulations_never_run_at_once(in_sandbox: bool, interrupted: bool) -
         )
         assert other.stderr
         said = other.stderr.readline()  # it waits from now on
-        assert said.startswith(f"another emulation runs on this machine (pid {os.getpid()}, since ")
+        assert said.startswith(f"another emulation runs on this machine, process {os.getpid()} (")
         assert said.endswith("): waiting for it\n")
         assert other.poll() is None
         if interrupted:
