@@ -167,7 +167,7 @@ def _walked(path: Path, make: bool) -> int:
 def _still_there(held: Path) -> int:
     """Return a descriptor of a directory that is held; MachineError if its name is not its own any more."""
     base = Path(held.anchor or ".")
-    with suppress(OSError):
+    with suppress(OSError, MachineError):
         found = _inside(os.open(base, PLACE), held.relative_to(base).parts, held, make=False)
         if os.path.samestat(os.fstat(found), os.fstat(HELD[held])):
             return found

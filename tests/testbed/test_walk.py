@@ -202,7 +202,7 @@ def test_under_sudo_all_that_was_made_is_handed_back(ground: Path, monkeypatch: 
         read_whole(home / "results" / "now" / "run.json")
 
 
-@pytest.mark.parametrize("how", ["removed", "replaced", "renamed", "a link"])
+@pytest.mark.parametrize("how", ["removed", "replaced", "renamed", "a link", "another's link"])
 @pytest.mark.parametrize("name", ["write", "append", "read", "make", "remove"])
 def test_a_directory_that_is_held_is_the_only_one_of_its_name(how: str, name: str, tmp_path: Path) -> None:
     held, aside = made(tmp_path / "held"), tmp_path / "aside"
@@ -218,7 +218,8 @@ def test_a_directory_that_is_held_is_the_only_one_of_its_name(how: str, name: st
         elif how == "replaced":
             held.mkdir()
             (held / "run.json").write_text("other")
-        elif how == "a link":
+        elif "link" in how:
+            tmp_path.chmod(0o1777 if how == "another's link" else 0o700)
             (tmp_path / "elsewhere").mkdir()
             held.symlink_to(tmp_path / "elsewhere")
         there = sorted(tmp_path.rglob("*"))
