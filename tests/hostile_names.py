@@ -13,6 +13,8 @@ NAMES = {
     "other direction": "a\u202egnp\u2066 \u200f",
     "letters of others": "שלום 中文 :smile:",
     "lines": "a\nb\tc",
+    "number": "007",
+    "no number": "nan",
     "page": "<script>alert(1)</script> {{ x }} %s",
 }
 

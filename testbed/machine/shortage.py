@@ -1,12 +1,15 @@
 """Shortages: memory, processes or files that a limit of this process (`ulimit`) refuses, each one sentence.
 
-Python's library alone: a scenario imports this before anything that memory may be short for.
+Little but Python's library: a scenario imports this before anything that memory may be short for.
 """
 
 import errno
 import resource
 import sys
+from traceback import format_exception
 from types import TracebackType
+
+from topologies.printable import printable
 
 LEAST_BYTES = 1 << 30
 """Of address space: to import scipy, pandas and matplotlib takes 0.6 to 0.8 GB. With less they end in a
@@ -38,9 +41,9 @@ def shortage(error: BaseException) -> str:
 
 
 def tell_shortage(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Say what ran out, and exit with 2; print any other error as Python does: a `sys.excepthook`."""
+    """Say what ran out, and exit with 2; print any other error, printable: a `sys.excepthook`."""
     if "--debug" in sys.argv or not (said := shortage(error)):
-        sys.__excepthook__(kind, error, trace)
+        sys.stderr.write(printable("".join(format_exception(kind, error, trace)), keep="\n"))
         return
     sys.stderr.write(f"{said}\n")
     raise SystemExit(2)

@@ -10,6 +10,7 @@ import pytest
 from testbed.report.csv_text import table_of
 from tests.hostile_names import NAMES, raw
 from tests.scenarios.command import ran
+from tests.scenarios.test_infinitehbd_faults import trace_text
 from tests.traffic.test_readers_simai import GRADIENTS, LAYER, simai
 from topologies.printable import printable
 
@@ -22,7 +23,7 @@ MATRIX = "0,9000,9000,9000\n9000,0,9000,9000\n9000,9000,0,9000\n9000,9000,9000,0
 
 def checked(out: Path, scenario: str, *options: str | Path) -> str:
     """Run a scenario, hold all that it leaves for people against the rules, and return what it printed."""
-    done = ran(scenario, *options, "--out", out)
+    done = ran(scenario, *options, "--out", out, cwd=out.parent)
     assert done.returncode == 0, done.stderr
     report = (out / "report.html").read_text()
     tables = [file.read_text() for file in out.glob("*.csv")]
@@ -99,3 +100,22 @@ def test_bytes_of_no_encoding_are_escaped_in_names(tmp_path: Path) -> None:
     trace = tmp_path / "bad\udcff.csv"
     trace.write_text(MATRIX)
     checked(tmp_path / "out", "ocs_spectra", "--workload", trace, "--model-only", "--seeds", "1")
+
+
+def test_a_scheme_of_ones_own_has_any_name(tmp_path: Path) -> None:
+    names = [name for name in NAMES.values() if name.isprintable()]
+    classes = [f"class Own{n}(Rails):\n    name = {name!r}\n" for n, name in enumerate(names)]
+    (tmp_path / "own_names.py").write_text(
+        "\n\n".join(["from traffic.spraying.rails import Rails", *classes])
+    )
+    schemes = ",".join(["ecmp", *(f"own_names:Own{n}" for n in range(len(names)))])
+    checked(tmp_path / "out", "rails_uniform", *SMALL, "--seeds", "1", "--schemes", schemes)
+    table = table_of((tmp_path / "out" / "summary.csv").read_bytes(), ["scheme"])
+    assert [*table["scheme"]] == ["ecmp", *names]
+
+
+def test_a_fault_traces_name_is_any_text(tmp_path: Path) -> None:
+    trace = tmp_path / f"{FILE}.json"
+    trace.write_text(trace_text())
+    few = ["--seeds", "1", "--tp", "8", "--jobs", "1"]
+    assert printable(FILE)[:10] in checked(tmp_path / "out", "infinitehbd_faults", "--trace", trace, *few)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from testbed.machine.files import write_whole
-from testbed.machine.shortage import EMULATION_BYTES, LEAST_BYTES, shortage
+from testbed.machine.shortage import EMULATION_BYTES, LEAST_BYTES, shortage, tell_shortage
 from tests.tools import CHECKOUT
 from topologies.errors import MachineError
 
@@ -112,3 +112,13 @@ def test_an_error_that_no_limit_has_caused_is_none() -> None:
     others = [OSError(errno.ENOENT, "file"), RuntimeError("thread"), ImportError("no module"), ValueError("")]
     assert [shortage(error) for error in others] == [""] * 4
     assert shortage(MemoryError()).startswith("memory ran out; take --jobs 1")
+
+
+def test_a_traceback_orders_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        raise ValueError("a\x1b[31m\nb\u202e")
+    except ValueError as error:
+        tell_shortage(type(error), error, error.__traceback__)
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert said.endswith("ValueError: a\\x1b[31m\nb\\u202e\n")
