@@ -13,6 +13,7 @@ from warnings import catch_warnings, filterwarnings
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.category import StrCategoryFormatter
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -137,19 +138,29 @@ class _Shown(Formatter):
 
 def _show(figure: Figure) -> None:
     """Have a figure show all its texts as they can be shown."""
+    longest: dict[str, int] = {}
     for axes in figure.axes:
         wide = axes.get_position().width * figure.get_figwidth()
-        longest = max(LONGEST_TICK, round(LETTERS_PER_INCH * wide))
-        titles = {axes.get_title(place) for place in ("left", "center", "right")}
-        for text in axes.findobj(Text):
-            text.set_text(shown(text.get_text(), longest if text.get_text() in titles else LONGEST_LINE))
+        titles = [axes.get_title(place) for place in ("left", "center", "right")]
+        longest |= dict.fromkeys(titles, max(LONGEST_TICK, round(LETTERS_PER_INCH * wide)))
         for axis in (axes.xaxis, axes.yaxis):
             if isinstance(axis.get_major_formatter(), WRAPPED):
                 axis.set_major_formatter(_Shown(axis.get_major_formatter()))
             if isinstance(axis.get_minor_formatter(), WRAPPED):
                 axis.set_minor_formatter(_Shown(axis.get_minor_formatter()))
-    for text in figure.findobj(Text):  # also titles and keys of the whole
-        text.set_text(shown(text.get_text(), LONGEST_LINE))
+    for text in _texts(figure):
+        text.set_text(shown(text.get_text(), longest.get(text.get_text(), LONGEST_LINE)))
+
+
+def _texts(artist: Artist) -> Iterator[Text]:
+    """Yield all texts of an artist but those at ticks: formatters make them, and it takes long."""
+    for child in artist.get_children():
+        if isinstance(child, Axis):
+            yield child.label
+        elif isinstance(child, Text):
+            yield child
+        else:
+            yield from _texts(child)
 
 
 def colours(schemes: Iterable[str]) -> dict[str, str]:
