@@ -67,7 +67,7 @@ main() {
 # A disk fits as long as the scripts that made it and the packages that it holds are the same.
 find_disk() { # cache mirror
     local key
-    key=$(committed rev-parse HEAD:vagrant HEAD:pyproject.toml)
+    key=$(committed rev-parse HEAD:vagrant HEAD:pyproject.toml HEAD:requirements.lock)
     if [[ -n $1 && -e $1 ]]; then
         if [[ $(debugfs -R "cat $KEY" "$1" 2>/dev/null) == "$key" ]]; then
             disk=$1

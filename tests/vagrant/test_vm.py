@@ -18,6 +18,8 @@ from tests.tools import CHECKOUT, path_of
 
 SCRIPTS = ("vm.sh", "_bare_machine.sh")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+PACKAGES = ("pyproject.toml", "requirements.lock")
+"""The files that say which Python packages a disk holds."""
 """What only vm.sh's debootstrap needs, and no test."""
 END_S = 100.0
 """How long the end of a script may take [s], on a busy machine."""
@@ -53,8 +55,8 @@ class Checkout:
         for script in SCRIPTS:
             text = (CHECKOUT / "vagrant" / script).read_text()
             (self.folder / "vagrant" / script).write_text(text.replace(KEYRING, "/dev/null"))
-        (self.folder / "pyproject.toml").touch()
-        (self.folder / "committed").touch()
+        for name in (*PACKAGES, "committed"):
+            (self.folder / name).touch()
         self.git("init", "--quiet")
         self.git("add", ".")
         self.commit()
@@ -79,7 +81,9 @@ class Checkout:
         """Return a disk that fits it, as vm.sh keeps them."""
         tree, disk = self.scratch.parent / "tree", self.scratch.parent / "disk"
         for name, text in {
-            "etc/lightrail-disk": self.git("rev-parse", "HEAD:vagrant", "HEAD:pyproject.toml"),
+            "etc/lightrail-disk": self.git(
+                "rev-parse", "HEAD:vagrant", *(f"HEAD:{name}" for name in PACKAGES)
+            ),
             "boot/vmlinux": "",
             "boot/initrd": "",
         }.items():
@@ -162,7 +166,10 @@ def test_the_command_runs_on_what_is_committed_and_everything_comes_back(
     kept = ("-c", checkout.disk(), "-o", tmp_path / "out")
     process = checkout.start(*kept, "--", "bash", "-c", command, "bash", "a 'b", LIGHTRAIL_X='"$c"')
     output, errors = checkout.ended(process)
-    assert (process.returncode, output) == (7, 'committed\npyproject.toml\nvagrant\na \'b "$c"\n')
+    assert (process.returncode, output) == (
+        7,
+        'committed\npyproject.toml\nrequirements.lock\nvagrant\na \'b "$c"\n',
+    )
     assert "said" in errors.splitlines()
     assert (tmp_path / "out" / "a" / "b").read_text() == "1\n"
     assert until(lambda: checkout.left() == [], END_S), checkout.left()
@@ -235,9 +242,10 @@ def test_kvm_serves_where_it_can_boot_a_stock_kernel(
 
 @root_only
 @with_git
-def test_a_kept_disk_of_another_checkout_is_made_anew(checkout: Checkout) -> None:
+@pytest.mark.parametrize("changed", PACKAGES)
+def test_a_kept_disk_of_another_checkout_is_made_anew(checkout: Checkout, changed: str) -> None:
     disk = checkout.disk()
-    (checkout.folder / "pyproject.toml").write_text("another")
+    (checkout.folder / changed).write_text("another")
     checkout.commit()
     checkout.program("qemu-system-x86_64", "")
     process = checkout.start("-c", disk, "-M", "nowhere", "--", "true")
