@@ -62,8 +62,11 @@ INK = "#333333"
 VOID_HATCH = "xxxx"
 HEAT = "YlGnBu"
 NO_CELL = "#e8e8e8"
-LONGEST_LINE, LONGEST_TICK = 100, 40
-"""Most characters of a line in a plot, and of one at an axis: longer ones leave no room for what is drawn."""
+LONGEST_LINE, LONGEST_KEY, LONGEST_TICK = 100, 60, 40
+"""Most characters of a line in a plot, of a name in its key, and of one at an axis: longer ones leave no room
+for what is drawn."""
+LONGEST_END = 12
+"""Most characters that are left of either end: twice that has room in the height of a panel."""
 LETTERS_PER_INCH = 15
 """Of a panel's title."""
 WRAPPED = FixedFormatter, FuncFormatter, StrCategoryFormatter, LogFormatterSciNotation
@@ -112,8 +115,8 @@ def styled(draw: Callable[Arguments, Drawn]) -> Callable[Arguments, Drawn]:
 
 
 def shown(text: str, longest: int) -> str:
-    """Return a text as a plot has it: printable, and half as long where a line is longer than it may be."""
-    end = longest // 4
+    """Return a text as a plot has it: printable, and of a line that is longer than it may be both ends."""
+    end = min(longest // 4, LONGEST_END)
     lines = printable(text, keep="\n").split("\n")
     return "\n".join(line if len(line) <= longest else f"{line[:end]}...{line[-end:]}" for line in lines)
 
@@ -242,7 +245,7 @@ def legend(
         What a scheme is drawn as.
     """
     drawn = set(words)
-    handles = [_handle(kind, shades[name], name) for name in in_order(schemes)]
+    handles = [_handle(kind, shades[name], shown(name, LONGEST_KEY)) for name in in_order(schemes)]
     if bound is not None:
         handles.append(Line2D([], [], color=BOUND, linewidth=1.4, label=bound))
     handles += [_handle(kind, INK, word, void=True) for word in LEFT_OUT if word in drawn]

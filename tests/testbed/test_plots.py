@@ -304,6 +304,18 @@ def test_a_legend_of_long_names_is_no_wider_than_its_figure() -> None:
     assert drawn.get_window_extent().x1 <= figure.bbox.x1
 
 
+def test_a_legend_of_names_without_end_leaves_room_for_the_plot() -> None:
+    names = [f"{'n' * 300}{number}" for number in range(8)]
+    outcomes = [replace_label(each, names[n]) for n, each in enumerate(2 * small_outcomes(seeds=1)[:4])]
+    for plot in figures(outcomes, summary(outcomes), names[0]):
+        assert png_of(plot.draw()).startswith(b"\x89PNG")
+
+
+def replace_label(outcome: Outcome, label: str) -> Outcome:
+    """Return an outcome whose experiment has a label."""
+    return replace(outcome, experiment=replace(outcome.experiment, label=label))
+
+
 def test_a_workload_without_the_baseline_says_so() -> None:
     figure = busbw_bars(summary(small_outcomes(seeds=1)[1:]), SHADES)
     assert texts_of(figure).count("ecmp was not run") == 1
