@@ -4,6 +4,7 @@ import _checkout  # first: runs this file under the checkout's Python
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +20,7 @@ from testbed.report.run_json import changed_modules, datapath_of, experiments_of
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
 from testbed.study.carry_out import carry_out
-from testbed.study.command import main
+from testbed.study.command import loading, main
 from testbed.study.options import Debug, DryRun, NoSandbox, NoWait, Out
 from testbed.study.study import Options, Study
 from topologies.errors import ScenarioError
@@ -51,28 +52,27 @@ def repeat(
     one before where both machines kept up. What was only predicted is predicted again. A scheme, a
     transport or a pattern of your own whose module has changed since is measured, and not compared.
     """
+    with loading(dry_run=dry_run):
+        options = Options(no_sandbox=no_sandbox, no_wait=no_wait, out=out, dry_run=dry_run)
+        _again(results, datapath, options)
+
+
+def _again(results: Path, datapath: Datapath | None, options: Options) -> None:
+    """Carry out what a results directory holds."""
     file = results / "run.json" if os.path.isdir(results) else results
     experiments = experiments_of(file)
     if not experiments:
         raise ScenarioError(f"{file} holds no experiments", "run the command line in it again")
     before = _summary(file.with_name("summary.csv"))
-    datapath = datapath or datapath_of(file)
     changed = _changed(experiments, file)
     claims = partial(
         repeat_claims, before=before, source=f"as in {file.parent.resolve().name}", changed=changed
     )
     delay_s = real_link_delay_of(file)
     scenario = Study("repeat", TITLE, experiments, claims, kind_of(file), real_link_delay_s=delay_s)
-    model_only = not dry_run and all(each.dilation == UNSCALED for each in experiments)
-    options = Options(
-        model_only=model_only,
-        datapath=datapath,
-        no_sandbox=no_sandbox,
-        no_wait=no_wait,
-        out=out,
-        dry_run=dry_run,
-    )
-    carry_out(scenario, options)
+    model_only = not options.dry_run and all(each.dilation == UNSCALED for each in experiments)
+    found = datapath or datapath_of(file)
+    carry_out(scenario, replace(options, model_only=model_only, datapath=found))
 
 
 def _changed(experiments: Sequence[Experiment], file: Path) -> dict[tuple[str, str, str], str]:

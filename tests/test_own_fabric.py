@@ -92,8 +92,12 @@ def test_a_file_is_the_same_fabric(in_folder: Path) -> None:
         ("nowhere:f", "the fabric 'nowhere:f' cannot be imported: ModuleNotFoundError"),
         ("own_fabric:nothing", "the fabric 'own_fabric:nothing' cannot be imported: AttributeError"),
         ("own_fabric:NIC_BPS", "the fabric 'own_fabric:NIC_BPS' is of the type float, and not a Fabric"),
-        ("os:getcwd", "the fabric 'os:getcwd' is of the type str, and not a Fabric"),
-        ("os:chdir", "your fabric raised TypeError in os:chdir: chdir() missing"),
+        ("os:getcwd", "the fabric 'os:getcwd' cannot be loaded: os is a module of Python itself"),
+        ("topologies.own:own_fabric", "the fabric 'topologies.own:own_fabric' does not take the arguments"),
+        (
+            "topologies.own:own_object",
+            "the fabric 'topologies.own:own_object' is not annotated to return Fabric",
+        ),
     ],
 )
 def test_what_is_no_fabric_is_said_in_a_sentence(in_folder: Path, name: str, said: str) -> None:

@@ -1,6 +1,11 @@
 """A user's own scheme, transport, scheduler, pattern or fabric, named ``module:function``.
 
-How it is found, what it must take, what is said of an error in it, and which version of it ran.
+How it is found, what it must take and return, what is said of an error in it, and which version of it ran.
+
+A file that names code may come from anybody, and importing a module runs it. So what a file names is said
+before any of it is loaded (`say_own`); a module is looked for without being imported, and is none of
+Python's own; what is found in it is called only if it has what its kind has; and a dry run loads nothing
+(`without_own_code`).
 """
 
 import errno
@@ -10,22 +15,37 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from hashlib import sha256
+from importlib.machinery import ModuleSpec
 from inspect import signature
 from pathlib import Path
 from sysconfig import get_path
 from textwrap import shorten
 from traceback import TracebackException, walk_tb
+from typing import get_args
 
 from topologies.errors import FabricError, LightrailError, ScenarioError
 from topologies.fabric import Fabric
+from topologies.printable import printable
 
 FABRIC_PAGE = "docs/own_fabric.md"
 CHECKOUT = Path(__file__).parents[1]
+ROOMS = {"topologies", "controller", "traffic", "testbed", "scenarios", "tests"}
 INSTALLED = {"site-packages", "dist-packages"}
 """Folders of packages that are no user's own."""
 LONGEST_MESSAGE = 300
 """Most characters that a sentence repeats of a user's error."""
+NO_FILE = Path("built-in")
+NAME_IT = "name it as module:function, with the module in this directory or on PYTHONPATH"
+_REFUSED: ContextVar[bool] = ContextVar("refused", default=False)
+"""Whether this context loads no code of a user's own."""
+_SAID: set[str] = set()
+"""The lines of `say_own` that were printed: a file is read several times."""
+
+
+class NotLoadedError(Exception):
+    """Code of a user's own would have been loaded where that is refused; no error of theirs."""
 
 
 def own_object(kind: str, name: str) -> object:
@@ -42,11 +62,21 @@ def own_object(kind: str, name: str) -> object:
     ------
     ScenarioError
         If there is no such module, or nothing of that name in it, or the module's own code raises; or if it
-        is the script that runs, which no worker has.
+        is the script that runs, which no worker has, or a module of Python's.
+    NotLoadedError
+        If it is a user's, and nothing of theirs is loaded here.
     """
     module, _, attribute = name.partition(":")
     if module == "__main__":
         raise ScenarioError(f"the {kind} {name!r} is defined in the calling script", "put it in a file")
+    if (file := _file_of(module)) is None:
+        why = f"ModuleNotFoundError: No module named {module!r}"
+        raise ScenarioError(f"the {kind} {name!r} cannot be imported: {why}", NAME_IT)
+    if _is_pythons(file):
+        why = f"{module} is a module of Python itself"
+        raise ScenarioError(f"the {kind} {name!r} cannot be loaded: {why}", NAME_IT)
+    if _REFUSED.get() and not _is_lightrails(file):
+        raise NotLoadedError(f"the {kind} {name!r} of {file}")
     try:
         with _current_directory_on_path():
             return getattr(importlib.import_module(module), attribute)
@@ -54,9 +84,47 @@ def own_object(kind: str, name: str) -> object:
         if _line_of(name, error):
             raise _raised(kind, name, error) from error
         raise ScenarioError(
-            f"the {kind} {name!r} cannot be imported: {type(error).__name__}: {error}",
-            "name it as module:function, with the module in this directory or on PYTHONPATH",
+            f"the {kind} {name!r} cannot be imported: {type(error).__name__}: {error}", NAME_IT
         ) from error
+
+
+def say_own(file: Path, document: object) -> None:
+    """Say on standard error which code of a user's own a file names, each once, before any is loaded.
+
+    Parameters
+    ----------
+    file
+        The file.
+    document
+        Its values; a text among them that names something of a module of a user's is such a name.
+    """
+    for name in dict.fromkeys(_texts(document)):
+        module, colon, attribute = name.partition(":")
+        found = _file_of(module) if colon and attribute.isidentifier() else None
+        if found and not _is_pythons(found) and not _is_lightrails(found):
+            line = printable(f"{file} runs {found.name}:{attribute} from {found.parent}")
+            if line not in _SAID:
+                _SAID.add(line)
+                sys.stderr.write(f"{line}\n")
+
+
+def _texts(document: object) -> Iterator[str]:
+    """Yield all texts among the values of a document."""
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, dict | list):
+        for each in document.values() if isinstance(document, dict) else document:
+            yield from _texts(each)
+
+
+@contextmanager
+def without_own_code() -> Iterator[None]:
+    """Load no code of a user's own in this context: NotLoadedError where it would be."""
+    token = _REFUSED.set(True)
+    try:
+        yield
+    finally:
+        _REFUSED.reset(token)
 
 
 @contextmanager
@@ -77,7 +145,7 @@ def own_code(kind: str, name: str) -> Iterator[None]:
     """
     try:
         yield
-    except LightrailError:
+    except (LightrailError, NotLoadedError):
         raise
     except (Exception, SystemExit) as error:  # the code is a user's: it may raise anything
         raise _raised(kind, name, error) from error
@@ -141,6 +209,55 @@ def check_arguments(
         ) from error
 
 
+def check_returns(
+    kind: str,
+    name: str,
+    function: Callable[..., object],
+    wanted: str,
+    is_wanted: Callable[[type], bool],
+    page: str,
+) -> None:
+    """Refuse a function that is not annotated to return an object of its kind, before it is called.
+
+    Parameters
+    ----------
+    kind, name, function, page
+        As of `check_arguments`.
+    wanted
+        The annotation that is advised.
+    is_wanted
+        Whether a class of the annotation is of the kind; one of several will do.
+
+    Raises
+    ------
+    ScenarioError
+        If its annotation is another, or missing: a file that names it may come from anybody.
+    """
+    with own_code(kind, name):
+        try:
+            returned = signature(function, eval_str=True).return_annotation
+        except ValueError:  # it is written in C and has no signature
+            returned = None
+    if not any(map(is_wanted, _classes(returned))):
+        raise ScenarioError(
+            f"the {kind} {name!r} is not annotated to return {wanted}",
+            f"write it as: def {name.partition(':')[2]}(...) -> {wanted}, see {page}",
+        )
+
+
+def is_a(*kinds: type) -> Callable[[type], bool]:
+    """Return the test whether a class is one of these, or derived from one."""
+    return lambda each: issubclass(each, kinds)
+
+
+def _classes(annotation: object) -> Iterator[type]:
+    """Yield all classes in an annotation."""
+    if isinstance(annotation, type) and not get_args(annotation):
+        yield annotation
+    for each in get_args(annotation):
+        yield from _classes(each)
+
+
 def own_fabric(name: str) -> Fabric:
     """Return a user's own fabric.
 
@@ -158,6 +275,8 @@ def own_fabric(name: str) -> Fabric:
         return _fabric_of_file(name)
     made = own_object("fabric", name)
     if callable(made):
+        check_returns("fabric", name, made, "Fabric", is_a(Fabric), FABRIC_PAGE)
+        check_arguments("fabric", name, made, [], FABRIC_PAGE)
         with own_code("fabric", name):
             made = made()
     if not isinstance(made, Fabric):
@@ -195,9 +314,49 @@ def _line_of(name: str, error: BaseException) -> str:
 
 def _is_own(module: str, file: Path) -> bool:
     """Return whether a module is a user's: not lightrail's, Python's, installed, or the program itself."""
-    is_lightrails = file.is_relative_to(CHECKOUT) and file.parent != CHECKOUT
-    is_pythons = file.is_relative_to(get_path("stdlib")) or bool(INSTALLED & set(file.parts))
-    return not (is_lightrails or is_pythons or module in ("__main__", "__mp_main__"))
+    if _is_lightrails(file) or _is_pythons(file) or INSTALLED & {*file.parts}:
+        return False
+    return module not in ("__main__", "__mp_main__")
+
+
+def _is_lightrails(file: Path) -> bool:
+    """Return whether a module is in one of lightrail's rooms."""
+    return file.is_relative_to(CHECKOUT) and file.relative_to(CHECKOUT).parts[0] in ROOMS
+
+
+def _is_pythons(file: Path) -> bool:
+    """Return whether a module is of Python itself, and not of a package that is installed beside it."""
+    within = any(file.is_relative_to(get_path(name)) for name in ("stdlib", "platstdlib"))
+    return file == NO_FILE or (within and not INSTALLED & {*file.parts})
+
+
+def _file_of(module: str) -> Path | None:
+    """Return the file of a module, `NO_FILE` if it is built into Python, None if there is none.
+
+    Nothing is imported, as `importlib.util.find_spec` would a package that holds the module.
+    """
+    if module in sys.modules:
+        return Path(getattr(sys.modules[module], "__file__", None) or NO_FILE)
+    if not all(name.isidentifier() for name in module.split(".")):
+        return None
+    with _current_directory_on_path():
+        spec = _spec_of(module)
+    origin = spec.origin if spec else None  # None of a folder alone, which is a package without code
+    if origin in ("built-in", "frozen"):
+        return NO_FILE
+    return Path(origin) if origin else None
+
+
+def _spec_of(module: str) -> ModuleSpec | None:
+    """Return where a module comes from, found in its package, which is found in the same way."""
+    package, places = module.rpartition(".")[0], None
+    if package:
+        within = _spec_of(package)
+        places = within.submodule_search_locations if within else None
+        if places is None:
+            return None
+    found = (finder.find_spec(module, places) for finder in sys.meta_path)
+    return next(filter(None, found), None)
 
 
 def _fabric_of_file(name: str) -> Fabric:

@@ -19,6 +19,7 @@ from pydantic import Field, JsonValue, ValidationError
 
 from topologies.errors import DemandError, MachineError, ScenarioError, TraceError
 from topologies.fabric import MOST_GPUS
+from topologies.own import say_own
 from topologies.own_value import class_name
 from topologies.strict_json import Strict, first_of, json_value, shown
 from traffic.collectives.all_to_all import AllToAll
@@ -190,7 +191,9 @@ def read_job(path: Path) -> Job:
     TraceError
         If the file cannot be read or is no such job; it says where in the file.
     """
-    return job_of_document(_document_in(path), str(path))
+    document = _document_in(path)
+    say_own(path, document)
+    return job_of_document(document, str(path))
 
 
 def write_job(job: Job, path: Path) -> None:

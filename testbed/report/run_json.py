@@ -24,6 +24,7 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.similitude import REAL_LINK_DELAY_S, Number
 from topologies.errors import LightrailError, ScenarioError, TraceError
+from topologies.own import say_own
 from topologies.strict_json import first_of, object_of, shown
 
 FORMAT_VERSION: Literal[6] = 6
@@ -227,6 +228,7 @@ def experiments_of(run_file: Path) -> list[Experiment]:
         If the file cannot be read, or is not a run of this format.
     """
     data = _read(run_file)
+    say_own(run_file, [data.jobs, *(each.model_extra for each in data.experiments)])
     made: dict[tuple[str, int], Experiment] = {}
     found = []
     for index, each in enumerate(data.experiments):

@@ -4,7 +4,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import update_wrapper
 from inspect import Parameter, Signature, signature
@@ -12,6 +13,7 @@ from io import TextIOWrapper
 from typing import Annotated, NoReturn, TypeVar
 
 import typer
+from rich.text import Text
 
 from testbed.report.results import ENTERED
 from testbed.run.experiment import Experiment
@@ -31,11 +33,12 @@ from testbed.study.options import (
     transport_named,
     with_default,
 )
-from testbed.study.output import say
+from testbed.study.output import print_tables, say
 from testbed.study.study import RUN, Options, Study
 from topologies.addresses import ENTROPIES
 from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Fabric
+from topologies.own import NotLoadedError, without_own_code
 from traffic.fault_text import DETECT_S
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.host_settings import TransportSetup
@@ -212,7 +215,12 @@ def run(describe: Callable[..., Study]) -> NoReturn:
     """Run a scenario: its parameters are its options, and after them those that say how to carry it out."""
 
     def command(debug: bool, **given: object) -> None:
-        changes, options = _taken(Changes, given), _taken(Options, given)
+        options = _taken(Options, given)
+        with loading(dry_run=options.dry_run):
+            described(options, given)
+
+    def described(options: Options, given: dict[str, object]) -> None:
+        changes = _taken(Changes, given)
         if options.resume and (options.volume, options.emulated_rate_mbps) != (None, None):
             raise ScenarioError(
                 "the scale of a run that is gone on with is its own", "leave out --volume and --emulated-rate"
@@ -232,6 +240,24 @@ def run(describe: Callable[..., Study]) -> NoReturn:
         carry_out(study, options.or_usual(study.usual))
 
     _run(command, describe, [*_fields(Changes), *_fields(Options)])
+
+
+@contextmanager
+def loading(*, dry_run: bool) -> Iterator[None]:
+    """Load no code of the user's own in a dry run, and print what is not known without it."""
+    if not dry_run:
+        yield
+        return
+    try:
+        with without_own_code():
+            yield
+    except NotLoadedError as own:
+        said = (
+            f"A dry run loads no code of yours, and this run is decided by {own}. Its points, and the"
+            " time, the memory and the open files that they take, are not known without it."
+            " Nothing was booted."
+        )
+        print_tables([Text(said)], "nothing was booted")
 
 
 def run_computed(describe: Callable[..., Computed | Study]) -> NoReturn:

@@ -66,7 +66,7 @@ from testbed.study.toml_document import (
 )
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from topologies.own import own_code, own_object
+from topologies.own import check_returns, is_a, own_code, own_object, say_own
 from topologies.own_routing import ROUTING
 from topologies.routing import Routing
 from topologies.strict_json import Strict, shown
@@ -159,6 +159,7 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
     if (beside := str(file.absolute().parent)) not in sys.path:
         sys.path.append(beside)
     document = settled(read_document(file, list(FORMS)), assignments)
+    say_own(file, {key: value for key, value in document.values.items() if not document.is_given((key,))})
     whole = _whole(document)
     points = _named_apart(list(_points(document, whole)))
     if not points:
@@ -239,8 +240,9 @@ def _function(document: Document, whole: Whole, key: str, points: Sequence[objec
         return nothing
     with document.at((key,)):
         found = own_object(key, name)
-    if not callable(found):
-        raise document.mistake((key,), f"{name} is not a function", PAGE)
+        if not callable(found):
+            raise document.mistake((key,), f"{name} is not a function", PAGE)
+        check_returns(key, name, found, *RETURNS[key], "docs/study.md")
     made = partial(found, points=points) if "points" in signature(found).parameters else found
     try:
         signature(made).bind(what)
@@ -272,6 +274,11 @@ SAID: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     "findings": ("outcomes", _told, no_findings),
 }
 """By key, what its function takes, what checks what that says, and what stands for no function."""
+RETURNS: Mapping[str, tuple[str, Callable[[type], bool]]] = {
+    "claims": ("list[Claim]", is_a(Claim)),
+    "findings": ("Findings", is_a(Findings)),
+}
+"""By key, what its function is annotated to return, and what tells whether it is."""
 
 # Points
 

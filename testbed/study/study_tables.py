@@ -30,7 +30,7 @@ from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
-from topologies.own import own_code, own_fabric, own_object
+from topologies.own import check_returns, is_a, own_code, own_fabric, own_object
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.patch_panel import patch_panel_fabric
 from topologies.rail import rail_fabric
@@ -102,6 +102,20 @@ FORMS: Mapping[str, Mapping[str, Mapping[str, Makes] | Makes]] = {
     "points": {"function": {}},
 }
 """By table and key, the functions that have names, or the one that reads a file."""
+
+
+def holds_experiment(kind: type) -> bool:
+    """Return whether objects of a class are experiments, or hold one."""
+    fields = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())}
+    return issubclass(kind, Experiment) or "experiment" in fields or hasattr(kind, "experiment")
+
+
+RETURNED: Mapping[str, tuple[str, Callable[[type], bool]]] = {
+    "builder": ("Fabric", is_a(Fabric)),
+    "generator": ("Job", is_a(Job, Demand)),
+    "function": ("list[Experiment]", holds_experiment),
+}
+"""By key, what a user's own function is annotated to return, and what tells whether it is."""
 MADE_BY = {
     "builder": "What wires the fabric; your own as module:function (docs/own_fabric.md).",
     "file": "The fabric, a JSON file that Fabric.to_json wrote.",
@@ -218,10 +232,13 @@ def _maker(document: Document, keys: Keys, values: Mapping[str, object]) -> tupl
             hint = f"{choices}name your own as module:function"
             raise document.mistake(at, f"unknown {form} {shown(name)}{near}", hint)
         return form, named[name]
+    if form == "rule":
+        return form, circuits_rule
     with document.at(at):
-        own = circuits_rule if form == "rule" else own_object(str(keys[0]), name)
-    if not callable(own):
-        raise document.mistake(at, f"{name} is not a function", PAGE)
+        own = own_object(str(keys[0]), name)
+        if not callable(own):
+            raise document.mistake(at, f"{name} is not a function", PAGE)
+        check_returns(str(keys[0]), name, own, *RETURNED[form], "docs/study.md")
     return form, own
 
 

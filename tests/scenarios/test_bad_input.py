@@ -35,7 +35,12 @@ MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
         (["--servers", "0"], "", "0 servers"),
         (["--rate", "0"], "", "0 bit/s"),
         (["--schemes", "nobody"], "", "no scheme named 'nobody'"),
-        (["--schemes", "os:getcwd"], "", "write it as: def getcwd(*, fabric, messages, chunks, rng)"),
+        (
+            ["--schemes", "topologies.rail:rail_fabric"],
+            "",
+            "write it as: def rail_fabric(*, fabric, messages, chunks, rng)",
+        ),
+        (["--schemes", "os:getcwd"], "", "cannot be loaded: os is a module of Python itself"),
         (["--schemes", "\udcff "], "", "expected a text in Unicode"),  # a byte that is no text
         (["--sparsity", "2"], "", "a sparsity of 2"),
         (

@@ -13,7 +13,7 @@ from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
 
 OWN = """import sys
-
+from topologies.fabric import Fabric
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import Assignment
 from traffic.spraying.rails import Rails
@@ -27,7 +27,7 @@ def leaves(*, fabric, messages, chunks, rng):
     sys.exit(0)
 
 
-def fabric():
+def fabric() -> Fabric:
     return {}["no fabric"]
 
 
@@ -152,3 +152,104 @@ def test_tables_call_a_class_by_its_name(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert pd.read_csv(folder / "out" / "summary.csv")["scheme"].tolist() == ["rails", "mine [a]"]
     assert "  mine [a] " in done.stdout
+
+
+LEAVES = """from pathlib import Path
+
+from topologies.fabric import Fabric
+from topologies.rail import rail_fabric
+from traffic.spraying.rails import Rails
+
+Path("imported").touch()
+
+
+def wired() -> Fabric:
+    Path("called").touch()
+    return rail_fabric(2, 2)
+
+
+class Mine(Rails):
+    name = "mine"
+
+
+class Sent:
+    lower = renumbered = None
+"""
+STUDY = """scheme = "{scheme}"
+[fabric]
+builder = "{builder}"
+[[workload]]
+generator = "uniform"
+"""
+JOB = {
+    "format": "lightrail job 1",
+    "name": "own",
+    "gpus": 4,
+    "nodes": [{"kind": "own", "name": "sent", "pattern": "leaving:Sent"}],
+}
+
+
+def loaded(folder: Path) -> set[str]:
+    """Return the files that a user's module left where it was imported and called; take them away."""
+    left = {name for name in ("imported", "called") if (folder / name).exists()}
+    for name in left:
+        (folder / name).unlink()
+    return left
+
+
+@pytest.mark.parametrize(
+    ("builder", "scheme", "what"),
+    [
+        ("leaving:wired", "ecmp", "the fabric 'leaving:wired'"),
+        ("big_switch", "leaving:Mine", "the scheme 'leaving:Mine'"),
+    ],
+)
+def test_a_dry_run_of_a_study_loads_none_of_it_and_says_what_it_would(
+    tmp_path: Path, builder: str, scheme: str, what: str
+) -> None:
+    (tmp_path / "leaving.py").write_text(LEAVES)
+    servers = "servers = 2\n" * (builder == "big_switch")
+    text = STUDY.format(builder=builder, scheme=scheme).replace("[[w", f"{servers}[[w")
+    (tmp_path / "study.toml").write_text(text)
+    done = ran("study", "study.toml", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert said.startswith(f"A dry run loads no code of yours, and this run is decided by {what} of ")
+    assert said.endswith("are not known without it. Nothing was booted.")
+    named = f"study.toml runs leaving.py:{what.split(':')[1][:-1]} from {tmp_path}\n"
+    assert done.stderr == named
+    assert loaded(tmp_path) == set()
+    done = ran("study", "study.toml", "--model-only", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(named)
+    assert "imported" in loaded(tmp_path)
+
+
+def test_a_dry_run_of_a_job_and_of_a_run_again_loads_none_of_them(tmp_path: Path) -> None:
+    (tmp_path / "leaving.py").write_text(LEAVES)
+    (tmp_path / "job.json").write_text(json.dumps(JOB))
+    done = ran("job", "--job", "job.json", "--dry-run", cwd=tmp_path)
+    assert (done.returncode, loaded(tmp_path)) == (0, set()), done.stderr
+    assert f"job.json runs leaving.py:Sent from {tmp_path}\n" in done.stderr
+    assert "is decided by the pattern 'leaving:Sent' of " in " ".join(done.stdout.split())
+    uniform(tmp_path, "--schemes", "leaving:Mine")
+    assert loaded(tmp_path) == {"imported"}
+    done = ran("repeat", "out", "--dry-run", cwd=tmp_path)
+    assert (done.returncode, loaded(tmp_path)) == (0, set()), done.stderr
+    assert f"out/run.json runs leaving.py:Mine from {tmp_path}\n" in done.stderr
+    assert "is decided by the scheme 'leaving:Mine' of " in " ".join(done.stdout.split())
+
+
+def test_a_study_of_pythons_own_functions_runs_none(tmp_path: Path) -> None:
+    text = STUDY.format(builder="os:system", scheme="ecmp").replace("[[w", 'command = "touch called"\n[[w')
+    (tmp_path / "study.toml").write_text(text)
+    (tmp_path / "passed_on.py").write_text("from os import system\n")
+    for options in ([], ["--dry-run"]):
+        done = ran("study", "study.toml", *options, cwd=tmp_path)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "fabric.builder: the fabric 'os:system' cannot be loaded: os is a module of" in done.stderr
+    (tmp_path / "study.toml").write_text(text.replace("os:", "passed_on:"))
+    done = ran("study", "study.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "the fabric 'passed_on:system' is not annotated to return Fabric" in done.stderr
+    assert loaded(tmp_path) == set()

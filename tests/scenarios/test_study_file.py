@@ -5,12 +5,16 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.report.claims import Claim
+from testbed.report.page import Findings
 from testbed.run.experiment import Experiment
 from testbed.study.study import Study, no_claims
 from testbed.study.study_file import Whole, study_of_file
@@ -20,6 +24,7 @@ from tests.calibrated import calibrated
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
 from topologies.errors import LightrailError, ScenarioError
+from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.steps import single
@@ -53,6 +58,39 @@ def study(folder: Path, text: str, *assignments: str) -> Study:
     """Return the study of a file of this text."""
     (folder / "study.toml").write_text(text)
     return study_of_file(folder / "study.toml", [assigned(each) for each in assignments])
+
+
+written_in_c = max
+
+
+def wired() -> Fabric:
+    """Return a fabric."""
+    return rail_fabric(2, 1)
+
+
+def wired_by(matrix: np.ndarray) -> Fabric:
+    """Return a fabric by a parameter whose type no file can have."""
+    raise AssertionError
+
+
+def not_wired() -> Fabric:
+    """Return a text all the same."""
+    return cast(Fabric, "fabric")
+
+
+def no_points() -> list[Experiment]:
+    """Return texts all the same."""
+    return cast(list[Experiment], "points")
+
+
+def of_nothing() -> Findings:
+    """Return findings about nothing."""
+    raise AssertionError
+
+
+def of_rows(table: pd.DataFrame) -> list[Claim]:
+    """Return no claims."""
+    return []
 
 
 def rows(found: Study, *what: str) -> list[tuple[object, ...]]:
@@ -170,10 +208,13 @@ def test_files_and_modules_are_found_beside_the_study(
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path / "elsewhere"))
     (tmp_path / "of_study.py").write_text(
-        "import numpy as np\nfrom topologies.rail import rail_fabric\nfrom traffic.demand import Demand\n"
-        "def wired(rails: int, fast_bps: float = 1e9): return rail_fabric(2, rails, rate_bps=fast_bps)\n"
-        "def sent(gpus, seed, size: int): return Demand('mine', np.full((gpus, gpus), size + seed), '')\n"
-        "def claims(table): return []\n"
+        "import numpy as np\nfrom testbed.report.claims import Claim\nfrom topologies.fabric import Fabric\n"
+        "from topologies.rail import rail_fabric\nfrom traffic.demand import Demand\n"
+        "def wired(rails: int, fast_bps: float = 1e9) -> Fabric:\n"
+        "    return rail_fabric(2, rails, rate_bps=fast_bps)\n"
+        "def sent(gpus, seed, size: int) -> Demand:\n"
+        "    return Demand('mine', np.full((gpus, gpus), size + seed), '')\n"
+        "def claims(table) -> list[Claim]: return []\n"
     )
     (tmp_path / "matrix.txt").write_text("0 5\n7 0\n")
     (tmp_path / "fabric.json").write_text(rail_fabric(2, 1).to_json())
@@ -206,8 +247,9 @@ def test_files_and_modules_are_found_beside_the_study(
 
 def test_a_function_may_take_lists_pairs_and_paths(tmp_path: Path) -> None:
     (tmp_path / "typed.py").write_text(
-        "from pathlib import Path\nfrom topologies.rail import rail_fabric\n"
-        "def wired(sizes: tuple[int, int], more: list[float], sheet: Path):\n"
+        "from pathlib import Path\nfrom topologies.fabric import Fabric\n"
+        "from topologies.rail import rail_fabric\n"
+        "def wired(sizes: tuple[int, int], more: list[float], sheet: Path) -> Fabric:\n"
         "    assert (more, sheet) == ([1, 0.5], Path('x'))\n    return rail_fabric(*sizes)\n"
     )
     text = (
@@ -285,14 +327,14 @@ class Step:
     experiment: Experiment
     rings: str
 
-def points(servers: list[int], rate_bps: float, seed: int, rings: str = "one"):
+def points(servers: list[int], rate_bps: float, seed: int, rings: str = "one") -> list[Step]:
     fabrics = [rail_fabric(each, 1, rate_bps=rate_bps) for each in servers]
     return [Step(Experiment(each, single(uniform(each.gpus)), "ecmp", seed=seed), rings) for each in fabrics]
 
-def claims(table, points):
+def claims(table, points) -> list[Claim]:
     return [Claim(f"{each.rings} of {len(each.experiment.fabric.servers)}", "", (0, 1)) for each in points]
 
-def findings(outcomes):
+def findings(outcomes) -> Findings:
     return Findings(leads=True)
 """
 
@@ -501,35 +543,67 @@ def test_each_key_is_found_in_its_line(parts: list[tuple[str, str]]) -> None:
             "claims = 'nowhere:claims'\n" + SMALL,
             "line 1, claims: the claims 'nowhere:claims' cannot be imported: ",
         ),
-        (SMALL.replace('"rail"', '"os:getcwd"'), "line 3, fabric.servers: unknown key; "),
+        (
+            SMALL.replace('"rail"', '"traffic.demand:no_such"'),
+            "line 2, fabric.builder: the fabric 'traffic.demand:no_such' cannot be imported: ",
+        ),
+        (SMALL.replace('"rail"', f'"{__name__}:wired"'), "line 3, fabric.servers: unknown key; "),
         (
             "[fabric]\nbuilder = 'os:getcwd'\n" + UNIFORM,
-            "line 2, fabric.builder: os:getcwd returns a value of type str, ",
+            "line 2, fabric.builder: the fabric 'os:getcwd' cannot be loaded: os is a module of Python ",
         ),
         (
-            "[fabric]\nbuilder = 'builtins:max'\n" + UNIFORM,
-            "line 2, fabric.builder: the parameters of max have no types ",
+            f"[fabric]\nbuilder = '{__name__}:wired_by'\n" + UNIFORM,
+            "line 2, fabric.builder: the parameters of wired_by have no types ",
         ),
-        ("[fabric]\nbuilder = 'os:sep'\n" + UNIFORM, "line 2, fabric.builder: os:sep is not a function; "),
+        (
+            f"[fabric]\nbuilder = '{__name__}:not_wired'\n" + UNIFORM,
+            f"line 2, fabric.builder: {__name__}:not_wired returns a value of type str, ",
+        ),
+        (
+            f"[fabric]\nbuilder = '{__name__}:written_in_c'\n" + UNIFORM,
+            "line 2, fabric.builder: the fabric '"
+            + __name__
+            + ":written_in_c' is not annotated to return Fab",
+        ),
+        (
+            f"[fabric]\nbuilder = '{__name__}:SMALL'\n" + UNIFORM,
+            f"line 2, fabric.builder: {__name__}:SMALL is not a function; ",
+        ),
+        (
+            RAIL + f"[[workload]]\ngenerator = '{__name__}:wired'\n",
+            f"line 6, workload.generator: the workload '{__name__}:wired' is not annotated to return Job; ",
+        ),
+        (
+            f"claims = '{__name__}:wired'\n" + SMALL,
+            f"line 1, claims: the claims '{__name__}:wired' is not annotated to return list[Claim]; ",
+        ),
+        (
+            f"[points]\nfunction = '{__name__}:wired'\n",
+            f"line 2, points.function: the points '{__name__}:wired' is not annotated to return list[Exp",
+        ),
         ("[fabric]\nfile = 'gone.json'\n" + UNIFORM, "line 1, fabric: the fabric '"),
         (RAIL + "[[workload]]\ntrace = 'gone'\n", "line 5, workload: "),
         (RAIL + "[[workload]]\njob = 'gone'\n", "line 5, workload: "),
         (RAIL + "[[workload]]\ngenerator = 'sparse'\nsparsity = 2\n", "line 5, workload: a sparsity of 2; "),
         (RAIL, "study.toml: no workload is given; "),
         (
-            "[points]\nfunction = 'os:getcwd'\n",
-            "line 2, points.function: os:getcwd returns a value of type str,",
+            f"[points]\nfunction = '{__name__}:no_points'\n",
+            f"line 2, points.function: {__name__}:no_points returns a value of type str,",
         ),
         ("[points]\nfunction = 'made'\n", "unknown function 'made'; name your own as module:function"),
         (
-            "mtu = 1500\n[points]\nfunction = 'os:getcwd'\n",
+            f"mtu = 1500\n[points]\nfunction = '{__name__}:no_points'\n",
             "study.toml, line 1, mtu: the function of [points] decides it; leave it out",
         ),
         (
-            "seed = 1\n[points]\nfunction = 'os:getcwd'\n",
+            f"seed = 1\n[points]\nfunction = '{__name__}:no_points'\n",
             "study.toml, line 1, seed: the function of [points] decides it; leave it out",
         ),
-        ("findings = 'os:getcwd'\n" + SMALL, "line 1, findings: os:getcwd does not take outcomes: "),
+        (
+            f"findings = '{__name__}:of_nothing'\n" + SMALL,
+            f"line 1, findings: {__name__}:of_nothing does not take outcomes: ",
+        ),
         (UNIFORM, "study.toml: no fabric is given; "),
         (
             SMALL + "[circuits]\nrule = 'schedule'\n",
@@ -600,7 +674,8 @@ def test_a_mistake_on_the_command_line_names_the_option(tmp_path: Path, words: l
 
 def test_what_the_command_line_replaces_may_have_had_a_name(tmp_path: Path) -> None:
     text = (
-        "claims = 'builtins:list'\nclaims_over = 'rail'\nscheme = ['ecmp', 'pxn']\nbaseline = 'pxn'\n" + SMALL
+        f"claims = '{__name__}:of_rows'\nclaims_over = 'rail'\nscheme = ['ecmp', 'pxn']\nbaseline = 'pxn'\n"
+        + SMALL
     )
     (tmp_path / "other.json").write_text(leaf_spine_fabric(4, 2, nics=2).to_json())
     assert study(tmp_path, text).claims is not no_claims
@@ -612,7 +687,8 @@ def test_what_the_command_line_replaces_may_have_had_a_name(tmp_path: Path) -> N
 
 def test_a_key_that_two_tables_take_needs_its_table(tmp_path: Path) -> None:
     (tmp_path / "both.py").write_text(
-        "from topologies.rail import rail_fabric\ndef wired(tokens: int): return rail_fabric(tokens, 1)\n"
+        "from topologies.fabric import Fabric\nfrom topologies.rail import rail_fabric\n"
+        "def wired(tokens: int) -> Fabric: return rail_fabric(tokens, 1)\n"
     )
     text = "[fabric]\nbuilder = 'both:wired'\n" + UNIFORM + "[grid]\n{key} = [2, 3]\n"
     with pytest.raises(
@@ -649,6 +725,12 @@ def test_the_page_s_command_prints_what_it_says(in_folder: Path) -> None:
 
 
 def test_a_dry_run_prints_the_points_and_the_grid(in_folder: Path) -> None:
+    file = in_folder / "two_pods.toml"
+    file.write_text(
+        file.read_text().replace(
+            '"two_pods:two_pods"\nuplink_gbps', '"rail"\nservers = 4\nrails = 2\nrate_gbps'
+        )
+    )
     words = ["--dry-run", "--set", "grid.seed=0..1", "--set", "sparsity=0.5"]
     done = ran("study", "two_pods.toml", *words, cwd=in_folder, env={**os.environ, **calibrated(in_folder)})
     assert done.returncode == 0, done.stderr
@@ -662,7 +744,9 @@ def test_the_page_s_mistake_is_said_as_it_says(in_folder: Path) -> None:
     file.write_text(file.read_text().replace("uplink_gbps", "uplink_gbsp"))
     done = ran("study", "two_pods.toml", cwd=in_folder)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"```\n{done.stderr}```" in PAGE
+    said, mistake = done.stderr.splitlines(keepends=True)
+    assert said == f"two_pods.toml runs two_pods.py:two_pods from {in_folder}\n"
+    assert f"```\n{mistake}```" in PAGE
 
 
 def test_the_page_names_every_key_and_every_name() -> None:

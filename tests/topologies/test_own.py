@@ -1,12 +1,27 @@
 """What ``module:function`` names: Python's path first, then the current directory."""
 
+import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from topologies.errors import FabricError, ScenarioError
-from topologies.own import check_arguments, own_code, own_object, own_sources
+from topologies.fabric import Fabric
+from topologies.own import (
+    NotLoadedError,
+    check_arguments,
+    check_returns,
+    is_a,
+    own_code,
+    own_object,
+    own_sources,
+    say_own,
+    without_own_code,
+)
+from topologies.rail import rail_fabric
 
 
 def test_the_current_directory_is_searched_after_the_path(
@@ -109,3 +124,102 @@ def test_sources_are_of_what_is_a_users_own_and_change_with_it(
     after = own_sources(["own_helped:f"])
     assert [name for name in after if after[name] != before[name]] == ["own_helps"]
     assert own_sources([]) == {}
+
+
+RAN = "from pathlib import Path\nPath({file!r}).touch()\ndef f(): pass\n"
+
+
+def test_a_module_is_found_without_being_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package, ran = tmp_path / "own_package", tmp_path / "ran"
+    package.mkdir()
+    (package / "__init__.py").write_text(RAN.format(file=str(ran)))
+    (package / "inner.py").write_text(RAN.format(file=str(ran)))
+    monkeypatch.chdir(tmp_path)
+    with without_own_code():
+        for name in ("own_package:f", "own_package.inner:f"):
+            with pytest.raises(NotLoadedError, match=f"the scheme '{name}' of {package}"):
+                own_object("scheme", name)
+        with pytest.raises(ScenarioError, match="cannot be imported: ModuleNotFoundError"):
+            own_object("scheme", "own_package.gone:f")
+        assert own_object("scheme", "topologies.rail:rail_fabric") is rail_fabric
+    with pytest.raises(ScenarioError, match="cannot be imported: ModuleNotFoundError"):
+        own_object("scheme", "own_package.gone:f")
+    assert not ran.exists()
+    assert callable(own_object("scheme", "own_package.inner:f"))
+    assert ran.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["os:system", "posix:system", "builtins:exec", "subprocess:Popen", "os.path:join", "antigravity:x"],
+)
+def test_python_itself_is_no_code_of_the_users(name: str) -> None:
+    module = name.partition(":")[0]
+    before = module in sys.modules
+    with pytest.raises(
+        ScenarioError, match=f"'{name}' cannot be loaded: {module} is a module of Python itself"
+    ):
+        own_object("fabric", name)
+    assert (module in sys.modules) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["", ":", ":f", "..:f", "own..f:f", "a/b:f", "\0:f", "-:f", "own_nowhere.x:f"]
+)
+def test_what_names_no_module_is_a_sentence(name: str) -> None:
+    with pytest.raises(ScenarioError, match="cannot be imported: ModuleNotFoundError"):
+        own_object("fabric", name)
+
+
+def test_what_a_file_names_is_said_once_and_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_said.py").write_text(RAN.format(file=str(tmp_path / "ran")))
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "a\nb.toml"
+    document = {
+        "scheme": ["ecmp", "ecmp:4", "tcp:reno", "own_said:f", "os:system", "traffic.demand:Demand", ":"],
+        "circuits": [{"rule": "scheduled", "fields": {"scheduler": "own_said:g", "x": [1, "own_said:f"]}}],
+    }
+    for _ in range(2):
+        say_own(file, document)
+    escaped = str(file).replace("\n", "\\n")
+    assert capsys.readouterr().err.splitlines() == [
+        f"{escaped} runs own_said.py:{name} from {tmp_path}" for name in "fg"
+    ]
+    assert not (tmp_path / "ran").exists()
+    assert "own_said" not in sys.modules
+
+
+def wired() -> Fabric:
+    """Return a fabric."""
+    return rail_fabric(2, 1)
+
+
+def several() -> "list[tuple[int, Fabric]] | None":
+    """Return fabrics."""
+    raise AssertionError
+
+
+def anything() -> object:
+    """Return anything."""
+    raise AssertionError
+
+
+def unannotated():  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """Return anything."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize("function", [wired, several, partial(wired)])
+def test_what_is_annotated_to_return_a_kind_may_be_called(function: Callable[..., object]) -> None:
+    check_returns("fabric", "own:f", function, "Fabric", is_a(Fabric), "docs/own_fabric.md")
+
+
+@pytest.mark.parametrize("function", [anything, unannotated, os.system, max, int, Fabric.to_json])
+def test_what_is_not_is_refused_before_it_is_called(function: Callable[..., object]) -> None:
+    with pytest.raises(
+        ScenarioError,
+        match=r"the fabric 'own:f' is not annotated to return Fabric; .* def f\(\.\.\.\) -> Fabric, see",
+    ):
+        check_returns("fabric", "own:f", function, "Fabric", is_a(Fabric), "docs/own_fabric.md")

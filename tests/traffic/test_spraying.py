@@ -518,14 +518,26 @@ def test_a_users_own_function_that_returns_no_assignment_is_refused() -> None:
         assigned(f"{__name__}:nothing", work_of(rail_fabric(2, 2), np.zeros((4, 4), dtype=np.int64)))
 
 
+written_in_c = max
+
+
+class Costly(Rails):
+    """A policy that cannot be made without an argument."""
+
+    def __init__(self, price: int) -> None:
+        self.price = price
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
+        ("os:getcwd", "cannot be loaded: os is a module of Python itself; name it as module:function"),
+        ("builtins:max", "cannot be loaded: builtins is a module of Python itself"),
         (
-            "os:getcwd",
-            r"the arguments fabric, .* rng; write it as: def getcwd\(\*, fabric, .*/own_scheme",
+            "topologies.rail:rail_fabric",
+            r"the arguments fabric, .* rng; write it as: def rail_fabric\(\*, fabric, .*/own_scheme",
         ),
-        ("builtins:max", "does not take the arguments fabric, messages, chunks, rng"),
+        (f"{__name__}:written_in_c", "does not take the arguments fabric, messages, chunks, rng"),
         (
             f"{__name__}:Deaf",
             r"Deaf.acknowledged' .* message, lane, rtt_s, marked, now; write it as: def acknowl",
@@ -534,12 +546,12 @@ def test_a_users_own_function_that_returns_no_assignment_is_refused() -> None:
         ("traffic.spraying.rails:no_such", "cannot be imported"),
         (":scheme", "cannot be imported"),
         ("traffic.spraying.rails:SHORT_RUN", "is not a spraying policy"),
-        ("pathlib:Path", "is not a spraying policy"),
+        ("topologies.fabric:Fabric", "is not a spraying policy"),
         (
             f"{__name__}:Halfway",
             "Halfway' is not a spraying policy: it has no open, admit, withdraw, name; give",
         ),
-        ("traffic.spraying.policy:Assignment", "your scheme raised TypeError"),
+        (f"{__name__}:Costly", "your scheme raised TypeError"),
     ],
 )
 def test_what_is_no_policy_is_refused(name: str, sentence: str) -> None:

@@ -223,6 +223,9 @@ def _own(name: str) -> Policy:
 
 
 def _of_class(named: str, own: type) -> Policy:
+    # Looked at before it is called: a file that names it may come from anybody.
+    if not any(all(hasattr(own, each.__name__) for each in methods) for methods in METHODS.values()):
+        raise _not_a_policy(named, own)
     with own_code("scheme", named):  # also what is asked of it, which may be a property
         policy = own()
         if not isinstance(policy, ProactivePolicy | ReactivePolicy):

@@ -75,15 +75,23 @@ def test_a_users_own_scheduler_never_sees_a_demand_that_makes_no_sense() -> None
         scheduler_named(f"{__name__}:raising")(DEMAND, 0, 0.1)
 
 
+written_in_c = max
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
         ("no_such_module:plan", r"cannot be imported: ModuleNotFoundError: .* in this directory or on PYTH"),
-        ("json:no_such", "'json:no_such' cannot be imported: AttributeError"),
+        ("traffic.demand:no_such", "'traffic.demand:no_such' cannot be imported: AttributeError"),
+        ("json:dumps", "'json:dumps' cannot be loaded: json is a module of Python itself; name it as"),
         (":plan", "cannot be imported"),
-        ("json:__name__", "'json:__name__' is not a scheduler; give a function of demand, switches, delay"),
-        ("os:getcwd", r"arguments demand, switches, delay; write it as: def getcwd\(\*, demand, .*/own_sch"),
-        ("builtins:max", "does not take the arguments"),
+        ("topologies.own:__name__", "is not a scheduler; give a function of demand, switches, delay"),
+        (
+            "topologies.rail:rail_fabric",
+            r"arguments demand, switches, delay; write it as: def rail_fabric\(\*, demand, .*/own_sch",
+        ),
+        ("builtins:max", "cannot be loaded: builtins is a module of Python itself"),
+        (f"{__name__}:written_in_c", "does not take the arguments"),
     ],
 )
 def test_what_cannot_be_called_as_a_scheduler_is_refused(name: str, sentence: str) -> None:
