@@ -98,14 +98,22 @@ def say_own(file: Path, document: object) -> None:
     document
         Its values; a text among them that names something of a module of a user's is such a name.
     """
+    for name, found in own_files(document).items():
+        line = printable(f"{file} runs {found.name}:{name.partition(':')[2]} from {found.parent}")
+        if line not in _SAID:
+            _SAID.add(line)
+            sys.stderr.write(f"{line}\n")
+
+
+def own_files(document: object) -> dict[str, Path]:
+    """Return the files of the modules of a user's own that texts of a document name, by these names."""
+    files = {}
     for name in dict.fromkeys(_texts(document)):
         module, colon, attribute = name.partition(":")
         found = _file_of(module) if colon and attribute.isidentifier() else None
         if found and not _is_pythons(found) and not _is_lightrails(found):
-            line = printable(f"{file} runs {found.name}:{attribute} from {found.parent}")
-            if line not in _SAID:
-                _SAID.add(line)
-                sys.stderr.write(f"{line}\n")
+            files[name] = found
+    return files
 
 
 def _texts(document: object) -> Iterator[str]:

@@ -66,7 +66,7 @@ from testbed.study.toml_document import (
 )
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from topologies.own import check_returns, is_a, own_code, own_object, say_own
+from topologies.own import check_returns, is_a, own_code, own_files, own_object, say_own
 from topologies.own_routing import ROUTING
 from topologies.routing import Routing
 from topologies.strict_json import Strict, shown
@@ -156,10 +156,9 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
     LightrailError
         If something is wrong with it; the sentence has the place in the file.
     """
-    if (beside := str(file.absolute().parent)) not in sys.path:
-        sys.path.append(beside)
-    document = settled(read_document(file, list(FORMS)), assignments)
-    say_own(file, {key: value for key, value in document.values.items() if not document.is_given((key,))})
+    document = read_document(file, list(FORMS))
+    _say_own(document, assignments)
+    document = settled(document, assignments)
     whole = _whole(document)
     points = _named_apart(list(_points(document, whole)))
     if not points:
@@ -186,6 +185,21 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
         transports=",".join(whole.transport),
         parameters=_by_key(points),
     )
+
+
+def _say_own(document: Document, assignments: Sequence[Assignment]) -> None:
+    """Say which code the file names, and have modules found beside it if there is one among them.
+
+    Only then: libraries look for modules that may be there, and would take those of a file that names none.
+    """
+    given, beside = {each.key for each in assignments}, document.file.absolute().parent
+    known = str(beside) in sys.path
+    if not known:
+        sys.path.append(str(beside))
+    say_own(document.file, {key: value for key, value in document.values.items() if key not in given})
+    named = own_files([document.values, *(each.value for each in assignments)])
+    if not known and not any(each.is_relative_to(beside) for each in named.values()):
+        sys.path.remove(str(beside))
 
 
 # What is outside of tables

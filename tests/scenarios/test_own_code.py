@@ -225,6 +225,28 @@ def test_a_dry_run_of_a_study_loads_none_of_it_and_says_what_it_would(
     assert "imported" in loaded(tmp_path)
 
 
+def test_what_is_varied_is_named_too_before_it_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "leaving.py").write_text(LEAVES.replace("wired()", "wired(spines: int = 1)"))
+    text = STUDY.format(builder="leaving:wired", scheme="ecmp") + "[grid]\nspines = [1, 2]\n"
+    (tmp_path / "study.toml").write_text(text)
+    done = ran("study", "study.toml", "--dry-run", cwd=tmp_path)
+    assert (done.returncode, loaded(tmp_path)) == (0, set())
+    assert done.stderr == f"study.toml runs leaving.py:wired from {tmp_path}\n"
+
+
+def test_a_module_beside_a_study_is_not_found_by_those_that_do_not_name_it(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(
+        STUDY.format(builder="big_switch", scheme="ecmp").replace("[[w", "servers = 2\n[[w")
+    )
+    for name in ("mpl_toolkits", "numexpr", "bottleneck"):  # matplotlib and pandas look for these
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(LEAVES)
+    (tmp_path / "here").mkdir()
+    done = ran("study", tmp_path / "study.toml", "--model-only", "--out", "out", cwd=tmp_path / "here")
+    assert done.returncode == 0, done.stderr
+    assert loaded(tmp_path / "here") == set()
+
+
 def test_a_dry_run_of_a_job_and_of_a_run_again_loads_none_of_them(tmp_path: Path) -> None:
     (tmp_path / "leaving.py").write_text(LEAVES)
     (tmp_path / "job.json").write_text(json.dumps(JOB))
