@@ -69,6 +69,8 @@ def own_object(kind: str, name: str) -> object:
     module, _, attribute = name.partition(":")
     if module == "__main__":
         raise ScenarioError(f"the {kind} {name!r} is defined in the calling script", "put it in a file")
+    if not attribute.isidentifier():  # before its module is imported, which `say_own` did not name
+        raise ScenarioError(f"the {kind} {name!r} cannot be imported: it is not module:function", NAME_IT)
     if (file := _file_of(module)) is None:
         why = f"ModuleNotFoundError: No module named {module!r}"
         raise ScenarioError(f"the {kind} {name!r} cannot be imported: {why}", NAME_IT)
@@ -107,13 +109,14 @@ def say_own(file: Path, document: object) -> None:
 
 def own_files(document: object) -> dict[str, Path]:
     """Return the files of the modules of a user's own that texts of a document name, by these names."""
-    files = {}
-    for name in dict.fromkeys(_texts(document)):
-        module, colon, attribute = name.partition(":")
-        found = _file_of(module) if colon and attribute.isidentifier() else None
-        if found and not _is_pythons(found) and not _is_lightrails(found):
-            files[name] = found
-    return files
+    names = [name for name in dict.fromkeys(_texts(document)) if name.partition(":")[2].isidentifier()]
+    files = {module: _file_of(module) for module in {name.partition(":")[0] for name in names}}
+    own = {
+        module: file
+        for module, file in files.items()
+        if file and not _is_pythons(file) and not _is_lightrails(file)
+    }
+    return {name: own[module] for name in names if (module := name.partition(":")[0]) in own}
 
 
 def _texts(document: object) -> Iterator[str]:

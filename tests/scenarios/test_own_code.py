@@ -242,7 +242,10 @@ def test_a_module_beside_a_study_is_not_found_by_those_that_do_not_name_it(tmp_p
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(LEAVES)
     (tmp_path / "here").mkdir()
-    done = ran("study", tmp_path / "study.toml", "--model-only", "--out", "out", cwd=tmp_path / "here")
+    # A Python of its own, which has not imported them yet.
+    command = [sys.executable, str(CHECKOUT / "scenarios" / "study.py"), str(tmp_path / "study.toml")]
+    command += ["--model-only", "--out", "out"]
+    done = subprocess.run(command, cwd=tmp_path / "here", capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert loaded(tmp_path / "here") == set()
 

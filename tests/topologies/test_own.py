@@ -16,6 +16,7 @@ from topologies.own import (
     check_returns,
     is_a,
     own_code,
+    own_files,
     own_object,
     own_sources,
     say_own,
@@ -167,8 +168,22 @@ def test_python_itself_is_no_code_of_the_users(name: str) -> None:
     "name", ["", ":", ":f", "..:f", "own..f:f", "a/b:f", "\0:f", "-:f", "own_nowhere.x:f"]
 )
 def test_what_names_no_module_is_a_sentence(name: str) -> None:
-    with pytest.raises(ScenarioError, match="cannot be imported: ModuleNotFoundError"):
+    with pytest.raises(
+        ScenarioError, match=r"cannot be imported: (ModuleNotFoundError|it is not module:func)"
+    ):
         own_object("fabric", name)
+
+
+@pytest.mark.parametrize("name", ["own_unsaid", "own_unsaid:", "own_unsaid:a.b", "own_unsaid:f:g"])
+def test_a_name_that_is_not_said_is_not_imported(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_unsaid.py").write_text(RAN.format(file=str(tmp_path / "ran")))
+    monkeypatch.chdir(tmp_path)
+    assert own_files([name]) == {}
+    with pytest.raises(ScenarioError, match=f"the fabric '{name}' cannot be imported: it is not module:func"):
+        own_object("fabric", name)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_what_a_file_names_is_said_once_and_not_loaded(
