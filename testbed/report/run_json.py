@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -254,7 +255,17 @@ def _experiment(placed: _Placed, data: _RunFile, made: dict[tuple[str, int], Exp
 
 def _read(run_file: Path) -> _RunFile:
     """Return the content of a file; ScenarioError as of `datapath_of`."""
-    data = _document(run_file)
+    try:
+        return _checked(run_file, read_whole(run_file).decode())
+    except OSError as error:
+        raise ScenarioError(f"{run_file} cannot be read: {error.strerror}", HINT) from error
+    except ValueError as error:
+        raise _not_valid(run_file, str(error)) from error
+
+
+@lru_cache(maxsize=1)  # each of those above reads the file, which has megabytes where points are many
+def _checked(run_file: Path, text: str) -> _RunFile:
+    data = _document(run_file, text)
     if "format" not in data:
         raise _not_valid(run_file, "format: is missing")
     if (version := data["format"]) != FORMAT_VERSION:
@@ -278,12 +289,10 @@ def _read(run_file: Path) -> _RunFile:
     return read
 
 
-def _document(run_file: Path) -> dict[str, Any]:
-    """Return the JSON object of a file; ScenarioError as of `datapath_of`."""
+def _document(run_file: Path, text: str) -> dict[str, Any]:
+    """Return the JSON object of a file's text; ScenarioError as of `datapath_of`."""
     try:
-        data = json.loads(_unsealed(run_file, read_whole(run_file).decode()), object_pairs_hook=object_of)
-    except OSError as error:
-        raise ScenarioError(f"{run_file} cannot be read: {error.strerror}", HINT) from error
+        data = json.loads(_unsealed(run_file, text), object_pairs_hook=object_of)
     except (ValueError, RecursionError) as error:
         raise _not_valid(run_file, str(error)) from error
     except TraceError as error:  # a key is there twice
