@@ -89,7 +89,7 @@ def _owed_bound_s(
 def _moves_bound_s(
     pattern: Pattern, fabric: Fabric, lent_bytes: Mapping[Port, float], gone: Collection[int]
 ) -> float:
-    return lower_bound_s(_between(pattern.lower().moves, gone), fabric, lent_bytes)
+    return lower_bound_s(_between(pattern.lower(coupled=True).moves, gone), fabric, lent_bytes)
 
 
 def _between(messages: Messages, gone: Collection[int]) -> Messages:

@@ -87,4 +87,4 @@ def _takes_no_time(node: Node) -> bool:
     """Return whether a node ends as it starts, on GPUs that are idle."""
     if isinstance(node, Compute):
         return not any(node.on_gpu_s(gpu) for gpu in node.gpus)
-    return not any(len(part.moves) for part in node.pattern.lower().parts)
+    return not any(len(part.moves) for part in node.pattern.lower(coupled=True).parts)

@@ -99,7 +99,7 @@ def _amounts(job: Job) -> tuple[float, float]:
     """Return what all GPUs of a job send [bytes], and how long they compute without jitter [GPU s]."""
     computes = [node for node in job.nodes if isinstance(node, Compute)]
     return (
-        sum(float(node.pattern.lower().moves.bytes.sum()) for node in job.collectives),
+        sum(float(node.pattern.lower(coupled=True).moves.bytes.sum()) for node in job.collectives),
         sum(node.duration_s * len(node.gpus) for node in computes),
     )
 

@@ -68,7 +68,8 @@ def job_volume(
     crossing = [node.pattern for node in job.collectives if _crosses(node, fabric)]
     timed = volume_factor(rate, bounds_s, len(crossing))
     rings = {pattern for pattern in crossing if isinstance(pattern, Ring)}
-    step = min((float(ring.lower().moves.bytes.min()) for ring in rings), default=float("inf"))
+    steps = (part.placed_as for ring in rings for part in ring.lower(coupled=True).parts)
+    step = min((float(step.min()) for step in steps), default=float("inf"))
     coarse, exact = (
         packets * packet_bytes(mtu) / step for packets in (RING_STEP_PACKETS, EXACT_STEP_PACKETS)
     )

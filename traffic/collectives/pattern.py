@@ -65,7 +65,7 @@ class Forwards(Protocol):
 
 def end_to_end(pattern: Pattern) -> EndToEnd:
     """Return the messages that a pattern owes from end to end: its moves, unless it says so (`Forwards`)."""
-    return pattern.end_to_end if forwards(pattern) else EndToEnd(pattern.lower().moves)
+    return pattern.end_to_end if forwards(pattern) else EndToEnd(pattern.lower(coupled=True).moves)
 
 
 def forwards(pattern: Pattern) -> TypeGuard[Forwards]:

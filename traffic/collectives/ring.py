@@ -35,6 +35,12 @@ from traffic.messages import Messages
 from traffic.ops import Ops, Part, each_alone
 
 Operation = Literal["all-reduce", "reduce-scatter", "all-gather"]
+FIRST_SENT: dict[Operation, tuple[int, ...]] = {
+    "all-reduce": (0, 1),
+    "reduce-scatter": (0,),
+    "all-gather": (1,),
+}
+"""The chunk that rank 0 sends first in each phase; rank i sends the i-th after it, then those before."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +91,18 @@ class Ring:
         That has a move per edge, of the bytes of all steps, and is placed as in the first.
         """
         rings, chunk = np.array(self.rings), self._chunks()
-        onwards = np.roll(rings, -1, axis=1)
-        sent = [chunk[:, step] for step in _chunks_sent(rings.shape[1], self.operation)]
+        onwards, phases = np.roll(rings, -1, axis=1), FIRST_SENT[self.operation]
         if coupled:
-            edges = zip(rings, onwards, np.sum(sent, axis=0), sent[0], strict=True)
+            # In a phase a rank sends all chunks but the one behind its first: not listed step by step.
+            sent = sum(
+                chunk.sum(axis=1, keepdims=True) - np.roll(chunk, -1 - first, axis=1) for first in phases
+            )
+            edges = zip(rings, onwards, sent, np.roll(chunk, -phases[0], axis=1), strict=True)
             return Ops(
                 tuple(Part(Messages(*each), True, placed_as=first) for *each, first in edges), coupled=True
             )
+        rank, steps = np.arange(rings.shape[1]), range(rings.shape[1] - 1)
+        sent = [chunk[:, (rank + first - step) % len(rank)] for first in phases for step in steps]
         source, to = (np.tile(end.ravel(), len(sent)) for end in (rings, onwards))
         messages = Messages(source, to, np.concatenate([sizes.ravel() for sizes in sent]))
         edge = np.tile(np.arange(rings.size), len(sent))  # NCCL connects each once
@@ -125,16 +136,6 @@ def owed_in_ring(pattern: Ring) -> Owed:
         follows=np.concatenate([edge[:, -1:], edge[:, :-1]], axis=1).ravel(),
         steps=steps,
     )
-
-
-def _chunks_sent(ranks: int, operation: Operation) -> list[NDArray[np.int64]]:
-    """Return the chunk that each rank sends in each step."""
-    rank, steps = np.arange(ranks), range(ranks - 1)
-    reduce_scatter = [(rank - step) % ranks for step in steps]
-    all_gather = [(rank + 1 - step) % ranks for step in steps]
-    if operation == "reduce-scatter":
-        return reduce_scatter
-    return all_gather if operation == "all-gather" else reduce_scatter + all_gather
 
 
 def waits_around(steps: int, rings: int, ranks: int) -> NDArray[np.int64]:
