@@ -4,8 +4,11 @@ Little but Python's library: a scenario imports this before anything that memory
 """
 
 import errno
+import math
 import resource
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from traceback import format_exception
 from types import TracebackType
 
@@ -62,6 +65,50 @@ def too_little(what: str, least_bytes: int) -> str:
     if most is None or most >= least_bytes:
         return ""
     return f"{what} takes {least_bytes >> 10:,} kB of address space, and a process may have {most >> 10:,} kB"
+
+
+def machine_bytes(root: Path = Path("/")) -> float:
+    """Return how much memory this process and its children may have, by the machine and the cgroups [bytes].
+
+    Parameters
+    ----------
+    root
+        Where /proc and /sys are.
+    """
+    left = [_number(root / "proc/meminfo", "MemAvailable:") * 1024, *_cgroups_bytes(root)]
+    return max(min(each for each in left if not math.isnan(each)), 0.0)
+
+
+def process_bytes() -> float:
+    """Return how much more address space this process may have; infinity for no limit [bytes]."""
+    if (most := _most_bytes()) is None:
+        return math.inf
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return max(most - pages * resource.getpagesize(), 0)
+
+
+def _cgroups_bytes(root: Path) -> Iterator[float]:
+    """Yield what each cgroup around this process leaves it, of version 1 and 2 [bytes]."""
+    for line in (root / "proc/self/cgroup").read_text().splitlines():
+        _, controllers, own = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        names = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
+        base = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+        around = Path(own.lstrip("/"))
+        for group in {base, *(base / each for each in (around, *around.parents))}:
+            most, used = (_number(group / f"memory.{name}") for name in names)
+            cached = _number(group / "memory.stat", "total_inactive_file" if controllers else "inactive_file")
+            yield most - (used - (0.0 if math.isnan(cached) else cached))
+
+
+def _number(file: Path, key: str = "") -> float:
+    """Return the number in a file of the kernel's, or that behind a key; NaN where there is none."""
+    try:
+        lines = [line.split() for line in file.read_text().splitlines()]
+        return next(float(line[bool(key)]) for line in lines if not key or line[0] == key)
+    except (OSError, ValueError, StopIteration):
+        return math.nan
 
 
 def _memory() -> str:

@@ -15,7 +15,9 @@ from testbed.report.faults import fault_sheets
 from testbed.report.results import ResultsDirectory
 from testbed.report.slow_links import slow_text
 from testbed.run.experiment import Experiment
+from testbed.run.memory import check_memory
 from testbed.run.repetitions import check_named_apart
+from testbed.run.run_time import SENT_BYTES
 from testbed.study.directories import Directory, say_how_to_join
 from testbed.study.dry_run import foreseen
 from testbed.study.emulating import network_of
@@ -38,17 +40,28 @@ def carry_out(study: Study, options: Options) -> ResultsDirectory | None:
     for scheme, entropies in asked:
         if scheme:
             policy_named(scheme, entropies)
+    needed_bytes = (
+        0.0 if options.cluster else _needed_bytes(study, options)
+    )  # of its machines nothing is known
     check_named_apart(study.experiments)
     if not options.model_only:
         check_slots(study, options)
     if options.dry_run:
-        print_tables(foreseen(study, options), "nothing was booted")
+        print_tables(foreseen(study, options, needed_bytes), "nothing was booted")
         return None
     if options.cli:
         _explore(study, options)
         return None
     work = predicted if options.model_only else emulated_study
     return _printed(work(study, options))
+
+
+def _needed_bytes(study: Study, options: Options) -> float:
+    """Return the memory that a study takes beside what it has [bytes]; ScenarioError if there is less."""
+    predicting = check_memory(study.experiments, options.jobs)
+    return (
+        predicting if options.model_only else max(predicting, check_memory(study.experiments, 1, SENT_BYTES))
+    )
 
 
 def _printed(results: Directory) -> ResultsDirectory | None:

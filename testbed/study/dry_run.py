@@ -13,7 +13,7 @@ from testbed.report.page import counted
 from testbed.report.similitude_table import similitude_table
 from testbed.run.constants import constant_numbers
 from testbed.run.experiment import Experiment
-from testbed.run.run_time import boots, memory_bytes, run_time
+from testbed.run.run_time import START_BYTES, boots, memory_bytes, run_time
 from testbed.run.similitude import Number, similitude
 from testbed.study.emulating import constants_of, workload_of
 from testbed.study.glances import Glance, glances
@@ -30,8 +30,11 @@ GOOD_WITHIN = "30 %"
 SWITCHES = {"packet": ("packet switch", "packet switches"), "ocs": ("OCS", "OCSes")}
 
 
-def foreseen(study: Study, options: Options) -> list[RenderableType]:
-    """Return what a dry run prints; what a moment does not suffice to predict is taken to be alike."""
+def foreseen(study: Study, options: Options, needed_bytes: float) -> list[RenderableType]:
+    """Return what a dry run prints; what a moment does not suffice to predict is taken to be alike.
+
+    ``needed_bytes`` is the memory that its predictions take.
+    """
     machine = machine_for(study, options).told()
     with progress_bar() as progress:
         looked = glances(study.experiments, study.failures, progress, LOOK_S)
@@ -43,7 +46,8 @@ def foreseen(study: Study, options: Options) -> list[RenderableType]:
             numbers[workload] = similitude(each, glance.facts, timeout_s, delay_s)
         numbers.setdefault(constants_of(each), constant_numbers(each))
     about = similitude_table(numbers, study.real_link_delay_s), _scales(experiments)
-    return [*about, _points(experiments, seen), _open_files(experiments, seen), _takes(experiments, seen)]
+    takes = _takes(experiments, seen, needed_bytes)
+    return [*about, _points(experiments, seen), _open_files(experiments, seen), takes]
 
 
 def _scales(experiments: Sequence[Experiment]) -> Text:
@@ -100,16 +104,17 @@ def _sockets(experiment: Experiment, glance: Glance) -> int:
     return len(fabric.servers) + len(fabric.nics)
 
 
-def _takes(experiments: Sequence[Experiment], looked: Sequence[Glance]) -> Text:
+def _takes(experiments: Sequence[Experiment], looked: Sequence[Glance], needed_bytes: float) -> Text:
     """Return how long it takes, and how much memory."""
     messages = [glance.messages for glance in looked]
     # Once by two processes for the scale, and once beside each emulation.
     predictions_s = (1 + 1 / PROCESSES) * sum(glance.took_s for glance in looked)
     times = run_time(experiments, [glance.busy_s for glance in looked], round(sum(messages)), predictions_s)
     parts = ", ".join(f"{name} {time_s:.0f} s" for name, time_s in times.items())
+    most_bytes = max(memory_bytes(messages), START_BYTES + needed_bytes)
     return Text(
         f"About {_minutes(sum(times.values()))}, within {GOOD_WITHIN} on an idle machine ({parts}), and "
-        f"{memory_bytes(messages) / 1e9:.1f} GB of memory. Nothing was booted."
+        f"{most_bytes / 1e9:.1f} GB of memory. Nothing was booted."
     )
 
 

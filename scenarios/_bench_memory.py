@@ -1,0 +1,171 @@
+"""Promises of memory: a prediction takes what was estimated, within a factor of two."""
+
+import math
+import resource
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.circuits.devices import ReconfigurationDelay
+from scenarios._figure import figure
+from scenarios._topoopt.points import data_parallel, over_panel, plan_for
+from testbed.machine.commands import output_of
+from testbed.report.finished import finished
+from testbed.run.experiment import Experiment
+from testbed.run.memory import prediction_bytes
+from testbed.run.ocs_plan import Scheduled, over_ocses
+from testbed.run.outcome import Outcome
+from testbed.run.predict import predict
+from testbed.run.region_plan import RegionalSetup
+from topologies.fabric import Fabric, Port
+from topologies.fat_tree import fat_tree_fabric
+from topologies.leaf_spine import leaf_spine_fabric
+from topologies.mfabric import mfabric_fabric
+from topologies.parallel_ocs import parallel_ocs_fabric
+from topologies.rail import rail_fabric
+from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.fan import Fan
+from traffic.collectives.node_all_to_all import RingAllToAll
+from traffic.collectives.pattern import Pattern
+from traffic.collectives.point_to_point import PointToPoint
+from traffic.collectives.ring import Ring
+from traffic.delegated import DelegatedSetup
+from traffic.faults import cut
+from traffic.job import Collective, Job, chain
+from traffic.models.moe import GroupedAttention, MoeModel
+from traffic.models.moe_step import Machines, moe_step
+from traffic.models.topoopt import layered_model
+from traffic.rings_over import with_rings
+from traffic.scheme_setup import WhileLitSetup
+from traffic.steps import single
+from traffic.training import Layout
+from traffic.workloads.gpt import gpt_step
+from traffic.workloads.ocs_workloads import ocs_demand
+from traffic.workloads.synthetic import sparse, uniform
+
+CHECKOUT = str(Path(__file__).parents[1])
+WITHIN = 2.0
+"""Estimated over measured, or measured over estimated, at most."""
+DELAY = ReconfigurationDelay("drawn", 0.025)
+MODEL = MoeModel(
+    "toy", 16, 64, GroupedAttention(2, 2, 32), 128, 8, 2, 100, ep=8, tp=1, pp=1, sequence=512, micro_batch=8
+)
+
+
+@figure("ratio", f"{1 / WITHIN} .. {WITHIN}", sandbox=False)
+def memory_estimate() -> tuple[float, str]:
+    """Memory that a prediction was estimated to take over what it took, of 24 jobs the farthest from 1."""
+    ratios = {name: estimated_over_measured(name) for name in cases()}
+    worst = max(ratios, key=lambda name: abs(math.log(ratios[name])))
+    said = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+    return ratios[worst], f"{worst}; {said}"
+
+
+def estimated_over_measured(name: str) -> float:
+    """Return the ratio for one job, in a process of its own."""
+    asked = f"from scenarios._bench_memory import ratio_here; ratio_here({name!r})"
+    return float(
+        output_of([sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {CHECKOUT!r}); {asked}"])
+    )
+
+
+def ratio_here(name: str) -> None:
+    """Print what a job's prediction was estimated to take over what this process grew by."""
+    experiment = cases()[name]()
+    before_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    finished(Outcome(experiment, predict(experiment)), traced=False)
+    took_bytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before_bytes
+    print(prediction_bytes(experiment) / took_bytes)
+
+
+def cases() -> dict[str, Callable[[], Experiment]]:
+    """Return the jobs by name, none of which is made yet."""
+    ranks = tuple(range(128))
+    hops = tuple(zip(ranks, ranks[1:] + ranks[:1], strict=True))
+    listed = tuple((n % 128, (7 * n + 1) % 128, 1000 + n) for n in range(20_000) if (6 * n + 1) % 128)
+    every: dict[str, Callable[[], Experiment]] = {
+        f"all-to-all, {scheme}, {8 * servers} GPUs": partial(_all_to_all, rail_fabric(servers, 8), scheme)
+        for scheme, servers in (
+            *((each, 16) for each in ("ecmp", "rails", "optimal", "pxn")),
+            *((each, 8) for each in ("reps", "plb", "minrtt")),
+            ("rails", 32),
+        )
+    }
+    others: dict[str, Callable[[], Experiment]] = {
+        "all-to-all, delegated": partial(_all_to_all, rail_fabric(32, 8), DelegatedSetup()),
+        "all-to-all, fat tree": partial(_all_to_all, fat_tree_fabric(8), "ecmp"),
+        "all-to-all, leaf and spine": partial(_all_to_all, leaf_spine_fabric(64, 8, nics=2), "ecmp"),
+        **{
+            f"large messages, {scheme}": lambda by=scheme: Experiment(  # type: ignore[misc]
+                rail_fabric(8, 8), single(uniform(64, tokens=1 << 18)), by
+            )
+            for scheme in ("ecmp", "rails")
+        },
+        "sparse": lambda: Experiment(rail_fabric(16, 8), single(sparse(128, 0.3, top_k=2)), "rails"),
+        "repeated": lambda: Experiment(
+            rail_fabric(8, 8),
+            _in_turn("repeated", *map(str, range(30))),
+            "rails",
+        ),
+        "ring": partial(_one, rail_fabric(32, 8), Ring((tuple(range(256)),), 1 << 30), "ecmp"),
+        "ring, reps": partial(_one, rail_fabric(8, 8), Ring((ranks[:64],), 1 << 30), "reps"),
+        "rings both ways": partial(_one, rail_fabric(16, 8), Ring((ranks, ranks[::-1]), 1 << 30), "rails"),
+        "ring all-to-all": partial(_one, rail_fabric(16, 8), RingAllToAll((hops,), 1 << 20), "ecmp"),
+        "point to point": partial(_one, rail_fabric(16, 8), PointToPoint(listed), "ecmp"),
+        "fan": partial(_one, rail_fabric(16, 8), Fan(ranks, ranks, 100_000), "ecmp"),
+        "training step": _training_step,
+        "experts": _experts,
+        "DLRM": _dlrm,
+        "schedule": _schedule,
+        "faults": _failing,
+    }
+    return every | others
+
+
+def _all_to_all(fabric: Fabric, scheme: str | DelegatedSetup) -> Experiment:
+    return Experiment(fabric, single(uniform(fabric.gpus)), scheme)
+
+
+def _in_turn(name: str, *nodes: str) -> Job:
+    return chain(name, 64, tuple(Collective(node, AllToAll(uniform(64))) for node in nodes))
+
+
+def _one(fabric: Fabric, pattern: Pattern, scheme: str) -> Experiment:
+    return Experiment(fabric, Job("one", fabric.gpus, (Collective("one", pattern),)), scheme)
+
+
+def _training_step() -> Experiment:
+    fabric = rail_fabric(16, 8)
+    return Experiment(fabric, with_rings(gpt_step(Layout(8, 16), layers=4), fabric, "per-rail"), "ecmp")
+
+
+def _experts() -> Experiment:
+    def gate(_replica: int, micro_batch: int, layer: int) -> NDArray[np.int64]:
+        return np.random.default_rng((micro_batch, layer)).integers(1, 200, (8, 8))
+
+    step = moe_step(
+        MODEL, gate, micro_batches=8, machines=Machines(gpu_flops=2e9, server_gpus=1, gateways=(0,))
+    )
+    fabric = mfabric_fabric(8, gpus=1, nics=4, packet_nics=1, one_packet_switch=True)
+    circuits = RegionalSetup(DELAY, "block", tuple(each.node for each in step.dispatches))
+    return Experiment(fabric, step.job, DelegatedSetup(), circuits=circuits)
+
+
+def _dlrm() -> Experiment:
+    trained = data_parallel(layered_model("dlrm", section="5.6"))
+    return over_panel(trained, plan_for(trained, degree=4), 10e9)
+
+
+def _schedule() -> Experiment:
+    fabric, demand = parallel_ocs_fabric(64, 4), ocs_demand("moe", 0, 64, 1e9)
+    circuits = Scheduled("spectra", DELAY)
+    return Experiment(fabric, over_ocses(demand, 4), WhileLitSetup(), circuits=circuits)
+
+
+def _failing() -> Experiment:
+    fault = cut("uplink", (Port("leaf0", 8),), "first", 2e-4, 1e-4)
+    return Experiment(rail_fabric(8, 8), _in_turn("failing", "first", "second"), "ecmp", faults=(fault,))
