@@ -20,27 +20,26 @@ if os.path.realpath(sys.prefix) != os.path.realpath(VENV):
         sys.exit(2)
     os.environ.pop("PYTHONHOME", None)  # it would win over .venv
     words = getattr(sys, "orig_argv", ["", *sys.argv])  # with python's own options, from 3.10 on
+    # What comes while the other Python starts waits for the handlers below: it would print a traceback.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     os.execv(PYTHON, [PYTHON, *words[1:]])
 
 sys.path.insert(0, CHECKOUT)
+from testbed.machine.signals import ENDING, hear  # noqa: E402
+
+IS_SCENARIO = os.path.dirname(os.path.realpath(sys.argv[0])) == os.path.join(CHECKOUT, "scenarios")
+if IS_SCENARIO:
+    hear(
+        at_once=True
+    )  # a traceback of imports would say nothing; `testbed.study.command.main` hears them anew
+signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 from testbed.machine.shortage import check_address_space, tell_shortage  # noqa: E402
 
 check_address_space()
 sys.excepthook = tell_shortage
 # One thread: each other takes address space, and gains nothing where whole points are computed at once.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
-def _end(_number: int, _frame: object) -> None:
-    """End at once: nothing has begun while modules are imported, so that nothing has to be closed."""
-    os.write(2, b"interrupted\n")
-    os._exit(130)
-
-
 # Imports make little garbage, and looking for it takes 0.7 s of a start of 1.8 s.
 # `testbed.study.command.main` has it looked for again.
-if os.path.dirname(os.path.realpath(sys.argv[0])) == os.path.join(CHECKOUT, "scenarios"):
+if IS_SCENARIO:
     gc.disable()
-    # A traceback of imports would say nothing. From `main` on Ctrl-C is an exception again.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)

@@ -1,8 +1,8 @@
 """Forked processes: those that share work (predictions, and plots), and those that run beside a measurement.
 
 They are forked, so they have all that is imported and what they work on; only results are sent. They ignore
-an interrupt, which the parent handles, and are killed when the block that they were made for is left. They
-end with the parent, however that ends.
+what ends a command (`testbed.machine.signals`), which the parent handles, and are killed when the block that
+they were made for is left. They end with the parent, however that ends.
 """
 
 import gc
@@ -21,6 +21,7 @@ from traceback import format_exc
 from typing import TypeVar, cast
 
 from testbed.machine.kernel import tie_to_this_process
+from testbed.machine.signals import ENDING, ignore
 from topologies.errors import MachineError
 
 PROCESSES = len(os.sched_getaffinity(0))
@@ -134,19 +135,23 @@ def interrupt_deferred() -> Iterator[None]:
         return
     heard = list[int]()
     # A handler, not a mask: any other thread may take the signal.
-    before = signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+    found = {number: signal.getsignal(number) for number in ENDING}
+    before = {number: now for number, now in found.items() if now not in (None, signal.SIG_IGN)}
+    for ending in before:
+        signal.signal(ending, lambda number, _frame: heard.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if heard and callable(before):
-        before(signal.SIGINT, None)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for each in dict.fromkeys(heard):
+        signal.raise_signal(each)
 
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
     """Have an interrupt wait, so that a fork does not take it before it ignores interrupts."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
     finally:
@@ -155,8 +160,8 @@ def _interrupts_blocked() -> Iterator[None]:
 
 def _begin(tie: Callable[[], None], function: Callable[[], None]) -> None:
     tie()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    ignore()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     gc.freeze()  # what was inherited stays: it is not searched for garbage, which would copy it
     function()
 

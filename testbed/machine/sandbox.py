@@ -206,8 +206,8 @@ def _ctrl_c_left_to_the_command() -> Iterator[None]:
     """Have this process ignore Ctrl-C, which the terminal sends to all, and no other SIGINT."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if not _at_terminal():
-            signal.default_int_handler(number, frame)
+        if not _at_terminal() and callable(before):
+            before(number, frame)
 
     if threading.current_thread() is not threading.main_thread():  # it handles no signals
         yield

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Annotated, NoReturn, TypeVar
 import typer
 from rich.text import Text
 
+from testbed.machine.signals import hear, heard, ignore, said_of
 from testbed.report.results import ENTERED
 from testbed.run.experiment import Experiment
 from testbed.run.similitude import REAL_LINK_DELAY_S
@@ -295,13 +295,12 @@ def _run(
 
 
 def main(command: Callable[..., None]) -> NoReturn:
-    """Run a command; an error is one sentence, with exit code 2, and so is Ctrl-C, with 130."""
+    """Run a command; an error is one sentence, with exit code 2; so is a signal, with 128 + its number."""
     gc.freeze()  # what is imported stays
     gc.enable()  # `_checkout` has turned it off
     ENTERED.clear()
     try:
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # after that of `_checkout`
+        hear()  # until here they ended this command at once (`_checkout`)
         app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
         app.command()(command)
         if isinstance(sys.stdout, TextIOWrapper):
@@ -313,18 +312,18 @@ def main(command: Callable[..., None]) -> NoReturn:
         say(str(error))
         sys.exit(2)
     except (SystemExit, KeyboardInterrupt) as end:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end takes a moment, and leaves nothing undone
+        ignore()  # the end takes a moment, and leaves nothing undone
         if isinstance(end, SystemExit) and end.code != INTERRUPTED:
             raise
-        say(_interrupted(resumes="resume" in signature(command).parameters))
-        sys.exit(INTERRUPTED)
+        say(said_of(heard()) + _left(resumes="resume" in signature(command).parameters))
+        sys.exit(128 + heard())
     sys.exit(0)
 
 
-def _interrupted(*, resumes: bool) -> str:
-    """Return a sentence on what is left of a run that was interrupted, and how to go on with it."""
+def _left(*, resumes: bool) -> str:
+    """Return a clause on what is left of a run that was interrupted, and on how to go on with it."""
     left = [path for path in ENTERED if os.path.exists(path / RUN)]
     if not left:
-        return "interrupted"
+        return ""
     going_on = f"; --resume {left[-1]} goes on with it" if resumes else ""
-    return f"interrupted: what was finished is in {left[-1]}{going_on}"
+    return f": what was finished is in {left[-1]}{going_on}"

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment: one sentence, exit code 130, and a directory only where it can be gone on with."""
+"""Ctrl-C, SIGTERM and SIGHUP at any moment: a sentence, an exit code, and a directory to go on with."""
 
 import os
 import re
@@ -32,9 +32,13 @@ os.kill(os.getpid(), signal.SIGINT)
 
 
 def interrupted(
-    scenario: str, words: Sequence[str | Path], cwd: Path, wait: Callable[[], object]
+    scenario: str,
+    words: Sequence[str | Path],
+    cwd: Path,
+    wait: Callable[[], object],
+    by: signal.Signals = signal.SIGINT,
 ) -> tuple[int, list[str]]:
-    """Return the exit code and the lines of standard error of a scenario whose processes all get SIGINT.
+    """Return the exit code and the lines of standard error of a scenario whose processes all get a signal.
 
     The wait begins with its first imports: what Python says before it runs a file of ours is its own.
     """
@@ -51,7 +55,7 @@ def interrupted(
         maps = Path(f"/proc/{run.pid}/maps")
         assert until(lambda: "numpy" in maps.read_text(), 60)
         wait()
-        os.killpg(run.pid, signal.SIGINT)
+        os.killpg(run.pid, by)
         said = run.communicate(timeout=60)[1]
     assert ends(run.pid)
     return run.returncode, [line for line in said.splitlines() if line]  # a progress bar ends with one
@@ -111,3 +115,76 @@ def test_a_run_again_cannot_be_gone_on_with(tmp_path: Path) -> None:
     code, lines = interrupted("repeat", ["out", "--out", "again"], tmp_path, wait)
     assert (code, lines) == (130, ["interrupted: what was finished is in again"])
     assert (tmp_path / "again" / "report.html").exists()
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_a_run_is_said_as_ctrl_c_is(by: signal.Signals, tmp_path: Path) -> None:
+    wait = partial(some_points, tmp_path / "out")
+    code, lines = interrupted("rails_uniform", [*SMALL, "--out", "out"], tmp_path, wait, by)
+    said = f"ended by {by.name}: what was finished is in out; --resume out goes on with it"
+    assert (code, lines) == (128 + by, [said])
+    assert ran("rails_uniform", *SMALL, "--resume", "out", cwd=tmp_path).returncode == 0
+
+
+def test_nohup_keeps_a_run_from_hearing_that_its_terminal_is_gone(tmp_path: Path) -> None:
+    command = [
+        "nohup",
+        sys.executable,
+        str(CHECKOUT / "scenarios" / "rails_uniform.py"),
+        *SMALL,
+        "--out",
+        "out",
+    ]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True) as run:
+        some_points(tmp_path / "out")
+        os.killpg(run.pid, signal.SIGHUP)
+        assert run.wait(60) == 0
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_before_its_first_imports_a_scenario_has_a_word_for_its_end(by: signal.Signals, python: str) -> None:
+    command = [python, str(CHECKOUT / "scenarios" / "rails_uniform.py"), *SMALL]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=hears_interrupts) as run:
+        assert until(lambda: _waits_or_hears(run.pid, signal.SIGTERM), 60)
+        run.send_signal(by)
+        said = run.communicate(timeout=60)[1].decode()
+    assert (run.returncode, said) == (
+        128 + by,
+        "interrupted\n" if by == signal.SIGINT else f"ended by {by.name}\n",
+    )
+
+
+def _waits_or_hears(process: int, number: int) -> bool:
+    """Return whether a signal waits for a process that blocks it, or has a handler there."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
+    return any(int(status[mask], 16) >> (number - 1) & 1 for mask in ("SigBlk", "SigCgt"))
+
+
+def test_a_second_sigterm_ends_at_once_what_takes_long_to_end() -> None:
+    program = """
+import signal
+from testbed.machine.signals import hear
+
+hear()
+try:
+    print("begun", flush=True)
+    signal.pause()
+finally:
+    print("ends", flush=True)
+    while True:
+        signal.pause()
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(
+        command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "begun\n"
+        run.send_signal(signal.SIGTERM)
+        assert run.stdout.readline() == "ends\n"
+        run.send_signal(signal.SIGHUP)  # a terminal that is closed sends it more than once
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(60) == 128 + signal.SIGTERM
+        assert run.communicate()[1] == "ended by SIGTERM\n"
