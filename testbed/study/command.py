@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from testbed.machine.signals import hear, heard, ignore, said_of
+from testbed.machine.stopped import say_what_is_stopped
 from testbed.report.results import ENTERED
 from testbed.run.experiment import Experiment
 from testbed.run.similitude import REAL_LINK_DELAY_S
@@ -303,6 +304,7 @@ def main(command: Callable[..., None]) -> NoReturn:
         hear()  # until here they ended this command at once (`_checkout`)
         app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
         app.command()(command)
+        say_what_is_stopped()
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # where ± or µ cannot be written, ? stands for it
         app()

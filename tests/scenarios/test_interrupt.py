@@ -188,3 +188,20 @@ finally:
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 128 + signal.SIGTERM
         assert run.communicate()[1] == "ended by SIGTERM\n"
+
+
+def test_a_worker_that_is_stopped_is_named_and_may_go_on(tmp_path: Path) -> None:
+    command = [sys.executable, str(CHECKOUT / "scenarios" / "rails_uniform.py"), *SMALL, "--out", "out"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as run:
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+        assert until(lambda: bool(children.read_text().split()), 60)
+        worker = int(children.read_text().split()[0])
+        os.kill(worker, signal.SIGSTOP)
+        assert run.stderr is not None
+        said = next(line for line in run.stderr if "stopped" in line)
+        assert f"(process {worker}) is stopped, and this run waits for it: kill -CONT {worker} has it" in said
+        os.kill(worker, signal.SIGCONT)
+        assert run.communicate(timeout=60)[1].count("stopped") == 0
+    assert run.returncode == 0
