@@ -8,6 +8,7 @@ import math
 import resource
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from traceback import format_exception
 from types import TracebackType
@@ -76,7 +77,7 @@ def machine_bytes(root: Path = Path("/")) -> float:
         Where /proc and /sys are.
     """
     left = [_number(root / "proc/meminfo", "MemAvailable:") * 1024, *_cgroups_bytes(root)]
-    return max(min(each for each in left if not math.isnan(each)), 0.0)
+    return max(min((each for each in left if not math.isnan(each)), default=math.inf), 0.0)
 
 
 def process_bytes() -> float:
@@ -89,7 +90,7 @@ def process_bytes() -> float:
 
 def _cgroups_bytes(root: Path) -> Iterator[float]:
     """Yield what each cgroup around this process leaves it, of version 1 and 2 [bytes]."""
-    for line in (root / "proc/self/cgroup").read_text().splitlines():
+    for line in _lines(root / "proc/self/cgroup"):
         _, controllers, own = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
@@ -104,11 +105,16 @@ def _cgroups_bytes(root: Path) -> Iterator[float]:
 
 def _number(file: Path, key: str = "") -> float:
     """Return the number in a file of the kernel's, or that behind a key; NaN where there is none."""
-    try:
-        lines = [line.split() for line in file.read_text().splitlines()]
-        return next(float(line[bool(key)]) for line in lines if not key or line[0] == key)
-    except (OSError, ValueError, StopIteration):
-        return math.nan
+    lines = map(str.split, _lines(file))
+    found = next((line[bool(key)] for line in lines if line and (not key or line[0] == key)), "nan")
+    return math.inf if found == "max" else float(found)
+
+
+def _lines(file: Path) -> list[str]:
+    """Return the lines of a file of the kernel's; none where it is missing."""
+    with suppress(OSError):
+        return file.read_text().splitlines()
+    return []
 
 
 def _memory() -> str:

@@ -151,8 +151,8 @@ def check_memory(experiments: Sequence[Experiment], jobs: int = 1, more_bytes: f
 
 
 def _alike(experiment: Experiment) -> tuple[object, ...]:
-    """Return a value that experiments share which take as much: they may differ in seed and transport."""
-    return experiment.fabric, id(experiment.job), experiment.name
+    """Return a value that experiments share which take about as much, as jobs of one name do of all seeds."""
+    return experiment.fabric, experiment.job.name, experiment.name
 
 
 def _gb(size: float) -> str:

@@ -40,10 +40,9 @@ def carry_out(study: Study, options: Options) -> ResultsDirectory | None:
     for scheme, entropies in asked:
         if scheme:
             policy_named(scheme, entropies)
-    needed_bytes = (
-        0.0 if options.cluster else _needed_bytes(study, options)
-    )  # of its machines nothing is known
     check_named_apart(study.experiments)
+    # Of the machines of a cluster nothing is known.
+    needed_bytes = 0.0 if options.cluster else _needed_bytes(study, options)
     if not options.model_only:
         check_slots(study, options)
     if options.dry_run:

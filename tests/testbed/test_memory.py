@@ -91,6 +91,7 @@ def test_a_limit_of_address_space_counts(tmp_path: Path) -> None:
     ("files", "left"),
     [
         ({}, 8 << 20),
+        ({"a/memory.max": "", "a/memory.current": "9"}, 8 << 20),
         ({"a/memory.max": "max", "a/memory.current": "9"}, 8 << 20),
         ({"a/memory.max": "1000", "a/memory.current": "900"}, 100),
         (
@@ -113,6 +114,10 @@ def test_a_cgroup_around_this_process_leaves_it_less(
         (tmp_path / "sys/fs/cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "sys/fs/cgroup" / name).write_text(f"{text}\n")
     assert shortage.machine_bytes(tmp_path) == left
+
+
+def test_where_nothing_says_what_is_free_nothing_is_refused(tmp_path: Path) -> None:
+    assert shortage.machine_bytes(tmp_path) == float("inf")
 
 
 @pytest.mark.parametrize("name", ["sparse", "training step", "all-to-all, delegated"])
