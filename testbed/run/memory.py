@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 from itertools import accumulate, islice
 from math import floor
 from typing import NamedTuple
@@ -89,7 +89,7 @@ def messages_of(experiment: Experiment) -> int:
 
 def prediction_bytes(experiment: Experiment) -> float:
     """Return the memory that the prediction of an experiment takes at its peak [bytes]."""
-    sent = {id(pattern): _sent(experiment, pattern) for pattern in _patterns(experiment)}
+    sent = _all_sent(experiment)
     needed_bytes, seen = START_BYTES, set[object]()
     is_solved_once = not (experiment.rule or experiment.faults)
     lanes = defaultdict[int, float](float)
@@ -128,12 +128,22 @@ def check_memory(experiments: Sequence[Experiment], jobs: int = 1, more_bytes: f
         If this machine, its cgroup or a limit of this process leaves less.
     """
     alike = {_alike(each): each for each in experiments}
-    of_each = {key: prediction_bytes(each) + more_bytes * messages_of(each) for key, each in alike.items()}
-    largest = sorted((of_each[_alike(each)] for each in experiments), reverse=True)[:jobs]
+    of_each = {key: prediction_bytes(each) for key, each in alike.items()}
+    predicting = sorted((of_each[_alike(each)] for each in experiments), reverse=True)[:jobs]
+    worst = alike[max(of_each, key=of_each.__getitem__)]
+    _check(worst, predicting)
+    if not more_bytes:
+        return sum(predicting)
+    emulating = max(of_each[key] + more_bytes * messages_of(each) for key, each in alike.items())
+    _check(worst, [emulating])
+    return max(sum(predicting), emulating)
+
+
+def _check(worst: Experiment, largest: Sequence[float]) -> None:
+    """Refuse what processes take, the most first, of which an experiment takes most."""
     needed_bytes, free_bytes, own_bytes = list(accumulate(largest)), machine_bytes(), process_bytes()
     if needed_bytes[-1] <= free_bytes and largest[0] <= own_bytes:
-        return needed_bytes[-1]
-    worst = alike[max(of_each, key=of_each.__getitem__)]
+        return
     messages = messages_of(worst)
     what = f"{worst.job.name!r} has {messages:,} messages, which take about {_gb(largest[0])} of memory"
     if largest[0] > own_bytes:
@@ -178,29 +188,6 @@ def _steps(pattern: Pattern) -> tuple[Messages, float]:
     return first, round(int(moves.bytes.sum()) / max(int(first.bytes.sum()), 1))
 
 
-def _sent(experiment: Experiment, pattern: Pattern) -> _Sent:
-    """Return a pattern as a prediction holds it; its messages between two servers are placed."""
-    fabric, (first, steps) = experiment.fabric, _steps(pattern)
-    crossing = first.select(crosses_network(first, fabric))
-    if not len(crossing):
-        return _Sent(len(first) * steps, len(first) * steps, 0, 0, 0, 0)
-    servers = fabric.server_of_gpu[crossing.source], fabric.server_of_gpu[crossing.destination]
-    pairs, of, counts = np.unique(
-        np.ravel_multi_index(servers, 2 * (len(fabric.servers),)), return_inverse=True, return_counts=True
-    )
-    middle = np.argsort(counts)[len(counts) // 2]
-    placed = _placed(experiment, crossing.select(of == middle))
-    share = len(crossing) / counts[middle]
-    return _Sent(
-        messages=len(first) * steps,
-        legs=(len(first) - len(crossing) + placed.legs * share) * steps,
-        lanes=placed.lanes * len(pairs),
-        ways=placed.ways * len(pairs),
-        chunks=crossing.bytes.sum() / experiment.chunk_bytes if experiment.spraying else 0.0,
-        parcels=placed.parcels * share,
-    )
-
-
 class _Placed(NamedTuple):
     """Messages between two servers as a scheme places them."""
 
@@ -209,6 +196,42 @@ class _Placed(NamedTuple):
     ways: float
     """The paths of these lanes."""
     parcels: int
+
+
+def _all_sent(experiment: Experiment) -> dict[int, _Sent]:
+    """Return the patterns of a job as a prediction holds them, by their identity.
+
+    Of those that are alike but for sizes the largest is placed: a step of experts has thousands.
+    """
+    known: dict[object, _Placed] = {}
+    found = [(pattern, *_steps(pattern)) for pattern in _patterns(experiment)]
+    found.sort(key=lambda each: -int(each[1].bytes.sum()))
+    return {id(each[0]): _sent(experiment, *each, known) for each in found}
+
+
+def _sent(
+    experiment: Experiment, pattern: Pattern, first: Messages, steps: float, known: dict[object, _Placed]
+) -> _Sent:
+    """Return a pattern as a prediction holds it; its messages between two servers are placed."""
+    fabric = experiment.fabric
+    crossing = first.select(crosses_network(first, fabric))
+    if not len(crossing):
+        return _Sent(len(first) * steps, len(first) * steps, 0, 0, 0, 0)
+    servers = fabric.server_of_gpu[crossing.source], fabric.server_of_gpu[crossing.destination]
+    pairs, of, counts = np.unique(
+        np.ravel_multi_index(servers, 2 * (len(fabric.servers),)), return_inverse=True, return_counts=True
+    )
+    middle = np.argsort(counts)[len(counts) // 2]
+    alike, share = (type(pattern), len(first), len(pairs)), len(crossing) / counts[middle]
+    placed = known[alike] = known.get(alike) or _placed(experiment, crossing.select(of == middle))
+    return _Sent(
+        messages=len(first) * steps,
+        legs=(len(first) - len(crossing) + placed.legs * share) * steps,
+        lanes=placed.lanes * len(pairs),
+        ways=placed.ways * len(pairs),
+        chunks=crossing.bytes.sum() / experiment.chunk_bytes if experiment.spraying else 0.0,
+        parcels=placed.parcels * share,
+    )
 
 
 def _placed(experiment: Experiment, messages: Messages) -> _Placed:
@@ -221,27 +244,27 @@ def _placed(experiment: Experiment, messages: Messages) -> _Placed:
     if isinstance(placed, Placement):
         lanes = len(placed.queue_pairs)
         return _Placed(len(np.unique(placed.message * lanes + placed.qp)), lanes, lanes, len(placed.bytes))
-    paths = cache(partial(_paths, fabric))
     each = [dict(zip(between_nics(sets), entropies_between(sets), strict=True)) for sets in placed.lanes]
     used = {lane: entropies for lanes in each for lane, entropies in lanes.items()}
-    ways = {lane: _distinct(len(entropies), paths(lane)) for lane, entropies in used.items()}
+    ways = {lane: _ways(fabric, lane, len(entropies)) for lane, entropies in used.items()}
     settles = isinstance(placed, Choice) and getattr(placed.policy, "settles", False)
     legs = count if settles else sum(ways[lane] for lanes in each for lane in lanes)
     return _Placed(legs, len(used), sum(ways.values()), count)
 
 
-def _distinct(entropies: int, paths: int) -> float:
-    """Return how many of equal paths some entropies take, hashed evenly: the mean."""
+def _ways(fabric: Fabric, lane: QueuePair, entropies: int) -> float:
+    """Return how many equal paths the entropies of a lane take, hashed evenly: the mean."""
+    near, far = (fabric.peer(fabric.nic_port(nic)).node for nic in (lane.source, lane.destination))
+    if entropies == 1 or near == far:
+        return 1
+    paths = _paths(fabric, near, far)
     return paths * (1 - (1 - 1 / paths) ** entropies)
 
 
-def _paths(fabric: Fabric, lane: QueuePair) -> int:
-    """Return how many shortest paths join two NICs, at most as many as there are entropies."""
-    near, far = (fabric.peer(fabric.nic_port(nic)).node for nic in (lane.source, lane.destination))
-    if near == far:
-        return 1
-    found = nx.all_shortest_paths(_switches(fabric), near, far)
-    return sum(1 for _ in islice(found, ENTROPIES))
+@lru_cache(maxsize=4096)
+def _paths(fabric: Fabric, near: str, far: str) -> int:
+    """Return how many shortest paths join two switches, at most as many as there are entropies."""
+    return sum(1 for _ in islice(nx.all_shortest_paths(_switches(fabric), near, far), ENTROPIES))
 
 
 @lru_cache(maxsize=4)

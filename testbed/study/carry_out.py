@@ -42,7 +42,9 @@ def carry_out(study: Study, options: Options) -> ResultsDirectory | None:
             policy_named(scheme, entropies)
     check_named_apart(study.experiments)
     # Of the machines of a cluster nothing is known.
-    needed_bytes = 0.0 if options.cluster else _needed_bytes(study, options)
+    needed_bytes, sent_bytes = 0.0, 0.0 if options.model_only else SENT_BYTES
+    if not options.cluster:
+        needed_bytes = check_memory(study.experiments, options.jobs, sent_bytes)
     if not options.model_only:
         check_slots(study, options)
     if options.dry_run:
@@ -53,14 +55,6 @@ def carry_out(study: Study, options: Options) -> ResultsDirectory | None:
         return None
     work = predicted if options.model_only else emulated_study
     return _printed(work(study, options))
-
-
-def _needed_bytes(study: Study, options: Options) -> float:
-    """Return the memory that a study takes beside what it has [bytes]; ScenarioError if there is less."""
-    predicting = check_memory(study.experiments, options.jobs)
-    return (
-        predicting if options.model_only else max(predicting, check_memory(study.experiments, 1, SENT_BYTES))
-    )
 
 
 def _printed(results: Directory) -> ResultsDirectory | None:

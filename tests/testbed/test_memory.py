@@ -73,6 +73,8 @@ def test_what_does_not_fit_is_refused_and_its_advice_followed_fits(monkeypatch: 
     most = int(re.findall(r"at most ([\d,]+) messages", str(refused.value))[0].replace(",", ""))
     smaller = [each for each in points if messages_of(each) <= most]
     assert check_memory(smaller, 1) == of_each[1]
+    with pytest.raises(ScenarioError, match="take fewer GPUs or a smaller workload"):
+        check_memory(smaller, 1, more_bytes=15e3)  # an emulation takes more
 
 
 def test_a_limit_of_address_space_counts(tmp_path: Path) -> None:
