@@ -37,7 +37,7 @@ HOP_PACKETS_S = 5e4
 
 
 @pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultsDirectory:
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultsDirectory]:
     """Have a calibrated machine, and results that have begun."""
 
     def measure(datapath: str) -> Calibration:
@@ -46,7 +46,8 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultsDirectory
 
     monkeypatch.setenv(CACHE, str(tmp_path))
     replace(CALIBRATIONS, measure=measure).of("netdev")
-    return ResultsDirectory(Run("s", "S", ["s.py"], datetime(2026, 1, 2)), out=tmp_path / "out").__enter__()
+    with ResultsDirectory(Run("s", "S", ["s.py"], datetime(2026, 1, 2)), out=tmp_path / "out") as results:
+        yield results
 
 
 @pytest.fixture
