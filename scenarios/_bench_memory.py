@@ -5,14 +5,12 @@ import resource
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._figure import figure
-from scenarios._topoopt.points import data_parallel, over_panel, plan_for
 from testbed.machine.commands import output_of
 from testbed.report.finished import finished
 from testbed.run.experiment import Experiment
@@ -20,11 +18,9 @@ from testbed.run.memory import prediction_bytes
 from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
-from testbed.run.region_plan import RegionalSetup
 from topologies.fabric import Fabric, Port
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
-from topologies.mfabric import mfabric_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
@@ -36,9 +32,6 @@ from traffic.collectives.ring import Ring
 from traffic.delegated import DelegatedSetup
 from traffic.faults import cut
 from traffic.job import Collective, Job, chain
-from traffic.models.moe import GroupedAttention, MoeModel
-from traffic.models.moe_step import Machines, moe_step
-from traffic.models.topoopt import layered_model
 from traffic.rings_over import with_rings
 from traffic.scheme_setup import WhileLitSetup
 from traffic.steps import single
@@ -51,9 +44,8 @@ CHECKOUT = str(Path(__file__).parents[1])
 WITHIN = 2.0
 """Estimated over measured, or measured over estimated, at most."""
 DELAY = ReconfigurationDelay("drawn", 0.025)
-MODEL = MoeModel(
-    "toy", 16, 64, GroupedAttention(2, 2, 32), 128, 8, 2, 100, ep=8, tp=1, pp=1, sequence=512, micro_batch=8
-)
+OF_PAPERS = {"experts": "scenarios._mfabric.memory_case", "DLRM": "scenarios._topoopt.memory_case"}
+"""Modules whose `case` is one: imported where they are there, so that a paper can be taken out."""
 
 
 @figure("ratio", f"{1 / WITHIN} .. {WITHIN}", sandbox=False)
@@ -118,12 +110,11 @@ def cases() -> dict[str, Callable[[], Experiment]]:
         "point to point": partial(_one, rail_fabric(16, 8), PointToPoint(listed), "ecmp"),
         "fan": partial(_one, rail_fabric(16, 8), Fan(ranks, ranks, 100_000), "ecmp"),
         "training step": _training_step,
-        "experts": _experts,
-        "DLRM": _dlrm,
         "schedule": _schedule,
         "faults": _failing,
     }
-    return every | others
+    papers = {name: import_module(module).case for name, module in OF_PAPERS.items() if find_spec(module)}
+    return every | others | papers
 
 
 def _all_to_all(fabric: Fabric, scheme: str | DelegatedSetup) -> Experiment:
@@ -141,23 +132,6 @@ def _one(fabric: Fabric, pattern: Pattern, scheme: str) -> Experiment:
 def _training_step() -> Experiment:
     fabric = rail_fabric(16, 8)
     return Experiment(fabric, with_rings(gpt_step(Layout(8, 16), layers=4), fabric, "per-rail"), "ecmp")
-
-
-def _experts() -> Experiment:
-    def gate(_replica: int, micro_batch: int, layer: int) -> NDArray[np.int64]:
-        return np.random.default_rng((micro_batch, layer)).integers(1, 200, (8, 8))
-
-    step = moe_step(
-        MODEL, gate, micro_batches=8, machines=Machines(gpu_flops=2e9, server_gpus=1, gateways=(0,))
-    )
-    fabric = mfabric_fabric(8, gpus=1, nics=4, packet_nics=1, one_packet_switch=True)
-    circuits = RegionalSetup(DELAY, "block", tuple(each.node for each in step.dispatches))
-    return Experiment(fabric, step.job, DelegatedSetup(), circuits=circuits)
-
-
-def _dlrm() -> Experiment:
-    trained = data_parallel(layered_model("dlrm", section="5.6"))
-    return over_panel(trained, plan_for(trained, degree=4), 10e9)
 
 
 def _schedule() -> Experiment:
