@@ -18,7 +18,7 @@ from dataclasses import fields
 from functools import cache
 from io import BytesIO
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 import pandas as pd
@@ -44,7 +44,6 @@ KNOWN = ("cct_s", "predicted_s", "free_s", "bound_s")
 MOST_BYTES = 1 << 28
 """Of JSON that is packed; what is not packed is no larger than its file."""
 EXACT = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
-Read = TypeVar("Read")
 
 
 @cache
@@ -153,7 +152,11 @@ class PointFile:
 
     def outcome(self, run_of: Callable[[str, Audit | None], Run]) -> Outcome:
         """Return the outcome, whose runs a function returns by their names and audits."""
-        head = vars(self._json(HEAD, TypeAdapter(_head())))
+        data, model = self._member(HEAD), _head()
+        found = model.model_validate_json(data)
+        if found.model_dump_json().encode() != data:  # what it has besides would be lost unseen
+            raise ScenarioError(f"{HEAD} is not as this version writes it")
+        head = vars(found)
         version, key = head.pop("format"), head.pop("experiment")
         if key != self._experiment.key:
             raise ScenarioError(f"it is the point {key} of format {version}")
@@ -168,7 +171,7 @@ class PointFile:
 
     def tables(self) -> dict[str, Tables]:
         """Return the tables of its runs, by their names."""
-        names, fabric = self._json(NAMES, _names()), self._experiment.fabric
+        names, fabric = _names().validate_json(self._member(NAMES)), self._experiment.fabric
         found = {
             table: rows_of(self._member(file), columns, names.keys())
             for table, columns in TABLES.items()
@@ -183,13 +186,6 @@ class PointFile:
         if CARRIED not in self._members:
             return None
         return rows_of(self._member(CARRIED), COLUMNS, {"emulated"}).get("emulated", empty(COLUMNS))
-
-    def _json(self, member: str, reader: TypeAdapter[Read]) -> Read:
-        data = self._member(member)
-        found = reader.validate_json(data)
-        if reader.dump_json(found) != data:  # what it has besides would be lost unseen
-            raise ScenarioError(f"{member} is not as this version writes it")
-        return found
 
     def _member(self, name: str) -> bytes:
         found = self._archive.getinfo(name)
