@@ -1,7 +1,6 @@
 """The tables of a point's runs as Parquet, and back: each number in them stands for something."""
 
 from collections.abc import Mapping, Set
-from itertools import chain, starmap
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -11,7 +10,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric, Nic, Path, Port
+from topologies.fabric import Fabric, Nic, Port
 from traffic import tables as columns_of
 from traffic.spraying.policy import QueuePair
 from traffic.tables import Tables
@@ -54,10 +53,10 @@ class Names(NamedTuple):
     """The lists that numbers in the tables of a run are places of, as of `Tables`."""
 
     nodes: tuple[str, ...]
-    paths: tuple[Path, ...]
-    lanes: tuple[tuple[Nic, Nic, int, int], ...]
+    paths: tuple[tuple[tuple[str, int], ...], ...]
+    lanes: tuple[tuple[tuple[int, int], tuple[int, int], int, int], ...]
     """The fields of each queue pair."""
-    ports: tuple[Port, ...]
+    ports: tuple[tuple[str, int], ...]
     ocses: tuple[str, ...]
 
 
@@ -121,11 +120,15 @@ def _column(found: pa.ChunkedArray, kind: str) -> pd.Series:
 
 def tables_of(names: Names, found: Mapping[str, pd.DataFrame], fabric: Fabric) -> Tables:
     """Return the tables of a run on a fabric; ScenarioError if a number in them stands for nothing."""
-    nics, ports = set(fabric.nics), {*fabric.link_at}
-    if not {nic for lane in names.lanes for nic in lane[:2]} <= nics:
-        raise ScenarioError("it has lanes between NICs that the fabric lacks")
-    if not {*names.ports, *chain.from_iterable(names.paths)} <= ports:
-        raise ScenarioError("it has ports that the fabric lacks")
+    # The fabric's own, by what equals them: sooner than to make each, and none is unknown.
+    nic_of: dict[tuple[int, int], Nic] = {nic: nic for nic in fabric.nics}
+    port_of: dict[tuple[str, int], Port] = {port: port for port in fabric.link_at}
+    try:
+        lanes = tuple(QueuePair(nic_of[a], nic_of[b], entropy, own) for a, b, entropy, own in names.lanes)
+        paths = tuple(tuple(port_of[port] for port in path) for path in names.paths)
+        ports = tuple(port_of[port] for port in names.ports)
+    except KeyError as error:
+        raise ScenarioError(f"the fabric has no {error}") from error
     messages = len(found["messages"]) if "messages" in found else 0
     gpus = dict.fromkeys(("source", "destination", "from_gpu", "to_gpu", "gpu"), fabric.gpus)
     numbers = {"message": messages, "group": messages, **gpus}
@@ -141,7 +144,5 @@ def tables_of(names: Names, found: Mapping[str, pd.DataFrame], fabric: Fabric) -
                 raise ScenarioError(f"{name} has numbers in {column} that stand for nothing")
     if "legs" in found and not ((found["legs"]["lane"] < 0) == (found["legs"]["path"] < 0)).all():
         raise ScenarioError("legs have a lane without a path, or a path without a lane")
-    lanes, rows = tuple(starmap(QueuePair, names.lanes)), cast(Mapping[str, Any], found)
-    return Tables(
-        nodes=names.nodes, paths=names.paths, lanes=lanes, ports=names.ports, ocses=names.ocses, **rows
-    )
+    rows = cast(Mapping[str, Any], found)
+    return Tables(nodes=names.nodes, paths=paths, lanes=lanes, ports=ports, ocses=names.ocses, **rows)
