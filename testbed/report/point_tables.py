@@ -104,6 +104,8 @@ def rows_of(data: bytes, columns: Mapping[str, str], runs: Set[str]) -> dict[str
     whose = pc.unique(found[RUN]).to_pylist()
     if not runs >= {*whose}:
         raise ScenarioError(f"rows of {', '.join(whose)}, which are not its runs")
+    if len(whose) == 1:
+        return {whose[0]: _frame(found, columns)}
     return {run: _frame(found.filter(pc.equal(found[RUN], run)), columns) for run in whose}
 
 
