@@ -117,7 +117,7 @@ def slug(*names: str) -> str:
     Examples
     --------
     >>> slug("sparse 0.4", "rails", "credit"), slug("tcp:bbr")
-    ('sparse_0.4_rails_credit', 'tcp_bbr_f3e93e3a')
+    ('sparse_0.4_rails_credit', 'tcp_bbr_715552bf')
     """
     read = "_".join("".join(c if c.isalnum() or c == "." else "_" for c in name) for name in names)
     is_all = all(c.isalnum() or c in "._ " for name in names for c in name)
