@@ -23,7 +23,7 @@ from traffic.workloads.ocs_workloads import NOISE, benchmark, gpt, moe
 Matrix = NDArray[np.float64]
 SWITCHES = (1, 2, 4, 8)
 """Of the paper's figures."""
-EVERY_NUMBER = range(1, 9)
+EVERY_NUMBER = tuple(range(1, 9))
 """Numbers of switches on the benchmark: near the bound at the paper's four says little of those between."""
 DELAYS = (0.001, 0.01, 0.02, 0.03, 0.04)
 """Reconfiguration delays [line time]."""

@@ -81,10 +81,13 @@ def machine_bytes(root: Path = Path("/")) -> float:
 
 
 def process_bytes() -> float:
-    """Return how much more address space this process may have; infinity for no limit [bytes]."""
+    """Return how much more memory this process may have at most; infinity for no limit [bytes].
+
+    What it has reserved of its address space and not used is counted as free: libraries reserve what is left.
+    """
     if (most := _most_bytes()) is None:
         return math.inf
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
     return max(most - pages * resource.getpagesize(), 0)
 
 
