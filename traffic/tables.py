@@ -8,7 +8,6 @@ tables. Only events and faults have text, since people read them. A row may lack
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple, cast, overload
 
 import numpy as np
@@ -117,7 +116,7 @@ class Table:
     """A field of `Tables`: a table, or how it is made when it is first asked for; without rows by default."""
 
     def __init__(self, columns: Mapping[str, str]) -> None:
-        self._columns = columns
+        self._empty = empty(columns)
 
     def __set_name__(self, _owner: type, name: str) -> None:
         """Take the field's name."""
@@ -130,7 +129,7 @@ class Table:
     def __get__(self, tables: object | None, owner: type) -> pd.DataFrame | Callable[[], pd.DataFrame]:
         """Return the table."""
         if tables is None:  # dataclasses ask for the default
-            return partial(empty, self._columns)
+            return self._empty.copy
         found = tables.__dict__[self._name]
         if not isinstance(found, pd.DataFrame):
             found = tables.__dict__[self._name] = found()

@@ -127,6 +127,15 @@ def test_an_outcome_of_any_kind_is_read_as_it_was_written(kind: str, tmp_path: P
     assert point_bytes(read(point.file, outcome.experiment)) == point.file
 
 
+def test_rows_of_a_table_in_several_groups_are_read_alike() -> None:
+    outcome = outcome_of_kind("all three runs")
+    data, key = point_bytes(outcome), outcome.experiment.key
+    grouped = BytesIO()
+    table = pq.read_table(pa.BufferReader(members_of(data)["messages.parquet"]))
+    pq.write_table(table, grouped, row_group_size=3, store_schema=False)
+    check_same(read(rewritten(data, key, messages_parquet=grouped.getvalue()), outcome.experiment), outcome)
+
+
 FLOATS = st.floats(allow_nan=True)
 TEXTS = st.text(max_size=20)
 MEASURES = st.builds(
@@ -213,6 +222,12 @@ def table_with(data: bytes, column: str, value: object) -> bytes:
     return out.getvalue()
 
 
+def named_with(names: Mapping[str, list[Any]], place: int, found: list[Any]) -> bytes:
+    """Return names as JSON, in which the first ones of a list of each run are others."""
+    changed = {run: [*of[:place], found + of[place][1:], *of[place + 1 :]] for run, of in names.items()}
+    return json.dumps(changed).encode()
+
+
 def hostile(data: bytes) -> dict[str, dict[str, bytes | None]]:
     """Return members that somebody could put into the file of a point, whose checksum they can compute."""
     held = members_of(data)
@@ -235,11 +250,9 @@ def hostile(data: bytes) -> dict[str, dict[str, bytes | None]]:
         "a text for a number": {"point_json": json.dumps({**head, "cct_s": "1.0"}).encode()},
         "a run without tables": {"names_json": json.dumps({}).encode()},
         "ports that are not there": {"names_json": held[NAMES].replace(b'"h0"', b'"h9"')},
-        "lanes that are not there": {
-            "names_json": json.dumps(
-                {run: [*of[:2], [[[0, 9], [1, 0], 0, 0]], *of[3:]] for run, of in names.items()}
-            ).encode()
-        },
+        "lanes that are not there": {"names_json": named_with(names, 2, [[[0, 9], [1, 0], 0, 0]])},
+        "a path over a port before the first": {"names_json": named_with(names, 1, [[-1]])},
+        "a path over a port beyond the last": {"names_json": named_with(names, 1, [[1 << 20]])},
         "a member more": {"other_pickle": b"cos\nsystem\n"},
         "a table that is none": {"legs_parquet": b"PAR1"},
         "another table": {"legs_parquet": messages},
