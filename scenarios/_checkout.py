@@ -28,10 +28,8 @@ sys.path.insert(0, CHECKOUT)
 from testbed.machine.signals import ENDING, hear  # noqa: E402
 
 IS_SCENARIO = os.path.dirname(os.path.realpath(sys.argv[0])) == os.path.join(CHECKOUT, "scenarios")
-if IS_SCENARIO:
-    hear(
-        at_once=True
-    )  # a traceback of imports would say nothing; `testbed.study.command.main` hears them anew
+if IS_SCENARIO:  # a traceback of imports would say nothing; `testbed.study.command.main` hears them anew
+    hear(at_once=True)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 from testbed.machine.shortage import check_address_space, tell_shortage  # noqa: E402
 

@@ -27,7 +27,8 @@ def checkout(tmp_path: Path) -> Path:
     """Draw a checkout of one scenario that prints what it runs under, without a .venv as yet."""
     (tmp_path / "scenarios").mkdir()
     shutil.copy(CHECKOUT / "scenarios" / "_checkout.py", tmp_path / "scenarios")
-    shutil.copytree(CHECKOUT / "testbed" / "machine", tmp_path / "testbed" / "machine")
+    for package in ("testbed/machine", "topologies"):
+        shutil.copytree(CHECKOUT / package, tmp_path / package)
     (tmp_path / "scenarios" / "echo.py").write_text(SCENARIO)
     return tmp_path
 

@@ -8,8 +8,9 @@ import pandas as pd
 
 from topologies.printable import printable
 
-FORMULA = re.compile(r"'*[=+\-@]")
-"""How a text begins that a spreadsheet would compute; apostrophes first, so that what is quoted is known."""
+FORMULA = re.compile(r"'*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+"""How a text begins that a spreadsheet would compute, also in full width; apostrophes first, so that what is
+quoted is known."""
 UNUSUAL = r"^['=+\-@]|[^ -~]"
 """The signs of a text that may not be in a cell as it is: few columns have any, and looking costs little."""
 
