@@ -1,7 +1,6 @@
 """Promises of memory: a prediction takes what was estimated, within a factor of two."""
 
 import math
-import resource
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -65,10 +64,15 @@ def estimated_over_measured(name: str) -> float:
 def ratio_here(name: str) -> None:
     """Print what a job's prediction was estimated to take over what this process grew by."""
     experiment = cases()[name]()
-    before_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    before_bytes = _status_bytes("VmRSS")
     finished(Outcome(experiment, predict(experiment)), traced=False)
-    took_bytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before_bytes
-    print(prediction_bytes(experiment) / took_bytes)
+    print(prediction_bytes(experiment) / (_status_bytes("VmHWM") - before_bytes))
+
+
+def _status_bytes(key: str) -> int:
+    """Return a size that the kernel has of this process: `ru_maxrss` is that of its parent where larger."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status[key].split()[0]) << 10
 
 
 def cases() -> dict[str, Callable[[], Experiment]]:

@@ -55,6 +55,10 @@ def test_a_pickle_by_any_name_is_found(name: str, made: Callable[[object], bytes
         assert_data(name, made(VALUE))
 
 
+def test_a_table_is_none_whose_first_column_begins_like_one() -> None:
+    assert_data("costs.csv", b"cost,architecture\nc,d\n1,2\n")
+
+
 def test_each_scenario_has_a_test_that_runs_it() -> None:
     tests = "".join(file.read_text() for file in (CHECKOUT / "tests" / "scenarios").glob("test_*.py"))
     scenarios = {file.stem for file in (CHECKOUT / "scenarios").glob("*.py") if not file.stem.startswith("_")}

@@ -50,6 +50,7 @@ SHARED += [
     "--cli",
     "--datapath",
     "--no-sandbox",
+    "--no-wait",
     "--jobs",
     "--resume",
     "--part",

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,11 +43,14 @@ def placed(policy: str, work: Work = WORK) -> Placement | Choice | WhileLit:
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], str]:
+def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[object], str]:
     """Make a user's module of one scheme, and return its name."""
+    (tmp_path / "own.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own", raising=False)
 
     def named(scheme: object) -> str:
-        monkeypatch.setitem(sys.modules, "own", SimpleNamespace(scheme=scheme))
+        monkeypatch.setattr("own.scheme", scheme, raising=False)
         return "own:scheme"
 
     return named
