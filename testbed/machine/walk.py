@@ -8,7 +8,8 @@ meanwhile. *This user* is the caller, the user behind sudo, and root.
 - Directories above it may be anyone's (`/tmp`, a project's). Whoever exchanges one can put there what is his
   own, which is refused, or move what he may write.
 - A symbolic link is followed only where nobody else could have put it, and never where a file is meant.
-- A directory that this process has a lock of (`HELD`) is that one: another by its name is refused.
+- A directory that this process has a lock of (`HELD`) is that one: another by its name is refused. Below it
+  no link is followed: in a copy of another user's directory (`cp -r`) his links belong to this user.
 
 File systems are believed on owners; root alone mounts those that make them up (FUSE's `user_allow_other`).
 """
@@ -158,10 +159,26 @@ def _is_alone(group: int, user: int) -> bool:
 
 def _walked(path: Path, make: bool) -> int:
     """Return a descriptor of a directory, from the nearest above it that is held, or from the start."""
-    held = next((each for each in (path, *path.parents) if each in HELD), None)
-    base = held or Path(path.anchor or ".")
-    here = _still_there(held) if held else os.open(base, PLACE)
-    return _inside(here, path.relative_to(base).parts, path, make)
+    if held := next((each for each in (path, *path.parents) if each in HELD), None):
+        return _below(held, path, make)
+    base = Path(path.anchor or ".")
+    return _inside(os.open(base, PLACE), path.relative_to(base).parts, path, make)
+
+
+def _below(held: Path, path: Path, make: bool) -> int:
+    """Return a descriptor of a directory that is held, or of one below it, over no link."""
+    here, where = _still_there(held), held
+    for name in path.relative_to(held).parts:
+        above, where = here, where / name
+        try:
+            here = _named(above, name, where, make)
+        except NotADirectoryError as error:
+            raise MachineError(
+                f"{where} is a link, or not a directory", f"remove it, or {ANOTHER}"
+            ) from error
+        finally:
+            os.close(above)
+    return here
 
 
 def _still_there(held: Path) -> int:
@@ -198,12 +215,7 @@ def _inside(here: int, names: tuple[str, ...], path: Path, make: bool) -> int:
 def _step(above: int, name: str, path: Path, make: bool) -> tuple[int, tuple[str, ...]]:
     """Return a descriptor of the directory of a name; of a link, of where it starts, and the names in it."""
     try:
-        return os.open(name, PLACE, dir_fd=above), ()
-    except FileNotFoundError:
-        if not make:
-            raise
-        make_folder(name, above, path)
-        return os.open(name, PLACE, dir_fd=above), ()
+        return _named(above, name, path, make), ()
     except NotADirectoryError as error:
         try:
             target = Path(os.readlink(name, dir_fd=above))
@@ -218,6 +230,17 @@ def _step(above: int, name: str, path: Path, make: bool) -> tuple[int, tuple[str
         )
     start = target.anchor or "."
     return os.open(start, PLACE, dir_fd=above), target.relative_to(start).parts
+
+
+def _named(above: int, name: str, path: Path, make: bool) -> int:
+    """Return a descriptor of the directory of a name, which is no link."""
+    try:
+        return os.open(name, PLACE, dir_fd=above)
+    except FileNotFoundError:
+        if not make:
+            raise
+        make_folder(name, above, path)
+        return os.open(name, PLACE, dir_fd=above)
 
 
 def _not_plain(path: Path) -> MachineError:

@@ -18,6 +18,7 @@ import pandas as pd
 from testbed.audit.finding import Audit
 from testbed.machine.files import exists, make_directory, read_whole, write_whole
 from testbed.machine.shortage import shortage
+from testbed.machine.walk import own_folder
 from testbed.report.checksums import Sums, content_of
 from testbed.report.finished import Finished
 from testbed.report.point_file import PointFile, with_head_of
@@ -32,6 +33,8 @@ from traffic.tables import Tables
 FOLDER = "points"
 PARTS = "parts"
 """The folder of what parts read back, where parts share the directory."""
+TRACES = "traces"
+"""The folder of what happened when, in some points."""
 LOCK = "lock"
 """A file in it: which part changes what all share."""
 HINT = "delete it: --resume then carries it out again"
@@ -104,7 +107,7 @@ class KeptFiles:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._folder = directory / FOLDER
+        self._directory, self._folder = directory, directory / FOLDER
         self._sums = Sums(directory, directory / PARTS / LOCK)
         self._agrees: dict[str, bool] = {}
         """Whether the file of each point that was looked at is what was written."""
@@ -119,7 +122,13 @@ class KeptFiles:
         return self._agrees.get(key, False)
 
     def begin(self) -> None:
-        """List the checksums of points alone: everything else is written anew."""
+        """List the checksums of points alone: everything else is written anew.
+
+        MachineError if a folder of the directory is a link, or another user could exchange what lies in it.
+        """
+        for name in (FOLDER, PARTS, TRACES):
+            with suppress(FileNotFoundError), own_folder(self._directory / name):
+                pass
         self._sums.keep(lambda name: name.startswith(f"{FOLDER}/"))
 
     def close(self, files: Iterable[Path]) -> None:

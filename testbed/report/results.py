@@ -40,7 +40,7 @@ from testbed.report.claims import Claim, under_each_transport
 from testbed.report.csv_text import csv_text
 from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.finished import Finished, finished
-from testbed.report.kept_points import FOLDER, KeptFiles, KeptPoints
+from testbed.report.kept_points import FOLDER, TRACES, KeptFiles, KeptPoints
 from testbed.report.order import order_sheets
 from testbed.report.page import Findings, Page, apart, slug
 from testbed.report.rows import Rows
@@ -340,7 +340,7 @@ class ResultsDirectory(RunDirectory):
 
     def _trace_file(self, experiment: Experiment) -> Path:
         words = experiment.job.name, experiment.name, experiment.transport_name
-        return self.path / "traces" / f"{slug(*words)}.json.gz"
+        return self.path / TRACES / f"{slug(*words)}.json.gz"
 
     def _close(self) -> None:
         write_whole(self.path / "summary.parquet", self.table.to_parquet())

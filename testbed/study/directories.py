@@ -152,8 +152,9 @@ def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind =
 
 def with_all_readings(run: Run, directory: Path) -> Run:
     """Return a run with what the one before, and each of its parts, read back of its machine."""
-    for file in (directory / RUN, *sorted((directory / PARTS).glob("*.json"))):
-        run = with_readings(run, file)
+    with directory_lock(directory, shared=True):  # so that no link in it is followed
+        for file in (directory / RUN, *sorted((directory / PARTS).glob("*.json"))):
+            run = with_readings(run, file)
     return run
 
 

@@ -198,6 +198,30 @@ def test_nothing_of_another_user_is_read_or_written_and_a_copy_of_it_is(
             assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("folder", ["points", "traces", "parts"])
+@pytest.mark.parametrize("target", ["directory", "file", "nothing"])
+def test_a_link_in_a_copy_is_refused_before_anything_is_carried_out(
+    folder: str, target: str, whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    shutil.copytree(whole[0], out)
+    victim.mkdir()
+    (victim / "1-of-2.json").write_text("secret")
+    shutil.rmtree(out / folder, ignore_errors=True)
+    to = {"directory": victim, "file": victim / "1-of-2.json"}
+    (out / folder).symlink_to(to.get(target, tmp_path / "nothing"))
+    before = {path: path.stat().st_mtime_ns for path in (out / "summary.csv", victim, *victim.iterdir())}
+    done = ran("rails_uniform", *SMALL, "--resume", out)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{out / folder} is a link, or not a directory; remove it, or")
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert len([*tmp_path.iterdir()]) == 2
+    (out / folder).unlink()
+    done = ran("rails_uniform", *SMALL, "--resume", out)
+    assert done.returncode == 0, done.stderr
+    assert same(out, whole[0])
+
+
 @pytest.mark.parametrize("how", ["out", "resume", "part", "repeat"])
 def test_a_directory_that_this_user_may_not_enter_is_a_sentence(how: str, whole: tuple[Path, str]) -> None:
     with yard() as ground:

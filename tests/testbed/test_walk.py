@@ -231,6 +231,30 @@ def test_a_directory_that_is_held_is_the_only_one_of_its_name(how: str, name: st
         act(held)
 
 
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("target", ["directory", "file", "nothing", "the same"])
+@pytest.mark.parametrize("name", ["write", "append", "read", "lock file", "make", "remove"])
+def test_below_a_directory_that_is_held_no_link_is_followed(
+    depth: int, target: str, name: str, tmp_path: Path
+) -> None:
+    held, victim = made(tmp_path / "held"), made(tmp_path / "victim")
+    folder = held.joinpath(*"ab"[:depth])
+    folder.mkdir(parents=True, exist_ok=True)
+    to = {"directory": victim, "file": victim / "run.json", "the same": made(held / "real")}
+    (folder / "link").symlink_to(to.get(target, tmp_path / "nothing"))
+    act = {
+        "make": lambda folder: make_directory(folder / "points"),
+        "remove": lambda folder: remove(folder / "run.json"),
+    }.get(name, ACTS.get(name, locked))
+    there = sorted(tmp_path.rglob("*"))
+    with directory_lock(held):
+        with pytest.raises(MachineError, match=f"{folder / 'link'} is a link, or not a directory; remove it"):
+            act(folder / "link")
+        assert sorted(tmp_path.rglob("*")) == there
+        (folder / "link").unlink()
+        act(made(folder / "link"))
+
+
 def exchange(run: Path, others: list[Path]) -> None:
     """Put others in the place of a directory, and it back, for ever."""
     while True:
