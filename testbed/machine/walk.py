@@ -18,7 +18,9 @@ import errno
 import grp
 import os
 import pwd
+import re
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +35,12 @@ FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Neither a link nor a pipe without a reader keeps the open waiting."""
 MOST_LINKS = 40
 """As many as the kernel follows."""
+MOST_NUMBER = 2**32 - 2
+"""Of a user or a group: the next one is the kernel's for none."""
+ACL = "system.posix_acl_access"
+"""The attribute of a file in which its access control list is: a header, then tag, rights, number of each."""
+ACL_HEADER, ACL_ENTRY, ACL_NAMED, ACL_WRITE = 4, "<HHI", {0x02, 0x08}, 2
+"""`ACL_USER` and `ACL_GROUP` of `linux/posix_acl.h`."""
 ANOTHER = "choose another directory with --out"
 HELD: dict[Path, int] = {}
 """Descriptors of the directories that this process has locks of."""
@@ -105,8 +113,9 @@ def hand_back(descriptor: int) -> None:
     """Give what is open to the user behind sudo; nothing happens where there is none."""
     if os.geteuid() != 0 or "SUDO_UID" not in os.environ:
         return
+    group = _sudo_number("SUDO_GID") if "SUDO_GID" in os.environ else -1
     try:
-        os.fchown(descriptor, int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", -1)))
+        os.fchown(descriptor, _sudo_number("SUDO_UID"), group)
     except OSError as error:
         # In a namespace of an ordinary user, where root is only called so, it is the user's already.
         if error.errno not in (errno.EPERM, errno.EINVAL):
@@ -123,7 +132,7 @@ def check_own(descriptor: int, path: Path) -> None:
         raise MachineError(
             f"{path} belongs to {owner}, who {could}", f"give a copy of your own (cp -r), or {another}"
         )
-    if _others_may_write(status):
+    if _others_may_write(descriptor):
         own = "" if status.st_mode & stat.S_ISVTX else f"take their right (chmod go-w {path}), or "
         raise MachineError(f"other users may write {path}, and {could}", f"{own}{another}")
 
@@ -138,23 +147,54 @@ def user_name(number: int) -> str:
 
 def _this_user() -> set[int]:
     """Return the numbers of root, the caller and the user behind sudo."""
-    behind = int(os.environ.get("SUDO_UID", 0)) if os.geteuid() == 0 else 0
-    return {0, os.geteuid(), behind}
+    is_behind = os.geteuid() == 0 and "SUDO_UID" in os.environ
+    return {0, os.geteuid(), _sudo_number("SUDO_UID") if is_behind else 0}
 
 
-def _others_may_write(status: os.stat_result) -> bool:
-    by_group = status.st_mode & stat.S_IWGRP and not _is_alone(status.st_gid, status.st_uid)
+def _sudo_number(name: str) -> int:
+    """Return the number that a variable of sudo has; MachineError if it is none of a user or a group."""
+    text = os.environ[name]
+    if re.fullmatch("[0-9]{1,10}", text) and int(text) <= MOST_NUMBER:
+        return int(text)
+    raise MachineError(
+        f"{name} is {text!r}, which is not the number of a user or a group",
+        f"unset {name}, or start with sudo",
+    )
+
+
+def _others_may_write(descriptor: int) -> bool:
+    status = os.fstat(descriptor)
+    # The group's rights are the most that an access control list gives to anybody it names.
+    by_group = status.st_mode & stat.S_IWGRP and not (
+        _is_alone(status.st_gid, status.st_uid) and not _has_named_writers(descriptor)
+    )
     return bool(by_group or status.st_mode & stat.S_IWOTH)
 
 
 def _is_alone(group: int, user: int) -> bool:
-    """Return whether a group is a user's alone: many systems have one for each, and a umask of 002."""
+    """Return whether a group is a user's alone: many systems have one for each, and a umask of 002.
+
+    Root's never is: containers run users that have no name, and are in no list, in group 0.
+    """
     try:
         found = grp.getgrgid(group)
     except KeyError:
         return False
     name = user_name(user)
-    return found.gr_name == name and {*found.gr_mem} <= {name}
+    members = {*found.gr_mem, *(each.pw_name for each in pwd.getpwall() if each.pw_gid == group)}
+    return group != 0 and found.gr_name == name and members <= {name}
+
+
+def _has_named_writers(descriptor: int) -> bool:
+    """Return whether an access control list lets users or groups write that it names."""
+    try:
+        found = os.getxattr(f"/proc/self/fd/{descriptor}", ACL)  # a place has no attributes by its descriptor
+    except OSError as error:
+        if error.errno in (errno.ENODATA, errno.ENOTSUP):
+            return False
+        raise
+    entries = struct.iter_unpack(ACL_ENTRY, found[ACL_HEADER:])
+    return any(tag in ACL_NAMED and rights & ACL_WRITE for tag, rights, _ in entries)
 
 
 def _walked(path: Path, make: bool) -> int:
@@ -221,9 +261,9 @@ def _step(above: int, name: str, path: Path, make: bool) -> tuple[int, tuple[str
             target = Path(os.readlink(name, dir_fd=above))
         except OSError:
             raise error from None
-    status = os.fstat(above)
     # In a user's namespace root has no number, and who owns / owns the machine.
-    if status.st_uid not in _this_user() | {os.stat("/").st_uid} or _others_may_write(status):
+    trusted = _this_user() | {os.stat("/").st_uid}
+    if os.fstat(above).st_uid not in trusted or _others_may_write(above):
         raise MachineError(
             f"{path} leads over the symbolic link {name}, which other users can exchange",
             f"give the directory that it leads to, or {ANOTHER}",

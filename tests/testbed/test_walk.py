@@ -1,7 +1,10 @@
 """Files that are written and read with the rights of this user lie where no other can exchange them."""
 
+import grp
 import os
+import pwd
 import stat
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +25,7 @@ from testbed.machine.files import (
     write_whole,
 )
 from testbed.machine.walk import place
-from tests.other_user import NO_FILES, OTHER, doing, given, need_root, plant, yard
+from tests.other_user import NO_FILES, OTHER, doing, done, given, need_root, plant, yard
 from topologies.errors import MachineError
 
 Act = Callable[[Path], object]
@@ -100,15 +103,123 @@ def test_a_directory_that_others_may_write_is_refused_until_the_advice_is_follow
         act(shared)
 
 
-@of_each
-def test_a_group_may_write_if_it_is_this_users_alone(act: Act, ground: Path) -> None:
+@pytest.fixture
+def own_group(ground: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a directory of a user behind sudo that his group may write, which is his alone."""
     need_root()
+    people_are(monkeypatch, {"ann": OTHER})
+    monkeypatch.setenv("SUDO_UID", str(OTHER))
     shared = made(ground / "shared")
-    shared.chmod(0o775)
-    act(shared)  # of root's own group
-    os.chown(shared, 0, OTHER)
-    with pytest.raises(MachineError, match="other users may write"):
-        act(shared)
+    given(shared / "run.json")
+    return given(shared, 0o775)
+
+
+def people_are(
+    monkeypatch: pytest.MonkeyPatch, primary: dict[str, int], members: tuple[str, ...] = ()
+) -> None:
+    """Have the system know users by their primary groups, and who else is in the first one's group."""
+    users = [
+        pwd.struct_passwd((name, "x", OTHER - number, group, "", "/", "/bin/sh"))
+        for number, (name, group) in enumerate(primary.items())
+    ]
+    first = grp.struct_group((users[0].pw_name, "x", users[0].pw_gid, [*members]))
+    monkeypatch.setattr(pwd, "getpwall", lambda: users)
+    monkeypatch.setattr(pwd, "getpwuid", {user.pw_uid: user for user in users}.__getitem__)
+    monkeypatch.setattr(grp, "getgrgid", {first.gr_gid: first}.__getitem__)
+
+
+@of_each
+def test_a_group_may_write_if_it_is_this_users_alone(
+    act: Act, own_group: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act(own_group)
+    people_are(monkeypatch, {"ann": OTHER}, members=("ann",))
+    act(own_group)
+
+
+@of_each
+@pytest.mark.parametrize("who", ["a member", "a primary group", "another name", "no name", "group 0"])
+def test_a_group_that_is_somebody_elses_too_may_not_write(
+    who: str, act: Act, own_group: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if who == "a member":
+        people_are(monkeypatch, {"ann": OTHER}, members=("ann", "bob"))
+    elif who == "a primary group":
+        people_are(monkeypatch, {"ann": OTHER, "bob": OTHER})
+    elif who == "another name":
+        people_are(monkeypatch, {"staff": OTHER, "bob": OTHER - 1})
+        os.chown(own_group, OTHER - 1, OTHER)
+        monkeypatch.setenv("SUDO_UID", str(OTHER - 1))
+    elif who == "no name":
+        os.chown(own_group, OTHER, OTHER - 1)
+    else:
+        monkeypatch.undo()
+        os.chown(own_group, 0, 0)
+    own_group.chmod(0o775)
+    with pytest.raises(MachineError, match=f"other users may write {own_group}"):
+        act(own_group)
+
+
+RIGHTS = st.integers(0, 7)
+NOBODY = 2**32 - 1
+
+
+@for_all(user=RIGHTS, group=RIGHTS, named=RIGHTS, mask=RIGHTS, of_file=st.booleans())
+def test_what_a_list_of_access_lets_another_user_write_is_refused(
+    user: int, group: int, named: int, mask: int, of_file: bool
+) -> None:
+    need_root()
+    entries = [
+        (0x01, 7, NOBODY),
+        (0x02, user, OTHER),
+        (0x04, group, NOBODY),
+        (0x08, named, OTHER),
+        (0x10, mask, NOBODY),
+        (0x20, 0, NOBODY),
+    ]
+    with yard() as ground:
+        folder = made(ground / "folder")
+        place = folder / "run.json" if of_file else folder
+        packed = [struct.pack("<HHI", *entry) for entry in entries]
+        try:
+            os.setxattr(place, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(packed))
+        except OSError:
+            pytest.skip("this file system keeps no lists of access")
+        writes = (lambda: place.write_text("his")) if of_file else (place / "new").touch
+        if user & mask & 2 and (of_file or user & mask & 1):
+            assert done(writes)
+            with pytest.raises(MachineError, match=f"other users may write {place}"):
+                append_text(folder / "run.json", "")
+            place.chmod(place.stat().st_mode & ~0o022)  # as advised
+        if not mask & 2:
+            append_text(folder / "run.json", "")
+
+
+def test_a_list_of_access_of_a_group_that_is_this_users_alone_is_looked_at(own_group: Path) -> None:
+    entries = [(1, 7, NOBODY), (2, 7, OTHER - 1), (4, 7, NOBODY), (0x10, 7, NOBODY), (0x20, 5, NOBODY)]
+    packed = [struct.pack("<HHI", *entry) for entry in entries]
+    append_text(own_group / "run.json", "")
+    try:
+        os.setxattr(own_group, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(packed))
+    except OSError:
+        pytest.skip("this file system keeps no lists of access")
+    with pytest.raises(MachineError, match=f"other users may write {own_group}"):
+        append_text(own_group / "run.json", "")
+
+
+@pytest.mark.parametrize("name", ["SUDO_UID", "SUDO_GID"])
+@pytest.mark.parametrize("text", ["abc", "", "1.5", "-5", "99999999999", "4294967295", "1_0", " 7", "\u0663"])
+def test_a_user_behind_sudo_that_is_no_number_is_a_sentence(
+    name: str, text: str, ground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_root()
+    monkeypatch.setenv("SUDO_UID", "0")
+    monkeypatch.setenv(name, text)
+    with pytest.raises(
+        MachineError, match=f"{name} is .*, which is not the number of a user or a group; unset"
+    ):
+        write_whole(made(ground / "folder") / "new", "")
+    assert [path.name for path in (ground / "folder").iterdir()] == ["run.json"]
 
 
 @of_each
