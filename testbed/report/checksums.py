@@ -6,10 +6,12 @@ checksum itself: the name of the file too, so that files which were exchanged ar
 ``SHA256SUMS`` lists the checksums of whole files, as ``sha256sum --check SHA256SUMS`` reads them.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import file_digest, sha256
 from pathlib import Path
+from stat import S_ISREG
 
 from testbed.machine.files import append_text, exists, file_lock, read_whole, reading, write_whole
 from topologies.errors import ScenarioError
@@ -19,6 +21,14 @@ SUMS = "SHA256SUMS"
 HEX = 64
 """Digits of a checksum."""
 END = b'"}\n'
+
+
+ENTRY = re.compile(rf"(?P<digest>[0-9a-f]{{{HEX}}})  (?P<name>.+)")
+
+
+def is_listable(name: str) -> bool:
+    """Return whether a run can have written a file of a name: ``sha256sum`` takes others escaped only."""
+    return name.isprintable() and "\\" not in name
 
 
 def with_checksum(content: bytes, name: str) -> bytes:
@@ -79,10 +89,20 @@ class Sums:
 
     @property
     def listed(self) -> dict[str, str]:
-        """The checksums of the files that it lists, by their names, as it is now."""
-        file = self._directory / SUMS
-        lines = read_whole(file).decode(errors="replace").splitlines() if exists(file) else []
-        return {name: digest for digest, gap, name in (line.partition("  ") for line in lines) if gap}
+        """The checksums of the files that it lists, by their names, as it is now.
+
+        ScenarioError if a line is not one; the beginning of one, which a killed process left, is left out.
+        """
+        file, found = self._directory / SUMS, {}
+        lines = read_whole(file).decode(errors="surrogateescape").split("\n")[:-1] if exists(file) else []
+        for number, line in enumerate(lines, 1):
+            if not (entry := ENTRY.fullmatch(line)) or not is_listable(entry["name"]):
+                raise ScenarioError(
+                    f"{file} is damaged: line {number} is not a checksum and a name",
+                    "delete it: points are then held against their own checksums, other files against none",
+                )
+            found[entry["name"]] = entry["digest"]
+        return found
 
     def add(self, name: str, data: bytes) -> None:
         """List a file that it does not list."""
@@ -95,10 +115,17 @@ class Sums:
             if listed := self.listed:
                 self._write({name: digest for name, digest in listed.items() if which(name)})
 
-    def close(self, files: Iterable[Path]) -> None:
-        """List all files of the directory; a checksum that is there already stays."""
+    def clear(self) -> None:
+        """List nothing."""
         with self._alone():
-            listed, names = self.listed, {str(each.relative_to(self._directory)): each for each in files}
+            self._write({})
+
+    def close(self, files: Iterable[Path]) -> None:
+        """List all files of the directory that a run can have written; a checksum that is there stays."""
+        plain = [each for each in files if S_ISREG(each.lstat().st_mode)]
+        with self._alone():
+            listed, names = self.listed, {str(each.relative_to(self._directory)): each for each in plain}
+            names = {name: file for name, file in names.items() if is_listable(name)}
             self._write({name: listed.get(name) or _digest(file) for name, file in sorted(names.items())})
 
     def _alone(self) -> AbstractContextManager[None]:

@@ -27,6 +27,7 @@ from testbed.run.outcome import Outcome
 from testbed.run.run import Run
 from topologies.errors import MachineError, ScenarioError
 from topologies.fabric import Port
+from topologies.printable import printable
 from traffic.records import Records
 from traffic.tables import Tables
 
@@ -113,13 +114,22 @@ class KeptFiles:
         """Whether the file of each point that was looked at is what was written."""
 
     def __contains__(self, point: Keyed) -> bool:
-        """Return whether a point is there as it was written; of one that is not it is said, once."""
+        """Return whether a point is there as it was written; of one that is not it is said, once.
+
+        MachineError if something else than a plain file of this user has its place.
+        """
         key, file = point.key, self.file(point)
-        if key not in self._agrees and exists(file) and file.is_file():
-            self._agrees[key] = self._is_listed(key, read_whole(file))
+        if key not in self._agrees:
+            try:
+                self._agrees[key] = self._is_listed(key, read_whole(file))
+                said = "is damaged"
+            except FileNotFoundError:
+                return False
+            except OSError as error:
+                self._agrees[key], said = False, f"cannot be read ({error.strerror})"
             if not self._agrees[key]:
-                sys.stderr.write(f"{file} is damaged: it is carried out anew\n")
-        return self._agrees.get(key, False)
+                sys.stderr.write(f"{printable(str(file))} {said}: it is carried out anew\n")
+        return self._agrees[key]
 
     def begin(self) -> None:
         """List the checksums of points alone: everything else is written anew.
@@ -129,7 +139,13 @@ class KeptFiles:
         for name in (FOLDER, PARTS, TRACES):
             with suppress(FileNotFoundError), own_folder(self._directory / name):
                 pass
-        self._sums.keep(lambda name: name.startswith(f"{FOLDER}/"))
+        try:
+            self._sums.keep(lambda name: name.startswith(f"{FOLDER}/"))
+        except ScenarioError as error:
+            sys.stderr.write(
+                f"{printable(error.sentence)}: points have their own checksums, and it is made anew\n"
+            )
+            self._sums.clear()
 
     def close(self, files: Iterable[Path]) -> None:
         """List the checksums of all files of the directory."""

@@ -17,7 +17,7 @@ import pytest
 from testbed.machine.files import directory_lock
 from testbed.machine.residue import until
 from testbed.report.checksums import content_of, with_checksum
-from tests.other_user import OTHER, become_other, given, need_root, yard
+from tests.other_user import NO_FILES, OTHER, become_other, given, need_root, plant, yard
 from tests.scenarios.command import ran
 from tests.testbed.run_files import unsealed
 from tests.tools import CHECKOUT, ends, hears_interrupts
@@ -278,6 +278,52 @@ def test_a_point_that_is_valid_and_not_the_one_that_was_written_is_carried_out_a
     content = content_of(file.read_bytes(), file.name)
     file.write_bytes(with_checksum(content.replace(b'"machine":"', b'"machine":"other-'), file.name))
     check_anew(out, whole[0], file)
+
+
+@pytest.mark.parametrize("kind", [*NO_FILES, "dangling link"])
+def test_what_is_no_file_is_refused_in_a_points_place_and_left_out_beside(
+    kind: str, whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    point = sorted((out / "points").iterdir())[0]
+    for path in (point, out / "points" / "zz", out / "points" / "a\nb", out / "zz.png"):
+        path.unlink(missing_ok=True)
+        leads = path == point and kind == "link"
+        plant(kind.split()[-1], path, whole[0] / "run.json" if leads else tmp_path / "no")
+    before = (out / "summary.csv").stat().st_mtime_ns
+    done = ran("rails_uniform", *SMALL, "--resume", out)
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+    assert done.stderr.strip().startswith(f"{point} is not a plain file; remove it, or")
+    assert (out / "summary.csv").stat().st_mtime_ns == before
+    point.rmdir() if kind == "directory" else point.unlink()
+    done = ran("rails_uniform", *SMALL, "--resume", out)
+    assert (done.returncode, done.stderr.strip()) == (0, "")
+    assert same(out, whole[0])
+    assert listed(out) == listed(whole[0])
+
+
+@pytest.mark.parametrize("content", [b"\x80\n\xff", b"\r\n", b"no list\n"])
+def test_a_list_that_cannot_be_read_is_said_and_made_anew(
+    content: bytes, whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    (out / "SHA256SUMS").write_bytes(content)
+    done = ran("repeat", out, "--dry-run")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert f"{out}/SHA256SUMS is damaged: line 1 is not a checksum and a name; delete it" in done.stderr
+    done = ran("rails_uniform", *SMALL, "--resume", out)
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (0, 1)
+    assert done.stderr.startswith(f"{out}/SHA256SUMS is damaged: line 1 is not a checksum and a name: points")
+    assert sums_hold(out)
+
+
+def listed(out: Path) -> set[str]:
+    """Return the names in a directory's list of checksums, which all agree."""
+    check = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
+    subprocess.run(check, cwd=out, check=True)
+    return {line.split("  ")[1] for line in (out / "SHA256SUMS").read_text().splitlines()}
 
 
 def check_anew(out: Path, whole: Path, damaged: Path) -> None:
