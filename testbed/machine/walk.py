@@ -41,7 +41,8 @@ ACL = "system.posix_acl_access"
 """The attribute of a file in which its access control list is: a header, then tag, rights, number of each."""
 ACL_HEADER, ACL_ENTRY, ACL_NAMED, ACL_WRITE = 4, "<HHI", {0x02, 0x08}, 2
 """`ACL_USER` and `ACL_GROUP` of `linux/posix_acl.h`."""
-ANOTHER = "choose another directory with --out"
+ANOTHER = "begin anew with --out in another directory"
+"""Of a run that goes on, too: it cannot with its points elsewhere."""
 HELD: dict[Path, int] = {}
 """Descriptors of the directories that this process has locks of."""
 

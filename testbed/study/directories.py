@@ -42,6 +42,8 @@ from topologies.errors import ScenarioError
 from topologies.own import own_sources
 
 NOTHING_PLANNED = planned_lines([])
+PART_FILE = "{}-of-{}.json"
+"""The file of what a part read back of its machine: which it is, and of how many."""
 OTHER_OPTIONS = "give the options of that run, or another --out without --resume"
 
 
@@ -153,8 +155,13 @@ def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind =
 def with_all_readings(run: Run, directory: Path) -> Run:
     """Return a run with what the one before, and each of its parts, read back of its machine."""
     with directory_lock(directory, shared=True):  # so that no link in it is followed
-        for file in (directory / RUN, *sorted((directory / PARTS).glob("*.json"))):
-            run = with_readings(run, file)
+        run = with_readings(run, directory / RUN)
+        for file in sorted((directory / PARTS).glob(PART_FILE.format("*", "*"))):
+            try:
+                run = with_readings(run, file)
+            except ScenarioError as error:
+                forgotten = "delete it: what its part read back of its machine is then in no run.json"
+                raise ScenarioError(error.sentence, forgotten) from error
     return run
 
 
@@ -192,7 +199,7 @@ class PartDirectory:
 
     def __init__(self, run: Run, planned: Sequence[Experiment], out: Path, part: Part) -> None:
         self.run, self.path = run, out
-        self._planned, self._name = planned, f"{part.number}-of-{part.parts}.json"
+        self._planned, self._name = planned, PART_FILE.format(part.number, part.parts)
         self.kept = KeptPoints(out)
         """The points that are there, whichever part wrote them."""
         self.outcomes: list[Outcome] = []

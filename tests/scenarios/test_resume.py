@@ -319,6 +319,26 @@ def test_a_list_that_cannot_be_read_is_said_and_made_anew(
     assert sums_hold(out)
 
 
+@pytest.mark.parametrize("content", ["garbage", "{}", '{"run": 1}'])
+def test_the_advice_on_a_parts_file_that_is_none_helps_and_other_files_are_left(
+    content: str, whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    (out / "parts").mkdir()
+    for name in ("zz.json", "1-of-2.json"):
+        (out / "parts" / name).write_text(content)
+    done = ran("rails_uniform", *SMALL, "--resume", out)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert str(out / "parts" / "1-of-2.json") in done.stderr
+    assert "delete it: what its part read back" in done.stderr
+    (out / "parts" / "1-of-2.json").unlink()
+    command = [*COMMAND, *SMALL, "--resume", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (0, "")
+    assert (out / "parts" / "zz.json").read_text() == content
+
+
 def listed(out: Path) -> set[str]:
     """Return the names in a directory's list of checksums, which all agree."""
     check = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]

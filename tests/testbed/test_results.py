@@ -382,7 +382,7 @@ def test_a_run_in_which_nothing_took_time_has_a_report(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_made_is_said_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(
-        MachineError, match="cannot be written: Not a directory; choose another directory with --out"
+        MachineError, match="cannot be written: Not a directory; begin anew with --out in another directory"
     ):
         ResultsDirectory(RUN, out=tmp_path / "file" / "out").__enter__()
     with pytest.raises(ScenarioError, match="is not a directory"):

@@ -104,7 +104,7 @@ def test_another_directory_is_advised_unless_a_limit_keeps_a_file_from_being_wri
     if shortage(failure):
         assert caught.value is failure
     else:
-        assert str(caught.value).endswith("choose another directory with --out")
+        assert str(caught.value).endswith("begin anew with --out in another directory")
     assert bool(shortage(failure)) == (code in (errno.EMFILE, errno.ENOMEM))
 
 

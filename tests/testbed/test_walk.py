@@ -95,7 +95,9 @@ def test_a_directory_that_others_may_write_is_refused_until_the_advice_is_follow
     with pytest.raises(MachineError, match=f"other users may write {shared}, and could") as refused:
         act(shared)
     if mode & stat.S_ISVTX:
-        assert str(refused.value).endswith(f"; choose another directory with --out, such as {shared}/NAME")
+        assert str(refused.value).endswith(
+            f"; begin anew with --out in another directory, such as {shared}/NAME"
+        )
         act(made(shared / "NAME"))
     else:
         assert f"chmod go-w {shared}" in str(refused.value)
