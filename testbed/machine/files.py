@@ -254,4 +254,5 @@ def _refusal(path: Path) -> Iterator[None]:
     except OSError as error:
         if shortage(error):  # no directory helps
             raise
-        raise MachineError(f"{path} cannot be written: {error.strerror}", ANOTHER) from error
+        help_too = "remove it, or " if isinstance(error, IsADirectoryError) else ""
+        raise MachineError(f"{path} cannot be written: {error.strerror}", f"{help_too}{ANOTHER}") from error

@@ -23,6 +23,7 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from topologies.errors import MachineError
@@ -167,15 +168,17 @@ def _others_may_write(descriptor: int) -> bool:
     status = os.fstat(descriptor)
     # The group's rights are the most that an access control list gives to anybody it names.
     by_group = status.st_mode & stat.S_IWGRP and not (
-        _is_alone(status.st_gid, status.st_uid) and not _has_named_writers(descriptor)
+        is_alone(status.st_gid, status.st_uid) and not _has_named_writers(descriptor)
     )
     return bool(by_group or status.st_mode & stat.S_IWOTH)
 
 
-def _is_alone(group: int, user: int) -> bool:
+@cache
+def is_alone(group: int, user: int) -> bool:
     """Return whether a group is a user's alone: many systems have one for each, and a umask of 002.
 
-    Root's never is: containers run users that have no name, and are in no list, in group 0.
+    Root's never is: containers run users that have no name, and are in no list, in group 0. Asked once, since
+    a network's list of users may be long.
     """
     try:
         found = grp.getgrgid(group)

@@ -94,8 +94,11 @@ class Sums:
         ScenarioError if a line is not one; the beginning of one, which a killed process left, is left out.
         """
         file, found = self._directory / SUMS, {}
-        lines = read_whole(file).decode(errors="surrogateescape").split("\n")[:-1] if exists(file) else []
-        for number, line in enumerate(lines, 1):
+        try:
+            text = read_whole(file).decode(errors="surrogateescape")
+        except FileNotFoundError:
+            return {}
+        for number, line in enumerate(text.split("\n")[:-1], 1):
             if not (entry := ENTRY.fullmatch(line)) or not is_listable(entry["name"]):
                 raise ScenarioError(
                     f"{file} is damaged: line {number} is not a checksum and a name",

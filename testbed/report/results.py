@@ -148,6 +148,7 @@ class RunDirectory(ABC):
         self._ends.enter_context(directory_lock(self._path))
         ENTERED.append(self._path)
         try:
+            self._check_free()
             KeptFiles(self._path).begin()
             self._write_run()
         except BaseException as error:
@@ -217,6 +218,13 @@ class RunDirectory(ABC):
         if self._resume and self._out:
             return self._out
         return _made(self.run, self._root) if self._out is None else _taken(self._out)
+
+    def _check_free(self) -> None:
+        """Raise MachineError if a directory has the place of a file, before anything is carried out."""
+        for pattern in WRITTEN:
+            for each in self.path.glob(pattern) if "/" not in pattern else ():
+                if each.is_dir() and not each.is_symlink():
+                    raise MachineError(f"{each} is a directory, where a file is written", "remove it")
 
     def _write_run(self) -> None:
         write_whole(self.path / "run.json", run_json(self.run, self._planned))

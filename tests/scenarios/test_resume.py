@@ -339,6 +339,32 @@ def test_the_advice_on_a_parts_file_that_is_none_helps_and_other_files_are_left(
     assert (out / "parts" / "zz.json").read_text() == content
 
 
+@pytest.mark.parametrize("name", ["records.csv", "summary.parquet", "report.html", "zz.png"])
+def test_a_directory_in_a_files_place_is_refused_before_anything_is_carried_out(
+    name: str, whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    (out / name).unlink(missing_ok=True)
+    (out / name).mkdir()
+    point = sorted((out / "points").iterdir())[0]
+    point.unlink()
+    done = ran("rails_uniform", *SMALL, "--resume", out)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith(f"{out / name} is a directory, where a file is written; remove it")
+    assert not point.exists()
+
+
+def test_a_link_in_the_place_of_the_list_is_refused(whole: tuple[Path, str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    (out / "SHA256SUMS").unlink()
+    (out / "SHA256SUMS").symlink_to(tmp_path / "nothing")
+    done = ran("rails_uniform", *SMALL, "--resume", out)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith(f"{out}/SHA256SUMS is not a plain file; remove it, or")
+
+
 def listed(out: Path) -> set[str]:
     """Return the names in a directory's list of checksums, which all agree."""
     check = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]

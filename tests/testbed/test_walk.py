@@ -24,7 +24,7 @@ from testbed.machine.files import (
     remove,
     write_whole,
 )
-from testbed.machine.walk import place
+from testbed.machine.walk import is_alone, place
 from tests.other_user import NO_FILES, OTHER, doing, done, given, need_root, plant, yard
 from topologies.errors import MachineError
 
@@ -106,20 +106,22 @@ def test_a_directory_that_others_may_write_is_refused_until_the_advice_is_follow
 
 
 @pytest.fixture
-def own_group(ground: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_group(ground: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Make a directory of a user behind sudo that his group may write, which is his alone."""
     need_root()
     people_are(monkeypatch, {"ann": OTHER})
     monkeypatch.setenv("SUDO_UID", str(OTHER))
     shared = made(ground / "shared")
     given(shared / "run.json")
-    return given(shared, 0o775)
+    yield given(shared, 0o775)
+    is_alone.cache_clear()
 
 
 def people_are(
     monkeypatch: pytest.MonkeyPatch, primary: dict[str, int], members: tuple[str, ...] = ()
 ) -> None:
     """Have the system know users by their primary groups, and who else is in the first one's group."""
+    is_alone.cache_clear()
     users = [
         pwd.struct_passwd((name, "x", OTHER - number, group, "", "/", "/bin/sh"))
         for number, (name, group) in enumerate(primary.items())
