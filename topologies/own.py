@@ -4,7 +4,8 @@ How it is found, what it must take and return, what is said of an error in it, a
 
 A file that names code may come from anybody, and importing a module runs it. So what a file names is said
 before any of it is loaded (`say_own`); a module is looked for without being imported, and is none of
-Python's own; what is found in it is called only if it has what its kind has; and a dry run loads nothing
+Python's own or of an installed package; what runs is the source that is there, and no cache of it
+(`_FromSource`); what is found in it is called only if it has what its kind has; and a dry run loads nothing
 (`without_own_code`).
 """
 
@@ -17,12 +18,22 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
-from importlib.machinery import ModuleSpec
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from inspect import signature
 from pathlib import Path
 from sysconfig import get_path
 from textwrap import shorten
 from traceback import TracebackException, walk_tb
+from types import CodeType
 from typing import get_args
 
 from topologies.errors import FabricError, LightrailError, ScenarioError
@@ -34,6 +45,7 @@ CHECKOUT = Path(__file__).parents[1]
 ROOMS = {"topologies", "controller", "traffic", "testbed", "scenarios", "tests"}
 INSTALLED = {"site-packages", "dist-packages"}
 """Folders of packages that are no user's own."""
+PYTHONS = get_path("stdlib"), get_path("platstdlib")
 LONGEST_MESSAGE = 300
 """Most characters that a sentence repeats of a user's error."""
 NO_FILE = Path("built-in")
@@ -42,6 +54,28 @@ _REFUSED: ContextVar[bool] = ContextVar("refused", default=False)
 """Whether this context loads no code of a user's own."""
 _SAID: set[str] = set()
 """The lines of `say_own` that were printed: a file is read several times."""
+
+
+class _FromSource(SourceFileLoader):
+    """Loads a user's own module from its source: what `__pycache__` has for it may be made of another."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Return the code of a module."""
+        if not _is_own(fullname, Path(self.path)):
+            return super().get_code(fullname)
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+# For all that is imported from now on: what own modules import, even as they run, is their code too.
+sys.path_hooks.insert(
+    0,
+    FileFinder.path_hook(
+        (ExtensionFileLoader, EXTENSION_SUFFIXES),
+        (_FromSource, SOURCE_SUFFIXES),
+        (SourcelessFileLoader, BYTECODE_SUFFIXES),
+    ),
+)
+sys.path_importer_cache.clear()
 
 
 class NotLoadedError(Exception):
@@ -325,7 +359,7 @@ def _line_of(name: str, error: BaseException) -> str:
 
 def _is_own(module: str, file: Path) -> bool:
     """Return whether a module is a user's: not lightrail's, Python's, installed, or the program itself."""
-    if _is_lightrails(file) or _is_pythons(file) or INSTALLED & {*file.parts}:
+    if INSTALLED & {*file.parts} or _is_lightrails(file) or _is_pythons(file):
         return False
     return module not in ("__main__", "__mp_main__")
 
@@ -337,8 +371,7 @@ def _is_lightrails(file: Path) -> bool:
 
 def _is_pythons(file: Path) -> bool:
     """Return whether a module is of Python itself, and not of a package that is installed beside it."""
-    within = any(file.is_relative_to(get_path(name)) for name in ("stdlib", "platstdlib"))
-    return file == NO_FILE or (within and not INSTALLED & {*file.parts})
+    return file == NO_FILE or (not INSTALLED & {*file.parts} and any(map(file.is_relative_to, PYTHONS)))
 
 
 def _file_of(module: str) -> Path | None:

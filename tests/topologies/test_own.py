@@ -1,10 +1,12 @@
 """What ``module:function`` names: Python's path first, then the current directory."""
 
 import os
+import py_compile
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import pytest
 
@@ -125,6 +127,30 @@ def test_sources_are_of_what_is_a_users_own_and_change_with_it(
     after = own_sources(["own_helped:f"])
     assert [name for name in after if after[name] != before[name]] == ["own_helps"]
     assert own_sources([]) == {}
+
+
+def test_what_runs_is_the_source_and_no_cache_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "own_cached"
+    package.mkdir()
+    sources = {
+        package / "__init__.py": "where = 'source'\ndef f(): from own_later import where; return where\n",
+        package / "inner.py": "from own_beside import where\n",
+        tmp_path / "own_beside.py": "where = 'source'\n",
+        tmp_path / "own_later.py": "where = 'source'\n",
+    }
+    for file, source in sources.items():
+        file.write_text("where, f = 'cache', lambda: 'cache'\n")
+        py_compile.compile(str(file), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+        file.write_text(source)
+    monkeypatch.chdir(tmp_path)
+    assert own_object("scheme", "own_cached:where") == "source"
+    assert own_object("scheme", "own_cached.inner:where") == "source"
+    monkeypatch.syspath_prepend(tmp_path)
+    later = own_object("scheme", "own_cached:f")
+    assert callable(later)
+    assert later() == "source"
 
 
 RAN = "from pathlib import Path\nPath({file!r}).touch()\ndef f(): pass\n"
