@@ -96,7 +96,8 @@ def own_object(kind: str, name: str) -> object:
     ------
     ScenarioError
         If there is no such module, or nothing of that name in it, or the module's own code raises; or if it
-        is the script that runs, which no worker has, or a module of Python's.
+        is the script that runs, which no worker has, or of Python or an installed package, also where a
+        module of lightrail's has it from there.
     NotLoadedError
         If it is a user's, and nothing of theirs is loaded here.
     """
@@ -108,20 +109,25 @@ def own_object(kind: str, name: str) -> object:
     if (file := _file_of(module)) is None:
         why = f"ModuleNotFoundError: No module named {module!r}"
         raise ScenarioError(f"the {kind} {name!r} cannot be imported: {why}", NAME_IT)
-    if _is_pythons(file):
-        why = f"{module} is a module of Python itself"
+    if not (_is_own(module, file) or _is_lightrails(file)):
+        why = f"{module} is a module of {'Python itself' if _is_pythons(file) else 'an installed package'}"
         raise ScenarioError(f"the {kind} {name!r} cannot be loaded: {why}", NAME_IT)
     if _REFUSED.get() and not _is_lightrails(file):
         raise NotLoadedError(f"the {kind} {name!r} of {file}")
     try:
         with _current_directory_on_path():
-            return getattr(importlib.import_module(module), attribute)
+            found: object = getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # the module is a user's: importing it may raise anything
         if _line_of(name, error):
             raise _raised(kind, name, error) from error
         raise ScenarioError(
             f"the {kind} {name!r} cannot be imported: {type(error).__name__}: {error}", NAME_IT
         ) from error
+    defined = str(getattr(found, "__module__", module))
+    if _is_lightrails(file) and not _is_lightrails(_file_of(defined) or NO_FILE):
+        why = f"{module} has it from {defined}"
+        raise ScenarioError(f"the {kind} {name!r} cannot be loaded: {why}", NAME_IT)
+    return found
 
 
 def say_own(file: Path, document: object) -> None:
@@ -145,11 +151,7 @@ def own_files(document: object) -> dict[str, Path]:
     """Return the files of the modules of a user's own that texts of a document name, by these names."""
     names = [name for name in dict.fromkeys(_texts(document)) if name.partition(":")[2].isidentifier()]
     files = {module: _file_of(module) for module in {name.partition(":")[0] for name in names}}
-    own = {
-        module: file
-        for module, file in files.items()
-        if file and not _is_pythons(file) and not _is_lightrails(file)
-    }
+    own = {module: file for module, file in files.items() if file and _is_own(module, file)}
     return {name: own[module] for name in names if (module := name.partition(":")[0]) in own}
 
 

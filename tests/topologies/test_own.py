@@ -190,6 +190,24 @@ def test_python_itself_is_no_code_of_the_users(name: str) -> None:
     assert (module in sys.modules) == before
 
 
+@pytest.mark.parametrize("name", ["pyroute2:NetNS", "numpy:load", "numpy.linalg:norm", "typer:main"])
+def test_an_installed_package_is_no_code_of_the_users(name: str) -> None:
+    assert own_files([name]) == {}
+    module = name.partition(":")[0]
+    with pytest.raises(
+        ScenarioError, match=f"'{name}' cannot be loaded: {module} is a module of an installed package; name"
+    ):
+        own_object("circuits", name)
+
+
+def test_nor_is_what_modules_of_lightrail_have_from_elsewhere() -> None:
+    assert own_object("fabric", "topologies.rail:rail_fabric") is rail_fabric
+    assert own_object("fabric", "tests.topologies.test_own:rail_fabric") is rail_fabric
+    for module, name, source in [("test_own", "Path", "pathlib"), ("test_own", "partial", "functools")]:
+        with pytest.raises(ScenarioError, match=f"{module} has it from {source}; name it as module:"):
+            own_object("circuits", f"tests.topologies.{module}:{name}")
+
+
 @pytest.mark.parametrize(
     "name", ["", ":", ":f", "..:f", "own..f:f", "a/b:f", "\0:f", "-:f", "own_nowhere.x:f"]
 )
