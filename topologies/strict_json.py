@@ -93,6 +93,8 @@ def said_of(errors: ValidationError) -> str:
         return "is missing"
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return "unknown key"
+    if kind == "json_invalid":  # its input is all of the bytes, and its place is in these
+        return f"is not JSON: {context['error'].partition(' at line ')[0]}"
     if kind.startswith("recursion"):
         return "parts are nested too deep"
     found = context.get("tag") if kind.startswith("union_tag") else error["input"]

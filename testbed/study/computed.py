@@ -6,7 +6,8 @@ what they mean. Processes of this machine or of a cluster share the points, as t
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -15,8 +16,9 @@ from typing import Any
 import pandas as pd
 
 from testbed.machine.files import read_whole
+from testbed.machine.shortage import shortage
 from testbed.report.checksums import content_of, with_checksum
-from testbed.report.kept_points import KeptFiles
+from testbed.report.kept_points import FOLDER, KeptFiles
 from testbed.report.page import Findings, Page
 from testbed.report.results import RunDirectory
 from testbed.report.run_json import settings_of
@@ -32,7 +34,7 @@ from testbed.study.directories import (
 from testbed.study.output import print_results, progress_bar, sheet_table
 from testbed.study.prediction import executor_of
 from testbed.study.study import RUN, Options
-from topologies.errors import ScenarioError
+from topologies.errors import LightrailError, ScenarioError
 
 LONG, SHORT = 32, 12
 """Letters of keys, and of what stands for all of them."""
@@ -181,17 +183,43 @@ def compute(study: Computed, options: Options, asked: Mapping[str, object] | Non
     if options.part and out:
         mine = options.part.share(points)
         with PartDirectory(run, (), out, options.part):
-            _results(mine, KeptResults(out), options)
+            kept = KeptResults(out)
+            _results(mine, kept, options, kept.found(mine))
         say_how_to_join(len(mine), out)
         return
     if options.resume:
         run = with_all_readings(run, options.resume)
-    with ReportDirectory(run, out=out, resume=options.resume is not None, jobs=options.jobs) as results:
-        by_key = _results(points, KeptResults(results.path), options)
+    directory = ReportDirectory(run, out=out, resume=options.resume is not None, jobs=options.jobs)
+    read: set[str] = set()
+    with _laid_to_what_was_read(directory, read), directory as results:
+        kept = KeptResults(results.path)
+        found = kept.found(points)
+        by_key = _results(points, kept, options, found)
+        read.update(found)
         report = study.report([by_key[call.key] for call in study.points])
         results.add(report)
-    found = report.findings
-    print_results([*map(sheet_table, found.sheets)], found.claims, results.path)
+    said = report.findings
+    print_results([*map(sheet_table, said.sheets)], said.claims, results.path)
+
+
+@contextmanager
+def _laid_to_what_was_read(directory: ReportDirectory, read: Set[str]) -> Iterator[None]:
+    """Turn what a report raises in this context into a sentence, where results of it were read.
+
+    A result that was read is of its function's type, and may still be one that no call of it returns.
+    """
+    try:
+        yield
+    except LightrailError:
+        raise
+    except Exception as error:
+        if not read or shortage(error):
+            raise
+        why = f"{type(error).__name__}: {error}"
+        raise ScenarioError(
+            f"{len(read)} results of {directory.path / FOLDER} make no report: {why}",
+            f"delete that folder: --resume {directory.path} then carries out all of them again",
+        ) from error
 
 
 def _told(keys: Iterable[str], asked: Mapping[str, object]) -> str:
@@ -200,9 +228,11 @@ def _told(keys: Iterable[str], asked: Mapping[str, object]) -> str:
     return f"{len(points)} ({sha256(repr((points, sorted(asked.items()))).encode()).hexdigest()[:SHORT]})"
 
 
-def _results(points: Sequence[Call], kept: KeptResults, options: Options) -> dict[str, object]:
-    """Return the results of calls by their keys; those that are missing are carried out and kept."""
-    found = kept.found(points)
+def _results(
+    points: Sequence[Call], kept: KeptResults, options: Options, read: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the results of calls by their keys; those that were not read are carried out and kept."""
+    found = dict(read)
     missing = [call for call in points if call.key not in found]
     with executor_of(options) as workers, progress_bar() as progress:
         task = progress.add_task("compute", total=len(points), completed=len(found))

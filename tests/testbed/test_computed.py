@@ -1,12 +1,14 @@
 """Studies whose points are calls: kept one by one, gone on with, joined from parts, refused where mixed."""
 
+import math
 import os
 import pickle
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -198,6 +200,7 @@ def another_result(out: Path) -> int:
 
 def another_format(out: Path) -> int:
     """Write a result as another version would, its checksum agrees."""
+    (out / "SHA256SUMS").unlink()
     file = points_of(out)[0]
     file.write_bytes(with_checksum(b'{"format":0,"result":[4]}', file.name))
     return 1
@@ -205,9 +208,20 @@ def another_format(out: Path) -> int:
 
 def another_type(out: Path) -> int:
     """Write a result of another type, its checksum agrees."""
+    (out / "SHA256SUMS").unlink()
     file = points_of(out)[0]
     file.write_bytes(with_checksum(b'{"format":1,"result":"4"}', file.name))
     return 1
+
+
+def no_json(out: Path) -> int:
+    """Write results that are not JSON, whose checksums agree."""
+    (out / "SHA256SUMS").unlink()
+    deep = b'{"format":1,"result":' + b"[" * 10_000 + b"]" * 10_000 + b"}"
+    files = points_of(out)
+    for file, content in zip(files, (b"no json", deep, b"", b'"\\ud800"'), strict=True):
+        file.write_bytes(with_checksum(content, file.name))
+    return len(files)
 
 
 def code(out: Path) -> int:
@@ -231,7 +245,7 @@ class Leaves:
 
 @pytest.mark.parametrize(
     "spoil",
-    [swapped, cut_short, another_result, another_format, another_type, code],
+    [swapped, cut_short, another_result, another_format, another_type, no_json, code],
     ids=lambda f: f.__name__,
 )
 def test_a_file_that_does_not_agree_is_named_and_its_call_carried_out_anew(
@@ -263,6 +277,37 @@ def test_no_flipped_bit_gives_another_result(tmp_path: Path, data: st.DataObject
     content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     kept.file(call).write_bytes(content)
     assert kept.found([call]) == {}
+
+
+def roots(numbers: tuple[int, ...], found: Found) -> Report:
+    """Return the report of squares, which needs their roots."""
+    assert [math.sqrt(each) for each in found] == [*numbers], "squares"
+    return said(numbers, found)
+
+
+def test_results_of_which_no_report_is_made_are_laid_to_their_directory(tmp_path: Path) -> None:
+    out, study = tmp_path / "out", replace(squares(tmp_path), report=partial(roots, NUMBERS))
+    compute(study, Options(out=out))
+    fresh = written(out)
+    for content in (b'{"format":1,"result":-4}', b'{"format":1,"result":16}'):
+        (out / "SHA256SUMS").unlink()
+        file = points_of(out)[0]
+        file.write_bytes(with_checksum(content, file.name))
+        with pytest.raises(ScenarioError) as caught:
+            compute(study, Options(resume=out))
+        assert str(caught.value).startswith(f"4 results of {out / 'points'} make no report: ")
+        assert caught.value.hint.startswith("delete that folder")
+        shutil.rmtree(out / "points")
+        carried_out(tmp_path)
+        compute(study, Options(resume=out))
+        assert carried_out(tmp_path) == sorted(SQUARES)
+        assert written(out) == fresh
+
+
+def test_a_report_that_raises_is_not_laid_to_what_was_computed_here(tmp_path: Path) -> None:
+    study = replace(squares(tmp_path), report=partial(roots, NUMBERS[::-1]))
+    with pytest.raises(AssertionError, match="squares"):
+        compute(study, Options(out=tmp_path / "out"))
 
 
 def unannotated(number):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
