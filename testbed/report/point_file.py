@@ -18,11 +18,11 @@ from dataclasses import fields
 from functools import cache
 from io import BytesIO
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
 from testbed.audit.finding import Audit
 from testbed.report.checksums import content_of, with_checksum
@@ -34,8 +34,10 @@ from testbed.run.outcome import Outcome
 from testbed.run.run import Run
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
+from topologies.strict_json import first_of
 from traffic.tables import Tables, empty
 
+Read = TypeVar("Read")
 FORMAT = 1
 HEAD, NAMES, CARRIED = "point.json", "names.json", "carried.parquet"
 RunName = Literal["emulated", "predicted", "free"]
@@ -147,13 +149,13 @@ class PointFile:
         self._archive, self._experiment = ZipFile(BytesIO(data)), experiment
         self._members = self._archive.namelist()
         known = {HEAD, NAMES, CARRIED, *(f"{name}.parquet" for name in TABLES)}
-        if not known.issuperset(self._members):
+        if not known.issuperset(self._members) or len(set(self._members)) < len(self._members):
             raise ScenarioError(f"it holds {', '.join(self._members)}")
 
     def outcome(self, run_of: Callable[[str, Audit | None], Run]) -> Outcome:
         """Return the outcome, whose runs a function returns by their names and audits."""
-        data, model = self._member(HEAD), _head()
-        found = model.model_validate_json(data)
+        data = self._member(HEAD)
+        found = _valid(HEAD, _head().model_validate_json, data)
         if found.model_dump_json().encode() != data:  # what it has besides would be lost unseen
             raise ScenarioError(f"{HEAD} is not as this version writes it")
         head = vars(found)
@@ -171,7 +173,8 @@ class PointFile:
 
     def tables(self) -> dict[str, Tables]:
         """Return the tables of its runs, by their names."""
-        names, fabric = _names().validate_json(self._member(NAMES)), self._experiment.fabric
+        names = _valid(NAMES, _names().validate_json, self._member(NAMES))
+        fabric = self._experiment.fabric
         found = {
             table: rows_of(self._member(file), columns, names.keys())
             for table, columns in TABLES.items()
@@ -189,6 +192,16 @@ class PointFile:
 
     def _member(self, name: str) -> bytes:
         found = self._archive.getinfo(name)
-        if found.compress_type != ZIP_STORED and found.file_size > MOST_BYTES:
-            raise ScenarioError(f"{name} has {found.file_size} bytes")
+        # What zip has besides these packs any size into a few bytes; deflate does 1,032 to 1.
+        packed = found.compress_type != ZIP_STORED
+        if packed and (found.compress_type != ZIP_DEFLATED or found.file_size > MOST_BYTES):
+            raise ScenarioError(f"{name} has {found.file_size} bytes, packed by method {found.compress_type}")
         return self._archive.read(name)
+
+
+def _valid(name: str, read: Callable[[bytes], Read], data: bytes) -> Read:
+    """Return the value that a member holds; ScenarioError, with its place, for what is not valid there."""
+    try:
+        return read(data)
+    except ValidationError as error:
+        raise ScenarioError(f"{name}, {first_of(error)}") from error

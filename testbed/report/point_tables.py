@@ -46,8 +46,10 @@ ARROW = {
 """The types of columns in a file."""
 ABSENT = {"messages": {"group"}, "spans": {"gpu"}, "legs": {"message", "group", "lane", "path"}}
 """The columns of tables in which -1 stands for nothing."""
-MOST_BYTES = 1 << 33
-"""Of a table as it is read, with so many of a number: a small file may unfold to any size."""
+PACKED = "lz4"
+UNFOLDS = 1 << 12
+"""How many times its file a table may be as it is read. What `table_bytes` packs stays below: numbers are
+packed by lz4 alone, at most 255 to 1, and only few short texts are the same."""
 BYTES_A_NUMBER = 8
 
 
@@ -92,7 +94,7 @@ def table_bytes(found: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -
     pq.write_table(
         pa.concat_tables(parts).unify_dictionaries(),
         out,
-        compression="lz4",
+        compression=PACKED,
         use_dictionary=texts,
         store_schema=False,
         write_statistics=False,
@@ -102,22 +104,43 @@ def table_bytes(found: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -
 
 def rows_of(data: bytes, columns: Mapping[str, str], runs: Set[str]) -> dict[str, pd.DataFrame]:
     """Return the rows of each run in a Parquet file; ScenarioError for other columns and runs."""
-    file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=[RUN])
-    if file.metadata.num_rows * BYTES_A_NUMBER * len(columns) > MOST_BYTES:
-        raise ScenarioError(f"a table of {file.metadata.num_rows} rows")
-    found = file.read(use_threads=False)
-    types = {
-        RUN: pa.dictionary(pa.int32(), pa.string()),
-        **{name: ARROW[kind] for name, kind in columns.items()},
-    }
-    if found.schema != pa.schema(types) or any(column.null_count for column in found.columns):
-        raise ScenarioError(f"a table of {', '.join(found.column_names)}, which are not its columns")
+    file = pq.ParquetFile(pa.BufferReader(data))
+    wanted = {RUN: pa.string(), **{name: ARROW[kind] for name, kind in columns.items()}}
+    if file.schema_arrow != pa.schema(wanted):  # before it is read: what is not known has any size
+        raise ScenarioError(f"a table of {', '.join(file.schema_arrow.names)}, which are not its columns")
+    _check_size(_numbers(file.metadata) * BYTES_A_NUMBER, data)
+    texts = [name for name, kind in wanted.items() if kind == pa.string()]
+    found = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts).read(use_threads=False)
+    if any(column.null_count for column in found.columns):
+        raise ScenarioError("a table that lacks something")
+    _check_size(sum(_text_bytes(found[name]) for name in texts), data)
     whose = pc.unique(found[RUN]).to_pylist()
     if not runs >= {*whose}:
         raise ScenarioError(f"rows of {', '.join(whose)}, which are not its runs")
     if len(whose) == 1:
         return {whose[0]: _frame(found, columns)}
     return {run: _frame(found.filter(pc.equal(found[RUN], run)), columns) for run in whose}
+
+
+def _check_size(size: int, data: bytes) -> None:
+    """Refuse a table that unfolds to far more than its file: one of few bytes could take any memory."""
+    if size > UNFOLDS * len(data):
+        raise ScenarioError(f"a table of {size} bytes in {len(data)}")
+
+
+def _numbers(metadata: pq.FileMetaData) -> int:
+    """Return how many values all columns of a file have, each of a list counted; they are packed by lz4."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+    if packed := {column.compression for column in columns} - {PACKED.upper()}:
+        raise ScenarioError(f"a table that is packed by {packed.pop()}")
+    return sum(column.num_values for column in columns)
+
+
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    """Return how many bytes the texts of a column have, each as often as it is there."""
+    parts = ((each.indices, pc.binary_length(each.dictionary)) for each in column.chunks)
+    return sum(pc.sum(lengths.take(indices)).as_py() or 0 for indices, lengths in parts)
 
 
 def _frame(found: pa.Table, columns: Mapping[str, str]) -> pd.DataFrame:
@@ -128,7 +151,7 @@ def _column(found: pa.ChunkedArray, kind: str) -> NDArray[Any] | pd.Series:
     if kind not in ("object", "str"):
         return cast(NDArray[Any], found.to_numpy())  # eight times as fast as a Series of each
     if kind == "str":
-        return pd.Series(found.to_numpy(), dtype=kind)
+        return pd.Series(found.cast(pa.string()).to_numpy(), dtype=kind)
     circuits = [tuple((each["input"], each["output"]) for each in row) for row in found.to_pylist()]
     return pd.Series(circuits, dtype=kind)
 

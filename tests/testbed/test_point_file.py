@@ -8,7 +8,7 @@ from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZIP_BZIP2, ZIP_LZMA, ZipFile
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from testbed.report.checksums import with_checksum
 from testbed.report.finished import finished
 from testbed.report.kept_points import KeptPoints
 from testbed.report.point_file import HEAD, KNOWN, NAMES, PointFile, point_bytes
-from testbed.report.point_tables import TABLES
+from testbed.report.point_tables import ARROW, TABLES, UNFOLDS
 from testbed.run.carried import COLUMNS
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Measures, Outcome, Verdict
@@ -132,7 +132,7 @@ def test_rows_of_a_table_in_several_groups_are_read_alike() -> None:
     data, key = point_bytes(outcome), outcome.experiment.key
     grouped = BytesIO()
     table = pq.read_table(pa.BufferReader(members_of(data)["messages.parquet"]))
-    pq.write_table(table, grouped, row_group_size=3, store_schema=False)
+    pq.write_table(table, grouped, compression="lz4", row_group_size=3, store_schema=False)
     check_same(read(rewritten(data, key, messages_parquet=grouped.getvalue()), outcome.experiment), outcome)
 
 
@@ -217,9 +217,33 @@ def table_with(data: bytes, column: str, value: object) -> bytes:
     """Return a table as Parquet whose last row has another value in a column."""
     table = pq.read_table(pa.BufferReader(data)).to_pandas()
     table.loc[len(table) - 1, column] = value
+    return parquet(pa.Table.from_pandas(table, preserve_index=False))
+
+
+def parquet(table: pa.Table, compression: str = "lz4") -> bytes:
     out = BytesIO()
-    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), out, store_schema=False)
+    pq.write_table(table, out, compression=compression, store_schema=False)
     return out.getvalue()
+
+
+def changes(rows: int, circuits: list[dict[str, int]]) -> pa.Table:
+    """Return as many changes of an OCS, which all light the same circuits."""
+    return pa.table(
+        {
+            "run": pa.array(["predicted"] * rows),
+            "ocs": pa.array([0] * rows, pa.int32()),
+            "at_ps": pa.array([0] * rows, pa.int64()),
+            "what": pa.array([0] * rows, pa.int8()),
+            "circuits": pa.array([circuits] * rows, ARROW["object"]),
+        }
+    )
+
+
+def events(rows: int, text: str) -> pa.Table:
+    """Return as many events, which all have one text."""
+    none = np.zeros(rows, np.int64)
+    run, what, which = (pa.DictionaryArray.from_arrays(none, [each]) for each in ("predicted", text, "x"))
+    return pa.table({"run": run, "at_ps": none, "what": what, "which": which})
 
 
 def named_with(names: Mapping[str, list[Any]], place: int, found: list[Any]) -> bytes:
@@ -283,17 +307,75 @@ def test_a_file_that_somebody_made_up_is_refused_in_a_sentence(
         _ = [run.tables for run in kept.outcome(experiment).all_runs.values()]
 
 
-@pytest.mark.parametrize("module", ["point_file", "point_tables"])
 def test_a_member_that_unfolds_to_more_than_memory_holds_is_refused(
-    module: str, written: tuple[bytes, Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    written: tuple[bytes, Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, experiment = written
     kept = KeptPoints(tmp_path)
     kept.put(experiment, data)
     assert len(kept.outcome(experiment).run.tables.messages) > 1
-    monkeypatch.setattr(f"testbed.report.{module}.MOST_BYTES", 100)
-    with pytest.raises(ScenarioError, match=r"is not a valid point: .* (bytes|rows)"):
+    monkeypatch.setattr("testbed.report.point_file.MOST_BYTES", 100)
+    with pytest.raises(ScenarioError, match=r"is not a valid point: .* bytes"):
         _ = [run.tables for run in KeptPoints(tmp_path).outcome(experiment).all_runs.values()]
+
+
+BOMBS = {
+    "one long text in many rows": {"events_parquet": parquet(events(5_000, "x" * (1 << 16)))},
+    "many circuits in each row": {
+        "light_parquet": parquet(changes(200, [{"input": 0, "output": 0}] * 5_000))
+    },
+    "what other codecs pack": {"events_parquet": parquet(events(2, "x" * (1 << 22)), "zstd")},
+    "other columns": {"events_parquet": parquet(pa.table({"x": pa.array([0] * (1 << 21))}))},
+}
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_a_table_that_unfolds_to_far_more_than_its_file_is_refused(
+    what: str, written: tuple[bytes, Experiment], tmp_path: Path
+) -> None:
+    data, experiment = written
+    kept, content = KeptPoints(tmp_path), next(iter(BOMBS[what].values()))
+    kept.put(experiment, rewritten(data, experiment.key, **BOMBS[what]))
+    before = pa.total_allocated_bytes()
+    with pytest.raises(ScenarioError, match=r"is not a valid point: a table (of .* in|that is|of x, which)"):
+        kept.outcome(experiment).run.tables  # noqa: B018 (it is read here)
+    assert pa.total_allocated_bytes() - before < UNFOLDS * len(content)
+
+
+@pytest.mark.parametrize("method", [ZIP_BZIP2, ZIP_LZMA])
+def test_a_member_that_is_packed_in_another_way_is_refused(
+    method: int, written: tuple[bytes, Experiment], tmp_path: Path
+) -> None:
+    data, experiment = written
+    kept, out = KeptPoints(tmp_path), BytesIO()
+    with ZipFile(out, "w") as archive:
+        for name, content in members_of(data).items():
+            archive.writestr(name, content, method)
+    kept.put(experiment, with_checksum(out.getvalue(), experiment.key))
+    with pytest.raises(ScenarioError, match=r"is not a valid point: point\.json has .*, packed by method"):
+        kept.outcome(experiment)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_member_that_is_there_twice_is_refused(written: tuple[bytes, Experiment], tmp_path: Path) -> None:
+    data, experiment = written
+    kept, out, held = KeptPoints(tmp_path), BytesIO(), members_of(data)
+    with ZipFile(out, "w") as archive:
+        for name, content in [*held.items(), (NAMES, held[NAMES])]:
+            archive.writestr(name, content)
+    kept.put(experiment, with_checksum(out.getvalue(), experiment.key))
+    with pytest.raises(ScenarioError, match=r"is not a valid point: it holds .*names\.json.*names\.json"):
+        kept.outcome(experiment)
+
+
+def test_what_is_wrong_with_a_head_is_said_in_our_words(
+    written: tuple[bytes, Experiment], tmp_path: Path
+) -> None:
+    data, experiment = written
+    kept = KeptPoints(tmp_path)
+    kept.put(experiment, rewritten(data, experiment.key, point_json=b'{"format":9}'))
+    with pytest.raises(ScenarioError, match=r"is not a valid point: point\.json, [\w.]+: is missing; delete"):
+        kept.outcome(experiment)
 
 
 def test_other_programs_read_its_members(written: tuple[bytes, Experiment]) -> None:
