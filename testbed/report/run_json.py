@@ -12,9 +12,9 @@ from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
-from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, NonNegativeInt, ValidationError
 
 from testbed.machine.datapath import Datapath
 from testbed.machine.files import read_whole
@@ -27,6 +27,7 @@ from testbed.run.similitude import REAL_LINK_DELAY_S, Number
 from topologies.errors import LightrailError, ScenarioError, TraceError
 from topologies.own import say_own
 from topologies.strict_json import first_of, object_of, shown
+from traffic.job import LONGEST_S
 
 FORMAT_VERSION: Literal[6] = 6
 SEAL = '\n,"sha256": "'
@@ -63,7 +64,7 @@ class Run:
     """The dimensionless numbers of each workload that was emulated (`testbed.run.similitude`)."""
     inert: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By scheme and transport, the constants of a reactive scheme that could not act."""
-    real_link_delay_s: float = REAL_LINK_DELAY_S
+    real_link_delay_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = REAL_LINK_DELAY_S
     """What a link of the real network delays in them, one way [s]."""
     versions: Mapping[str, str] = field(default_factory=versions)
     """Of Python, the kernel, Open vSwitch, the checkout and its packages."""

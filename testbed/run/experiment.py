@@ -51,8 +51,8 @@ class Experiment:
     Raises
     ------
     ScenarioError
-        If the job is for more GPUs than the fabric has, or does not fit its OCSes, or there is no such MTU
-        or transport, or circuits or revisions are for what is not there.
+        If the job is for more GPUs than the fabric has, or does not fit its OCSes, or there is no such MTU,
+        seed or transport, or circuits or revisions are for what is not there.
     """
 
     fabric: Fabric
@@ -89,8 +89,10 @@ class Experiment:
         check_faults(self.faults, self.fabric)
         check_transport(self.transport.name)
         check_mtu(self.mtu)
-        if self.seed >= MOST_SEED:
-            raise ScenarioError(f"a seed of {self.seed}", f"give one below {MOST_SEED}")
+        if not 0 <= self.seed < MOST_SEED:
+            raise ScenarioError(f"a seed of {self.seed}", f"give one from 0 to below {MOST_SEED}")
+        if self.chunk_bytes < 1:
+            raise ScenarioError(f"chunks of {self.chunk_bytes} bytes", "give 1 or more")
         if not any(node.gpus for node in self.job.nodes):
             raise ScenarioError(f"no node of job {self.job.name!r} has a GPU", "give one of them some")
         check_own_patterns((*self.job.nodes, *self.revisions.nodes))

@@ -3,9 +3,18 @@
 import json
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, PlainValidator, StrictBool, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainValidator,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import to_json
 
 from testbed.run.circuits_registry import CIRCUITS
@@ -14,6 +23,7 @@ from topologies.errors import FabricError, LightrailError, ScenarioError, TraceE
 from topologies.fabric import Fabric
 from topologies.own_routing import ROUTING
 from topologies.own_value import Kind
+from topologies.strict_json import first_of
 from traffic.effect_json import effect_document, effect_of_document
 from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revisions, When
 from traffic.job import Job
@@ -23,6 +33,7 @@ from traffic.scheme_setup import SCHEME
 from traffic.transports.host_settings import TransportSetup
 
 FORMAT: Literal[6] = 6
+Read = TypeVar("Read")
 KINDS: Mapping[str, Kind[Any]] = {"scheme": SCHEME, "circuits": CIRCUITS, "routing": ROUTING}
 """The parts that JSON has as an object, by their class and its fields, if they are neither text nor None."""
 
@@ -41,6 +52,19 @@ def _job(data: object) -> Job:
         raise ValueError(str(error)) from error
 
 
+def _exact(kind: type[Read], data: object) -> Read:
+    """Return the value of a type that JSON holds, whose numbers are no texts."""
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(data), strict=True)
+    except ValidationError as error:
+        raise ValueError(first_of(error)) from error
+
+
+def _of_fields(kind: type[Any]) -> PlainValidator:
+    """Return the validator of a value of a class, or of its fields as JSON has them."""
+    return PlainValidator(lambda data: data if isinstance(data, kind) else _exact(kind, data))
+
+
 class _RevisionRecord(BaseModel):
     """The fields of `traffic.faults.KnownRevision`; what it adds is a job, or nothing."""
 
@@ -54,7 +78,7 @@ class _RevisionRecord(BaseModel):
 def _revisions(data: object) -> Revisions:
     if isinstance(data, Revisions):
         return data
-    records = TypeAdapter(list[_RevisionRecord]).validate_python(data)
+    records = _exact(list[_RevisionRecord], data)
     return Revisions(
         tuple(
             KnownRevision(r.fault, r.cancel, None if r.add is None else _job(r.add), r.moves) for r in records
@@ -75,7 +99,7 @@ class _FaultRecord(BaseModel):
 def _faults(data: object) -> tuple[Fault, ...]:
     if isinstance(data, tuple):
         return data
-    records = TypeAdapter(list[_FaultRecord]).validate_python(data)
+    records = _exact(list[_FaultRecord], data)
     return tuple(
         Fault(r.name, tuple(map(effect_of_document, r.effects)), r.when, r.detect_s) for r in records
     )
@@ -103,12 +127,12 @@ class _ExperimentRecord(BaseModel):
     fabric: Annotated[object, PlainValidator(_fabric)]
     job: Annotated[object, PlainValidator(_job)]
     scheme: Annotated[object, _part(SCHEME)]
-    dilation: Dilation
-    seed: int
-    chunk_bytes: int
-    label: str
-    transport: TransportSetup
-    mtu: int = DEFAULT_MTU
+    dilation: Annotated[Dilation, _of_fields(Dilation)]
+    seed: StrictInt
+    chunk_bytes: StrictInt
+    label: StrictStr
+    transport: Annotated[TransportSetup, _of_fields(TransportSetup)]
+    mtu: StrictInt = DEFAULT_MTU
     faults: Annotated[object, PlainValidator(_faults)] = ()
     circuits: Annotated[object, _part(CIRCUITS)] = None
     revisions: Annotated[object, PlainValidator(_revisions)] = AS_IT_WAS
@@ -160,7 +184,8 @@ def parts_of(written: str | Mapping[str, object]) -> dict[str, Any]:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ScenarioError(
-            f"the text is not a valid experiment: {where + ': ' if where else ''}{first['msg']}",
+            f"the text is not a valid experiment: {where + ': ' if where else ''}"
+            f"{first['msg'].removeprefix('Value error, ')}",
             "take it from a run.json",
         ) from error
     return {name: part for name, part in record if name != "format"}

@@ -71,6 +71,7 @@ RUN = Run(
 TEXT = run_json(RUN, planned_lines(POINTS))
 DOCUMENT = {key: value for key, value in json.loads(TEXT).items() if key != "sha256"}
 GONE = object()
+INVALID = "experiments[1]: the text is not a valid experiment: "
 WRONG = [GONE, None, -1, 0, 10**30, 1e999, True, "", "x", "os:system", [], [[]], {}, {"x": 1}]
 
 
@@ -171,14 +172,46 @@ def test_whatever_a_field_says_is_read_or_refused_in_a_sentence(
         (("experiments", 1, "fabric"), -1, "experiments[1].fabric: found -1, expected 0 or more"),
         (("experiments", 1, "fabric"), 2, "experiments[1].fabric: 2 of 2"),
         (("experiments", 1, "job"), "0", "experiments[1].job: found '0', expected a whole number"),
-        (("experiments", 1, "seed"), GONE, "experiments[1]: the text is not a valid experiment: seed: "),
+        (("experiments", 1, "seed"), GONE, f"{INVALID}seed: "),
+        (("experiments", 1, "seed"), -1, "experiments[1]: a seed of -1"),
+        (("experiments", 1, "chunk_bytes"), 0, "experiments[1]: chunks of 0 bytes"),
+        (
+            ("experiments", 1, "chunk_bytes"),
+            "32768",
+            f"{INVALID}chunk_bytes: ",
+        ),
+        (("experiments", 1, "mtu"), "9000", f"{INVALID}mtu: "),
+        (
+            ("experiments", 1, "dilation", "rate"),
+            "1",
+            f"{INVALID}dilation: rate: found '1', expected a number",
+        ),
+        (("experiments", 1, "dilation", "volume"), 1e999, "experiments[1]: a volume dilation of inf"),
+        (
+            ("experiments", 1, "transport", "least_timeout_s"),
+            "1",
+            f"{INVALID}transport: least_timeout_s: found '1', expected a number",
+        ),
+        (("experiments", 1, "transport", "least_timeout_s"), 1e999, "experiments[1]: a least timeout of inf"),
+        (
+            ("experiments", 1, "transport", "initial_window_packets"),
+            0,
+            "experiments[1]: an initial window of 0",
+        ),
+        (
+            ("experiments", 1, "transport", "name"),
+            "tcp:x; touch /tmp/p",
+            "experiments[1]: 'x; touch /tmp/p' controls no congestion",
+        ),
+        (("real_link_delay_s",), 1e999, "real_link_delay_s: found Infinity, expected "),
+        (("real_link_delay_s",), -1, "real_link_delay_s: found -1, expected 0 or more"),
         (("mine",), 1, "mine: unknown key"),
     ],
 )
 def test_a_wrong_field_is_named(file: Path, place: tuple[Any, ...], wrong: object, said: str) -> None:
     file.write_text(written(place, wrong))
     for read in (experiments_of, datapath_of, real_link_delay_of, lambda each: changed_modules(each, {})):
-        if read is experiments_of or "not a valid experiment" not in said:
+        if read is experiments_of or not said.startswith("experiments[1]: "):
             with pytest.raises(ScenarioError) as error:
                 read(file)
             assert error.value.sentence.startswith(f"{file} is not a valid run: {said}")

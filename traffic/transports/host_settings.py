@@ -46,7 +46,7 @@ class TransportSetup:
     Raises
     ------
     ScenarioError
-        If no transport has that name.
+        If there are no such entropies, window or timeout.
     """
 
     name: str = "credit"
@@ -59,7 +59,13 @@ class TransportSetup:
     """How many entropies a NIC's packets have, where they are datagrams."""
 
     def __post_init__(self) -> None:
-        """Check the number of entropies."""
+        """Check the numbers."""
+        if self.initial_window_packets is not None and self.initial_window_packets < 1:
+            raise ScenarioError(
+                f"an initial window of {self.initial_window_packets} packets", "give 1 or more"
+            )
+        if self.least_timeout_s is not None and not 0 < self.least_timeout_s < inf:
+            raise ScenarioError(f"a least timeout of {self.least_timeout_s:g} s", "give one above 0")
         if not 1 <= self.entropies <= ENTROPIES:
             raise ScenarioError(f"{self.entropies} entropies of a NIC", f"give 1 to {ENTROPIES}")
 

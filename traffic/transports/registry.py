@@ -3,6 +3,7 @@
 ``tcp`` is the kernel's TCP with cubic; ``tcp:bbr``, ``tcp:reno`` and so on name what controls its congestion.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from inspect import isclass, signature
@@ -25,6 +26,8 @@ OVER_TCP: dict[str, Maker] = {"tcp": Tcp, "ideal": Ideal}
 DATAGRAMS = "datagrams"
 """What carries bytes over circuits, whatever the transport: numbered datagrams, since light is one-way."""
 USUAL_CONTROL = "cubic"
+CONTROLS = re.compile(r"[A-Za-z0-9_.-]{1,15}")
+"""The names that Linux has room for."""
 PAGE = "docs/own_transport.md"
 
 
@@ -47,7 +50,9 @@ def limits_named(name: str) -> Maker:
     ScenarioError
         If no such transport has that name, or what has it is not a transport.
     """
-    if congestion_control(name):
+    if control := congestion_control(name):
+        if not CONTROLS.fullmatch(control):  # before it is a word of a command
+            raise ScenarioError(f"{control!r} controls no congestion", "name it as Linux does: tcp:reno")
         return Tcp
     if ":" in name:
         return _own(name)
