@@ -209,6 +209,9 @@ class KeptPoints(KeptFiles):
             yield file
         except (InvalidPoint, MachineError):  # another user could exchange it
             raise
+        except FileNotFoundError as error:
+            removed = f"{file} was removed while this run went on"
+            raise ScenarioError(removed, f"--resume {file.parent.parent} carries it out again") from error
         except Exception as error:
             if shortage(error):
                 raise

@@ -305,6 +305,15 @@ def test_a_directory_that_is_removed_in_mid_run_is_a_sentence_and_nothing_takes_
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "points"] * replaced
 
 
+def test_points_that_are_removed_in_mid_run_are_said_with_what_brings_them_back(tmp_path: Path) -> None:
+    outcome, out = small_outcomes()[0], tmp_path / "out"
+    with ResultsDirectory(RUN, out=out) as results:
+        results.add(outcome)
+        (out / "points" / outcome.experiment.key).unlink()
+        with pytest.raises(ScenarioError, match=f"was removed while .* --resume {out} carries it out again"):
+            results.kept.outcome(outcome.experiment)
+
+
 def test_a_lock_ends_with_its_run_though_a_process_that_was_forked_goes_on(tmp_path: Path) -> None:
     read_end, write_end = os.pipe()
     with directory_lock(tmp_path):
