@@ -564,7 +564,7 @@ def test_each_key_is_found_in_its_line(parts: list[tuple[str, str]]) -> None:
             f"[fabric]\nbuilder = '{__name__}:written_in_c'\n" + UNIFORM,
             "line 2, fabric.builder: the fabric '"
             + __name__
-            + ":written_in_c' is not annotated to return Fab",
+            + f":written_in_c' cannot be loaded: {__name__} has it from builtins",
         ),
         (
             f"[fabric]\nbuilder = '{__name__}:SMALL'\n" + UNIFORM,
