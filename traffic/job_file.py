@@ -35,6 +35,7 @@ from traffic.readers.text import MAX_BYTES, MAX_GPUS, text_of
 
 FORMAT = "lightrail job 1"
 HINT = "docs/jobs.md describes the format"
+LONGEST_PLACE = 200
 
 Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES)]
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
@@ -284,12 +285,17 @@ def _parts(models: Sequence[AnyNode], gpus: int, where: str) -> list[Node | Repe
     _check_names(models, where)
     parts: list[Node | Repeat] = []
     for index, model in enumerate(models):
-        place, after = f"{where}nodes[{index}]", tuple(model.after)
+        place, after = _short(f"{where}nodes[{index}]"), tuple(model.after)
         try:
             parts.append(_part(model, gpus, after, f"{place}."))
         except (DemandError, ScenarioError) as error:
             raise TraceError(f"{place}: {error.sentence}", error.hint) from error
     return parts
+
+
+def _short(place: str) -> str:
+    """Return a place without its middle where it is long: parts may be nested in a hundred others."""
+    return place if len(place) <= LONGEST_PLACE else f"{place[: LONGEST_PLACE - 50]}...{place[-30:]}"
 
 
 def _part(model: AnyNode, gpus: int, after: tuple[str, ...], where: str) -> Node | Repeat:

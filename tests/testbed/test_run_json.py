@@ -205,6 +205,7 @@ def test_whatever_a_field_says_is_read_or_refused_in_a_sentence(
         ),
         (("real_link_delay_s",), 1e999, "real_link_delay_s: found Infinity, expected "),
         (("real_link_delay_s",), -1, "real_link_delay_s: found -1, expected 0 or more"),
+        (("baseline",), "\ud800", "the whole: is not JSON: "),
         (("mine",), 1, "mine: unknown key"),
     ],
 )

@@ -128,6 +128,25 @@ def part(*nodes: dict[str, Any], **words: object) -> dict[str, Any]:
     return document({"kind": "part", "name": "b", "nodes": [*nodes], **words})
 
 
+def within(levels: int, *nodes: dict[str, Any]) -> dict[str, Any]:
+    """Return a job with nodes in a part, in as many others."""
+    for _ in range(levels):
+        nodes = ({"kind": "part", "name": "a", "nodes": [*nodes]},)
+    return document(*nodes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        (({**COMPUTE, "gpus": [99]},), "nodes[0]: GPU 99 is used"),
+        ((COMPUTE, COMPUTE), "nodes[1].name: nodes[0] is named 'a' too"),
+        (({**COMPUTE, "after": ["z"]},), "nodes[0].after[0]: no node is named 'z'"),
+    ],
+)
+def test_a_place_in_many_parts_is_short(tmp_path: Path, nodes: Any, said: str) -> None:  # noqa: ANN401
+    assert f".nodes[0].{said}" in refusal(tmp_path, within(100, *nodes))
+
+
 def deep(levels: int) -> dict[str, Any]:
     node: dict[str, Any] = COMPUTE
     for _ in range(levels):
