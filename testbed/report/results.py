@@ -221,10 +221,9 @@ class RunDirectory(ABC):
 
     def _check_free(self) -> None:
         """Raise MachineError if a directory has the place of a file, before anything is carried out."""
-        for pattern in WRITTEN:
-            for each in self.path.glob(pattern) if "/" not in pattern else ():
-                if each.is_dir() and not each.is_symlink():
-                    raise MachineError(f"{each} is a directory, where a file is written", "remove it")
+        for file in (self.path / name for name in WRITTEN if "*" not in name):
+            if file.is_dir() and not file.is_symlink():
+                raise MachineError(f"{file} is a directory, where a file is written", "remove it")
 
     def _write_run(self) -> None:
         write_whole(self.path / "run.json", run_json(self.run, self._planned))

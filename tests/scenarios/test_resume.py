@@ -339,7 +339,7 @@ def test_the_advice_on_a_parts_file_that_is_none_helps_and_other_files_are_left(
     assert (out / "parts" / "zz.json").read_text() == content
 
 
-@pytest.mark.parametrize("name", ["records.csv", "summary.parquet", "report.html", "zz.png"])
+@pytest.mark.parametrize("name", ["records.csv", "summary.parquet", "report.html", "summary.csv"])
 def test_a_directory_in_a_files_place_is_refused_before_anything_is_carried_out(
     name: str, whole: tuple[Path, str], tmp_path: Path
 ) -> None:
