@@ -59,6 +59,8 @@ def test_other_arguments_are_refused_with_the_line_to_write() -> None:
     check_arguments("scheme", "own:f", lambda a, b=0: None, ["a"], "docs/own.md")
     with pytest.raises(ScenarioError, match=r"'own:f.g' .* arguments a, b; .*: def g\(\*, a, b\), see docs/"):
         check_arguments("scheme", "own:f.g", lambda a: None, ["a", "b"], "docs/own.md")
+    with pytest.raises(ScenarioError, match="'own:f' does not take the arguments a"):
+        check_arguments("scheme", "own:f", max, ["a"], "docs/own.md")  # which has no signature
 
 
 @pytest.mark.parametrize(

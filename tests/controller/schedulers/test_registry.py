@@ -91,7 +91,7 @@ written_in_c = max
             r"arguments demand, switches, delay; write it as: def rail_fabric\(\*, demand, .*/own_sch",
         ),
         ("builtins:max", "cannot be loaded: builtins is a module of Python itself"),
-        (f"{__name__}:written_in_c", "does not take the arguments"),
+        (f"{__name__}:written_in_c", f"cannot be loaded: {__name__} has it from builtins"),
     ],
 )
 def test_what_cannot_be_called_as_a_scheduler_is_refused(name: str, sentence: str) -> None:
