@@ -28,7 +28,7 @@ from importlib.machinery import (
     SourceFileLoader,
     SourcelessFileLoader,
 )
-from inspect import signature
+from inspect import isclass, isroutine, signature
 from pathlib import Path
 from sysconfig import get_path
 from textwrap import shorten
@@ -123,7 +123,8 @@ def own_object(kind: str, name: str) -> object:
         raise ScenarioError(
             f"the {kind} {name!r} cannot be imported: {type(error).__name__}: {error}", NAME_IT
         ) from error
-    defined = str(getattr(found, "__module__", module))
+    is_defined = isclass(found) or isroutine(found)  # an object was made where it is
+    defined = str(found.__module__) if is_defined else module
     if _is_lightrails(file) and not _is_lightrails(_file_of(defined) or NO_FILE):
         why = f"{module} has it from {defined}"
         raise ScenarioError(f"the {kind} {name!r} cannot be loaded: {why}", NAME_IT)

@@ -51,7 +51,7 @@ def in_processes(
     items
         What it is called with, one each.
     count
-        How many processes share the work.
+        How many processes share the work, at most one an item.
 
     Raises
     ------
@@ -64,14 +64,14 @@ def in_processes(
     ...     list(results)
     ['A', 'B']
     """
-    pipes, own = list[Connection](), threading.local()
+    pipes, own, count = list[Connection](), threading.local(), min(count, len(items))
 
     def take_pipe() -> None:
         own.pipe = pipes.pop()
 
     with (
         ExitStack() as ends,
-        ThreadPoolExecutor(count, initializer=take_pipe) as threads,
+        ThreadPoolExecutor(max(count, 1), initializer=take_pipe) as threads,
         ExitStack() as processes,
     ):
         for _ in range(count):

@@ -275,7 +275,7 @@ def test_a_run_tells_the_tax_of_each_job_and_leaves_its_experiments(tmp_path: Pa
         (["--models", "dlrm", "--batches", "0"], "'0' of --batches"),
         (["--models", "dlrm", "--batches", "9" * 5000], "give whole numbers from 1 to 65536"),
         (["--models", "dlrm", "--batches", ","], "is empty"),
-        (["--seed", "-1"], "a seed of -1; take one from 0 on"),
+        (["--seed", "-1"], "a seed of -1; give one from 0 to below"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], said: str) -> None:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,12 +46,14 @@ def placed(policy: str, work: Work = WORK) -> Placement | Choice | WhileLit:
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[object], str]:
     """Make a user's module of one scheme, and return its name."""
+    spec = spec_from_file_location("own", tmp_path / "own.py")
+    assert spec
     (tmp_path / "own.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "own", raising=False)
 
     def named(scheme: object) -> str:
-        monkeypatch.setattr("own.scheme", scheme, raising=False)
+        module = module_from_spec(spec)
+        monkeypatch.setattr(module, "scheme", scheme, raising=False)
+        monkeypatch.setitem(sys.modules, "own", module)
         return "own:scheme"
 
     return named
