@@ -7,6 +7,7 @@ from io import BytesIO
 import pandas as pd
 
 from topologies.printable import printable
+from traffic.readers.text import is_number
 
 FORMULA = re.compile(r"'*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 """How a text begins that a spreadsheet would compute, also in full width; apostrophes first, so that what is
@@ -34,7 +35,7 @@ def cell_of(text: str) -> str:
     ("'=cmd", "''=cmd", '-1.5', "it's")
     """
     said = printable(text)
-    return f"'{said}" if FORMULA.match(said) and not _is_number(said) else said
+    return f"'{said}" if FORMULA.match(said) and not is_number(said) else said
 
 
 def text_of(cell: str) -> str:
@@ -47,11 +48,3 @@ def table_of(text: bytes, names: Iterable[str]) -> pd.DataFrame:
     table = pd.read_csv(BytesIO(text))
     texts = pd.read_csv(BytesIO(text), dtype=str, keep_default_na=False)
     return table.assign(**{name: texts[name].map(text_of) for name in names if name in texts})
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
