@@ -1,4 +1,4 @@
-"""Jobs of your own over a rail fabric: when each of their nodes starts and ends (docs/jobs.md)."""
+"""Jobs of your own over a rail fabric: when each of their nodes starts and ends (docs/reference/jobs.md)."""
 
 import _checkout  # first: runs this file under the checkout's Python
 

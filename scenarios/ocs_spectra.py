@@ -66,7 +66,7 @@ Schedulers = Annotated[
     str,
     typer.Option(
         help=f"Schedulers, comma-separated: {', '.join(SCHEDULERS)},"
-        " or your own as module:function (docs/own_scheduler.md)."
+        " or your own as module:function (docs/howto/own_scheduler.md)."
     ),
 ]
 Meetings = Annotated[

@@ -69,8 +69,8 @@ OwnFabric = Annotated[
     str | None,
     typer.Option(
         metavar="FABRIC",
-        help="A fabric of your own, as module:function or a JSON file (docs/own_fabric.md), in place of a"
-        " rail fabric of the size and the rate above.",
+        help="A fabric of your own, as module:function or a JSON file (docs/howto/own_fabric.md), in place of"
+        " a rail fabric of the size and the rate above.",
     ),
 ]
 Rings = Annotated[
@@ -99,7 +99,8 @@ Schemes = Annotated[
     typer.Option(
         help=with_default(
             "Spraying schemes, comma-separated: ecmp, plb, minrtt, reps, spray, pxn, rails, optimal; ecmp:4,"
-            " reps:8, pxn:4 have so many entropies; or your own as module:function (docs/own_scheme.md).",
+            " reps:8, pxn:4 have so many entropies; or your own as module:function"
+            " (docs/howto/own_scheme.md).",
             SCHEME,
         )
     ),

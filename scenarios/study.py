@@ -1,4 +1,4 @@
-"""A study that a TOML file describes: the cross product of its lists is its points (docs/study.md)."""
+"""A study from a TOML file: the cross product of its lists is its points (docs/reference/study.md)."""
 
 import _checkout  # first: runs this file under the checkout's Python
 
@@ -12,7 +12,9 @@ from testbed.study.study import Study
 from testbed.study.study_file import study_of_file
 from testbed.study.toml_document import assigned
 
-File = Annotated[Path, typer.Argument(metavar="FILE.toml", help="The study, as docs/study.md describes it.")]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE.toml", help="The study, as docs/reference/study.md describes it.")
+]
 Set = Annotated[
     list[str],
     typer.Option(

@@ -1,10 +1,10 @@
-"""docs/results.md as tests read it: the columns that it documents, by kind of run and file."""
+"""docs/reference/results.md as tests read it: the columns that it documents, by kind of run and file."""
 
 import re
 
 from tests.tools import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "results.md").read_text()
+PAGE = (CHECKOUT / "docs" / "reference" / "results.md").read_text()
 EXPERIMENTS, PLANS = "Runs of experiments", "Plans of schedules"
 FAULT_STUDY, SCALE = "InfiniteHBD's fault study", "mFabric at scale"
 ORCHESTRATION = "InfiniteHBD's orchestration"

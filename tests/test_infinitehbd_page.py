@@ -7,7 +7,7 @@ import pytest
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "infinitehbd.md").read_text()
+PAGE = (CHECKOUT / "docs" / "papers" / "infinitehbd.md").read_text()
 
 
 @pytest.mark.parametrize("scenario", re.findall(r"scenarios/(\w+)\.py`", PAGE))

@@ -13,7 +13,7 @@ from testbed.report.run_json import experiments_of
 from tests.tools import CHECKOUT
 from traffic.job_file import AnyNode, JobModel, read_job
 
-PAGE = (CHECKOUT / "docs" / "jobs.md").read_text()
+PAGE = (CHECKOUT / "docs" / "reference" / "jobs.md").read_text()
 
 
 def blocks(language: str) -> list[str]:

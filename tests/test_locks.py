@@ -90,7 +90,7 @@ def test_the_pins_satisfy_what_is_asked(python: str) -> None:
     here = [pin for pin in pins(LOCK) if pin.holds(python)]
     versions = {pin.name: pin.version for pin in here}
     assert len(versions) == len(here)  # none is there twice
-    check_satisfied(asked("dev").values(), versions)
+    check_satisfied(asked("dev", "docs").values(), versions)
 
 
 def test_the_pins_of_the_cluster_satisfy_it_and_are_those_of_the_lock() -> None:
@@ -103,10 +103,10 @@ def test_the_pins_of_the_cluster_satisfy_it_and_are_those_of_the_lock() -> None:
 
 
 def test_the_lock_knows_what_is_asked() -> None:
-    assert {pin.name for pin in pins(LOCK) if OURS in pin.via} == set(asked("dev"))
+    assert {pin.name for pin in pins(LOCK) if OURS in pin.via} == set(asked("dev", "docs"))
 
 
-@pytest.mark.parametrize(("lock", "roots"), [(LOCK, {*asked("dev")}), (CLUSTER_LOCK, {"ray"})])
+@pytest.mark.parametrize(("lock", "roots"), [(LOCK, {*asked("dev", "docs")}), (CLUSTER_LOCK, {"ray"})])
 def test_nothing_is_locked_that_does_not_follow(lock: str, roots: set[str]) -> None:
     found, reached, more = pins(lock), set[str](), roots
     while more:

@@ -17,9 +17,9 @@ from tests.test_python_api import ran
 from tests.tools import CHECKOUT
 from topologies.parallel_ocs import parallel_ocs_fabric
 
-PAGE = (CHECKOUT / "docs" / "own_circuits.md").read_text()
+PAGE = (CHECKOUT / "docs" / "howto" / "own_circuits.md").read_text()
 LINES = 20
-RULE, SCRIPT = (str(found) for found in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+RULE, SCRIPT = (str(found) for found in re.findall(r"```python[^\n]*\n(.*?)```", PAGE, re.DOTALL))
 (COMMAND,) = (str(found) for found in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL))
 JOB = """{"format": "lightrail job 1", "name": "step", "gpus": 4, "nodes": [
     {"kind": "compute", "name": "attention", "duration_s": 0.001},

@@ -23,7 +23,7 @@ from topologies.fabric import Fabric, Link, Port, Server, Switch, equal_servers
 from topologies.own import own_fabric
 from topologies.rail import rail_fabric
 
-PAGE = (CHECKOUT / "docs" / "own_fabric.md").read_text()
+PAGE = (CHECKOUT / "docs" / "howto" / "own_fabric.md").read_text()
 LINES = 25
 WITH_FABRIC = [
     path.stem
@@ -44,7 +44,7 @@ JOB = """{"format": "lightrail job 1", "name": "large", "gpus": 9,
 
 def block(language: str) -> str:
     """Return the page's one block of a language."""
-    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    (found,) = re.findall(rf"```{language}[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     return str(found)
 
 

@@ -13,9 +13,9 @@ from tests.test_own_pattern import carried_out
 from tests.test_python_api import ran
 from tests.tools import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "own_fault.md").read_text()
+PAGE = (CHECKOUT / "docs" / "howto" / "own_fault.md").read_text()
 LINES = 10
-EFFECT, SCRIPT = (str(found) for found in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+EFFECT, SCRIPT = (str(found) for found in re.findall(r"```python[^\n]*\n(.*?)```", PAGE, re.DOTALL))
 
 
 @pytest.fixture

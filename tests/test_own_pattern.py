@@ -14,13 +14,13 @@ from tests.test_python_api import ran
 from tests.tools import CHECKOUT
 from traffic.job_file import read_job
 
-PAGE = (CHECKOUT / "docs" / "own_pattern.md").read_text()
+PAGE = (CHECKOUT / "docs" / "howto" / "own_pattern.md").read_text()
 LINES = 25
 
 
 def blocks(language: str) -> list[str]:
     """Return the page's blocks of a language."""
-    return [str(found) for found in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)]
+    return [str(found) for found in re.findall(rf"```{language}[^\n]*\n(.*?)```", PAGE, re.DOTALL)]
 
 
 PATTERN, SCRIPT = blocks("python")

@@ -13,9 +13,9 @@ from tests.test_own_pattern import carried_out
 from tests.test_python_api import ran
 from tests.tools import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "own_routing.md").read_text()
+PAGE = (CHECKOUT / "docs" / "howto" / "own_routing.md").read_text()
 LINES = 20
-ROUTING, SCRIPT, D_MOD_K = (str(found) for found in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+ROUTING, SCRIPT, D_MOD_K = (str(found) for found in re.findall(r"```python[^\n]*\n(.*?)```", PAGE, re.DOTALL))
 (COMMAND,) = (str(found) for found in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL))
 SHIFT = """{"format": "lightrail job 1", "name": "shift", "gpus": 32, "nodes": [
     {"kind": "point_to_point", "name": "shift", "messages": [%s]}

@@ -16,14 +16,14 @@ from tests.examples import examples
 from tests.testbed.ocs_cases import experiment_of
 from tests.tools import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "own_scheduler.md").read_text()
+PAGE = (CHECKOUT / "docs" / "howto" / "own_scheduler.md").read_text()
 NAME = "own_scheduler:heaviest_first"
 LINES = 20
 
 
 def block(language: str) -> str:
     """Return the page's one block of a language."""
-    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    (found,) = re.findall(rf"```{language}[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     return str(found)
 
 

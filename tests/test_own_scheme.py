@@ -9,13 +9,13 @@ import pandas as pd
 
 from tests.tools import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "own_scheme.md").read_text()
+PAGE = (CHECKOUT / "docs" / "howto" / "own_scheme.md").read_text()
 LINES = 20
 
 
 def block(language: str) -> str:
     """Return the page's one block of a language."""
-    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    (found,) = re.findall(rf"```{language}[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     return str(found)
 
 

@@ -12,13 +12,13 @@ import pytest
 from tests.tools import CHECKOUT
 from traffic.transports.transport import Limits, Offered
 
-PAGE = (CHECKOUT / "docs" / "own_transport.md").read_text()
+PAGE = (CHECKOUT / "docs" / "howto" / "own_transport.md").read_text()
 LINES = 25
 
 
 def block(language: str) -> str:
     """Return the page's one block of a language."""
-    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    (found,) = re.findall(rf"```{language}[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     return str(found)
 
 

@@ -12,8 +12,8 @@ import pytest
 from testbed.run.outcome import Outcome
 from tests.tools import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "python_api.md").read_text()
-BLOCKS: list[str] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = (CHECKOUT / "docs" / "howto" / "python.md").read_text()
+BLOCKS: list[str] = re.findall(r"```python[^\n]*\n(.*?)```", PAGE, re.DOTALL)
 LINES = 12
 
 

@@ -10,7 +10,7 @@ from tests.scenarios.command import ran
 from tests.test_python_api import ran as ran_script
 from tests.tools import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "topoopt.md").read_text()
+PAGE = (CHECKOUT / "docs" / "papers" / "topoopt.md").read_text()
 (SCRIPT,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = re.findall(r"python scenarios/(\w+)\.py([^#`\n]*)", PAGE)
 EMBEDDINGS_S, CLOSED_FORM_S = 0.020, 0.035

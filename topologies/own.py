@@ -40,7 +40,7 @@ from topologies.errors import FabricError, LightrailError, ScenarioError
 from topologies.fabric import Fabric
 from topologies.printable import printable
 
-FABRIC_PAGE = "docs/own_fabric.md"
+FABRIC_PAGE = "docs/howto/own_fabric.md"
 CHECKOUT = Path(__file__).parents[1]
 ROOMS = {"topologies", "controller", "traffic", "testbed", "scenarios", "tests"}
 INSTALLED = {"site-packages", "dist-packages"}

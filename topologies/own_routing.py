@@ -11,7 +11,7 @@ from topologies.routing import Routing, Table
 
 ROUTING: Kind[Routing] = Kind(
     "routing",
-    "docs/own_routing.md",
+    "docs/howto/own_routing.md",
     methods=("table",),
     values=(),
     parts="table",

@@ -2,7 +2,7 @@
 
 An effect is a pure function of a state. What stands at one time is applied in the order in which it began, so
 that effects on one link compose: two of half the rate leave a quarter of it. An effect never improves what it
-changes. A user's own is a frozen dataclass with ``ports`` and ``on`` (docs/own_fault.md).
+changes. A user's own is a frozen dataclass with ``ports`` and ``on`` (docs/howto/own_fault.md).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ Daemon = Literal["controller", "switches"]
 LEAST_LEFT = 1e-4
 """What effects leave of a link's rate, and of its packets, at least: over a link that is a million times
 slower than others predictions take minutes."""
-PAGE = "docs/own_fault.md"
+PAGE = "docs/howto/own_fault.md"
 _Key = TypeVar("_Key")
 State = TypeVar("State", "LinkState", "GpuState", "DaemonState")
 """What a link, a GPU or a process does."""

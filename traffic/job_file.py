@@ -1,4 +1,4 @@
-"""A user's own job as a JSON file; docs/jobs.md teaches the format.
+"""A user's own job as a JSON file; docs/reference/jobs.md teaches the format.
 
 The models below are the format: what they do not name is refused, so that a key that is misspelt is
 never ignored. A file is checked in two steps, by the models (keys, types, ranges) and by the values
@@ -34,7 +34,7 @@ from traffic.job import LONGEST_S, Collective, Compute, Job, Node
 from traffic.readers.text import MAX_BYTES, MAX_GPUS, text_of
 
 FORMAT = "lightrail job 1"
-HINT = "docs/jobs.md describes the format"
+HINT = "docs/reference/jobs.md describes the format"
 LONGEST_PLACE = 200
 
 Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES)]

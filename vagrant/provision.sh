@@ -6,7 +6,7 @@
 # Root in a container has no sudo and needs none: leave the word out, here and in all that is documented.
 # Python packages are those of requirements.lock, each held to a hash. With --latest they are the newest that the
 # ranges of pyproject.toml permit, unpinned; a later run without it goes back to the lock.
-# With --cluster also Ray (docs/cluster.md; requirements-cluster.lock), which a later run without it keeps.
+# With --cluster also Ray (docs/reference/cluster.md; requirements-cluster.lock), which a later run without it keeps.
 # The one install script, for bare metal, CI, a virtual machine and a chroot; Debian 12 and Ubuntu 24.04.
 # Run it as often as you like: when nothing is missing it says nothing. Indexes, proxies and certificates are
 # pip's and apt's own business and are left as they are configured.
@@ -15,7 +15,7 @@ set -euo pipefail
 PACKAGES=(
     mininet             # mnexec and mn
     openvswitch-switch
-    iproute2 ethtool iperf iputils-ping procps
+    iproute2 ethtool iperf iperf3 iputils-ping procps
     python3-venv
     python-is-python3   # `sudo python scenarios/x.py` finds a python
     ca-certificates
@@ -190,7 +190,7 @@ pip() { # compiles one file after the other; all CPUs together, afterwards, take
 }
 
 venv_key() { # lines 1 and 2: what the .venv is made of; lines 3 and 4: what is installed in it
-    local extras=dev pins=locked
+    local extras=dev,docs pins=locked
     [[ $(tail -n 1 "$stamp" 2>/dev/null) != *cluster && " $* " != *" --cluster "* ]] || extras+=,cluster
     [[ " $* " != *" --latest "* ]] || pins=latest
     echo "$("$PYTHON" -VV) $checkout"

@@ -31,7 +31,7 @@ SCHEDULERS: dict[str, str | Scheduler] = {
 """Every scheduler that comes with lightrail; imported when it is asked for."""
 
 ARGUMENTS = ("demand", "switches", "delay")
-PAGE = "docs/own_scheduler.md"
+PAGE = "docs/howto/own_scheduler.md"
 
 
 def scheduler_named(name: str, *, covering: bool = True) -> Scheduler:

@@ -1,1 +1,1 @@
-"""What scripts of one's own import (docs/python_api.md)."""
+"""What scripts of one's own import (docs/howto/python.md)."""

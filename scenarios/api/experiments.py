@@ -1,4 +1,4 @@
-"""Experiments from a Python script of one's own, carried out as a scenario's are (docs/python_api.md)."""
+"""Experiments from a Python script of one's own, carried out as a scenario's are (docs/howto/python.md)."""
 
 from collections.abc import Sequence
 from pathlib import Path

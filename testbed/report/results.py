@@ -18,8 +18,8 @@ report.html  the report; it and the plots (``*.png``) are written when the run e
 SHA256SUMS   the checksum of every other file: `testbed.report.checksums`
 ============ ====================================================================================
 
-`docs/results.md` has every column. `RunDirectory` is that for any run; the class derived from it for a
-kind of run says what a result's rows and records are, and what the report says.
+`docs/reference/results.md` has every column. `RunDirectory` is that for any run; the class derived from it
+for a kind of run says what a result's rows and records are, and what the report says.
 """
 
 from abc import ABC, abstractmethod

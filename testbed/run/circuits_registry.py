@@ -19,7 +19,7 @@ RULES = {
 """Every rule that comes with lightrail; imported when it is asked for, so that none is needed for another."""
 CIRCUITS: "Kind[OwnCircuits]" = Kind(
     "rule for circuits",
-    "docs/own_circuits.md",
+    "docs/howto/own_circuits.md",
     methods=("bind",),
     values=(),
     parts="bind",
@@ -54,7 +54,7 @@ class CircuitsRule(HasWords, Protocol):
 
 
 class OwnCircuits(Protocol):
-    """A user's own rule: a frozen dataclass (docs/own_circuits.md)."""
+    """A user's own rule: a frozen dataclass (docs/howto/own_circuits.md)."""
 
     def bind(self, *, fabric: Fabric, job: Job, scale: Dilation, seed: int) -> Rule:
         """Return what the runner asks."""

@@ -169,7 +169,7 @@ class Paths:
 
     def _hint(self) -> str:
         if any(switch.kind == "ocs" for switch in self._fabric.switches):
-            return "light its OCSes by a rule, as by --circuits of job.py (docs/own_circuits.md)"
+            return "light its OCSes by a rule, as by --circuits of job.py (docs/howto/own_circuits.md)"
         return "give it spines, or use a scheme that keeps to its rails"
 
     def _hashed(self, queue_pair: QueuePair) -> Path | None:

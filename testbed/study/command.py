@@ -86,15 +86,15 @@ class Changes:
         typer.Option(
             help="What moves bytes between NICs, comma-separated: credit (datagrams that receivers grant),"
             " tcp (the kernel's; also tcp:bbr, tcp:reno ...), ideal (clairvoyant), or your own as"
-            f" module:Class (docs/own_transport.md). By default {DEFAULT_TRANSPORTS}, or the one that the"
-            " scenario is about; the first of them where nothing is emulated."
+            f" module:Class (docs/howto/own_transport.md). By default {DEFAULT_TRANSPORTS}, or the one that"
+            " the scenario is about; the first of them where nothing is emulated."
         ),
     ] = None
     entropies: Annotated[
         int,
         typer.Option(
             help=f"How many of a NIC's {ENTROPIES} entropies schemes have that choose as they go, where"
-            " packets are datagrams (credit; docs/spraying.md)."
+            " packets are datagrams (credit; docs/explain/spraying.md)."
         ),
     ] = ENTROPIES
     initial_window: Annotated[
@@ -115,7 +115,7 @@ class Changes:
         typer.Option(
             "--share-queue-pairs",
             help="Have all collectives share queue pairs, instead of each communicator having its own"
-            " (docs/jobs.md).",
+            " (docs/reference/jobs.md).",
         ),
     ] = False
     mtu: Annotated[

@@ -23,7 +23,7 @@ EMULATION = "emulation"
 """The resource of a node that can emulate: one slot a machine."""
 ANSWER_S = 10.0
 """How long a cluster may take to answer [s]; Ray itself would try for minutes."""
-PAGE = "see docs/cluster.md"
+PAGE = "see docs/reference/cluster.md"
 Result = TypeVar("Result")
 
 

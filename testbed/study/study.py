@@ -114,7 +114,7 @@ class Options:
             parser=directory,
             metavar="DIRECTORY",
             help="Go on with the run of a results directory: carry out the points that it lacks, and write"
-            " its tables and its report anew (docs/study.md).",
+            " its tables and its report anew (docs/reference/study.md).",
         ),
     ] = None
     part: Annotated[
@@ -123,7 +123,7 @@ class Options:
             parser=Part.of,
             metavar="K/N",
             help="Carry out the K-th of N parts of the points only, into the directory of --out, which all"
-            " parts share; --resume with it joins them (docs/cluster.md).",
+            " parts share; --resume with it joins them (docs/reference/cluster.md).",
         ),
     ] = None
     cluster: Annotated[
@@ -131,7 +131,7 @@ class Options:
         typer.Option(
             metavar="ADDRESS",
             help="Carry points out on the machines of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT"
-            " (docs/cluster.md).",
+            " (docs/reference/cluster.md).",
         ),
     ] = None
     out: Out = None

@@ -1,4 +1,4 @@
-"""A study from a TOML file: the cross product of its lists is its points (docs/study.md)."""
+"""A study from a TOML file: the cross product of its lists is its points (docs/reference/study.md)."""
 
 import math
 import sys
@@ -89,7 +89,7 @@ class Whole(Strict):
     scheme: list[Name] = Field(
         [USUAL_SCHEME],
         description="Spraying schemes: ecmp, plb, minrtt, reps, spray, pxn, rails, optimal; ecmp:4, reps:8,"
-        " pxn:4 have so many entropies; or your own as module:function (docs/own_scheme.md).",
+        " pxn:4 have so many entropies; or your own as module:function (docs/howto/own_scheme.md).",
     )
     seed: list[Annotated[int, Field(ge=0, lt=MOST_SEED)]] = Field(
         [0], description="Seeds; each draws the workload, and what the switches hash, anew."
@@ -101,7 +101,7 @@ class Whole(Strict):
     routing: list[Name] = Field(
         [],
         description="By which NIC servers send on that forward between circuits: a routing of your own as"
-        " module:Class (docs/own_routing.md); by default by the shortest path.",
+        " module:Class (docs/howto/own_routing.md); by default by the shortest path.",
     )
     mtu: list[int] = Field([DEFAULT_MTU], description="MTU of the emulation's links [bytes].")
     buffer: list[int] = Field([], description="What a switch port holds before it drops [full packets].")
@@ -256,7 +256,7 @@ def _function(document: Document, whole: Whole, key: str, points: Sequence[objec
         found = own_object(key, name)
         if not callable(found):
             raise document.mistake((key,), f"{name} is not a function", PAGE)
-        check_returns(key, name, found, *RETURNS[key], "docs/study.md")
+        check_returns(key, name, found, *RETURNS[key], "docs/reference/study.md")
     made = partial(found, points=points) if "points" in signature(found).parameters else found
     try:
         signature(made).bind(what)

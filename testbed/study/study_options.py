@@ -17,10 +17,10 @@ from testbed.study.study_tables import FORMS, keys_of
 from testbed.study.toml_document import Assignment, Document, read_document, value_at, value_of
 
 OWN_TABLE = {
-    "fabric": "A fabric of your own, as module:function or a JSON file (docs/own_fabric.md), in place of the"
-    " fabric that the options above describe.",
+    "fabric": "A fabric of your own, as module:function or a JSON file (docs/howto/own_fabric.md), in place"
+    " of the fabric that the options above describe.",
     "circuits": "Which circuits of the fabric's OCSes are lit when: a rule of your own as module:Class"
-    " (docs/own_circuits.md).",
+    " (docs/howto/own_circuits.md).",
 }
 """What is said of an option that is a whole table."""
 

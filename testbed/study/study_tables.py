@@ -46,7 +46,7 @@ from traffic.workloads.mixtral import mixtral_replay
 from traffic.workloads.placement import placed
 from traffic.workloads.synthetic import receiver_skew, sender_skew, sparse, uniform
 
-PAGE = "see docs/study.md"
+PAGE = "see docs/reference/study.md"
 GIVEN = ("fabric", "gpus", "seed", "path")
 """Parameters of functions that are no keys: the study gives them."""
 Makes = Callable[..., object]
@@ -117,13 +117,13 @@ RETURNED: Mapping[str, tuple[str, Callable[[type], bool]]] = {
 }
 """By key, what a user's own function is annotated to return, and what tells whether it is."""
 MADE_BY = {
-    "builder": "What wires the fabric; your own as module:function (docs/own_fabric.md).",
+    "builder": "What wires the fabric; your own as module:function (docs/howto/own_fabric.md).",
     "file": "The fabric, a JSON file that Fabric.to_json wrote.",
     "generator": "What makes the workload; your own as module:function.",
     "trace": "A trace to replay; Megatron's file per rank as their directory; none for none where there is"
     " one by default.",
-    "job": "The job, a JSON file as docs/jobs.md describes.",
-    "rule": "Which circuits are lit when; your own as module:Class (docs/own_circuits.md).",
+    "job": "The job, a JSON file as docs/reference/jobs.md describes.",
+    "rule": "Which circuits are lit when; your own as module:Class (docs/howto/own_circuits.md).",
     "function": "What makes the points, as module:function.",
 }
 """What the key means that says what makes a table."""
@@ -238,7 +238,7 @@ def _maker(document: Document, keys: Keys, values: Mapping[str, object]) -> tupl
         own = own_object(str(keys[0]), name)
         if not callable(own):
             raise document.mistake(at, f"{name} is not a function", PAGE)
-        check_returns(str(keys[0]), name, own, *RETURNED[form], "docs/study.md")
+        check_returns(str(keys[0]), name, own, *RETURNED[form], "docs/reference/study.md")
     return form, own
 
 

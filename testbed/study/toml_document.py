@@ -130,7 +130,9 @@ def read_document(file: Path, in_tables: Sequence[str]) -> Document:
         line = f", line {where[1] or len(text.splitlines())}" if where else ""
         said = _AT.sub("", str(error)) if isinstance(error, ValueError) else "it is nested too deep"
         said = "a key or a table is there twice" if said.startswith(TWICE) else said
-        raise MistakeError(f"{file}{line}: {said[:1].lower()}{said[1:]}", "see docs/study.md") from error
+        raise MistakeError(
+            f"{file}{line}: {said[:1].lower()}{said[1:]}", "see docs/reference/study.md"
+        ) from error
     for name in in_tables:
         if isinstance(values.get(name), dict):
             values[name] = [values[name]]

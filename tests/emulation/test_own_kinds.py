@@ -38,8 +38,8 @@ DILATION = Dilation(2e-4, 0.4)
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the pages' code in a folder on Python's path."""
     for kind in KINDS:
-        page = (CHECKOUT / "docs" / f"own_{kind}.md").read_text()
-        code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        page = (CHECKOUT / "docs" / "howto" / f"own_{kind}.md").read_text()
+        code = re.findall(r"```python[^\n]*\n(.*?)```", page, re.DOTALL)
         (tmp_path / f"own_{kind}.py").write_text(code[0])
         if kind == "routing":
             (tmp_path / "d_mod_k.py").write_text(code[2])

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.test_python_api import ran
 from tests.tools import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "mfabric.md").read_text()
+PAGE = (CHECKOUT / "docs" / "papers" / "mfabric.md").read_text()
 BLOCK, *OTHERS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (FROM_FILE,) = [block for block in OTHERS if "read_expert_step" in block]
 

@@ -205,7 +205,7 @@ def test_sparse_is_per_token_unless_the_other_gating_is_asked_for(tmp_path: Path
         assert sparse["note"].str.contains("top 1 of").all()
     done = ran("rails_sparse", "--model-only", "--gating", "layer")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "--gating: found 'layer', expected 'token' or 'gpu'; see docs/study.md\n"
+    assert done.stderr == "--gating: found 'layer', expected 'token' or 'gpu'; see docs/reference/study.md\n"
 
 
 def test_a_routing_trace_is_replayed(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from topologies.rail import rail_fabric
 from traffic.steps import single
 from traffic.workloads.synthetic import sparse, uniform
 
-PAGE = (CHECKOUT / "docs" / "study.md").read_text()
+PAGE = (CHECKOUT / "docs" / "reference" / "study.md").read_text()
 RAIL = """[fabric]
 builder = "rail"
 servers = 4
@@ -627,7 +627,7 @@ def test_each_key_is_found_in_its_line(parts: list[tuple[str, str]]) -> None:
             "line 7, circuits: the rule for circuits, x: unknown key; ",
         ),
         (SMALL + "[options.rails]\na = 1\n", "line 7, options.rails: unknown key "),
-        (SMALL + "servers = = 3\n", "study.toml, line 7: invalid value; see docs/study.md"),
+        (SMALL + "servers = = 3\n", "study.toml, line 7: invalid value; see docs/reference/study.md"),
         (SMALL + "generator = 'sparse'\n", "study.toml, line 7: a key or a table is there twice; "),
         (SMALL + "x = [\n", "study.toml, line 7: "),
         (RAIL + "[[workload]]\ntrace = 'gone'\nif_found = true\n", "line 5, workload: no workload is left; "),
@@ -652,7 +652,10 @@ def test_a_mistake_is_a_sentence_with_its_place(
         (["seed"], "--set seed: it has no key or no value; write --set KEY=VALUE, as in grid.seed=0..4"),
         (["grid.sed=0..4"], "--set grid.sed: unknown key 'sed'; did you mean seed?"),
         (["grid.seed=4..0"], "--set grid.seed: the range 4..0 is empty; write 0..4"),
-        (["fabric.servers=x"], "--set fabric.servers: found 'x', expected a whole number; see docs/study.md"),
+        (
+            ["fabric.servers=x"],
+            "--set fabric.servers: found 'x', expected a whole number; see docs/reference/study.md",
+        ),
         (["fabric=gone:wired"], "--set fabric: the fabric 'gone:wired' cannot be imported: "),
         (["fabric=a.json", "fabric.rails=1"], "--set fabric says what --set fabric.rails says too; "),
         (["fabric=a.json", "fabric=b.json"], "--set fabric says what --set fabric says too; "),

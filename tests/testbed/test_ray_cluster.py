@@ -225,7 +225,9 @@ def test_errors_arrive_as_they_are_and_a_process_that_is_killed_as_a_sentence(cl
     assert "in refused" in raised.value.__notes__[0]
     with pytest.raises(TypeError, match=r"missing (1 )?required"):
         cluster.submit(np.zeros).result()
-    with pytest.raises(MachineError, match=r"a task was lost on the cluster: .*; see docs/cluster\.md"):
+    with pytest.raises(
+        MachineError, match=r"a task was lost on the cluster: .*; see docs/reference/cluster\.md"
+    ):
         cluster.submit(killed).result()
 
 
@@ -278,7 +280,8 @@ def test_a_node_of_another_commit_is_refused_and_says_both(
     with started() as nodes:
         nodes.head(checkout=other)
         with opened(nodes.address) as cluster:
-            said = f"has lightrail {theirs[:12]} .*, this machine {re.escape(sources())}; see docs/cluster.md"
+            here = re.escape(sources())
+            said = f"has lightrail {theirs[:12]} .*, this machine {here}; see docs/reference/cluster.md"
             with pytest.raises(MachineError, match=f"^{socket.gethostname()} {said}"):
                 cluster.submit(abs, 1).result()
             with pytest.raises(ScenarioError, match="the cluster offers no slot to emulate"):

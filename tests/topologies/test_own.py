@@ -274,7 +274,7 @@ def unannotated():  # type: ignore[no-untyped-def]  # noqa: ANN201
 
 @pytest.mark.parametrize("function", [wired, several, partial(wired)])
 def test_what_is_annotated_to_return_a_kind_may_be_called(function: Callable[..., object]) -> None:
-    check_returns("fabric", "own:f", function, "Fabric", is_a(Fabric), "docs/own_fabric.md")
+    check_returns("fabric", "own:f", function, "Fabric", is_a(Fabric), "docs/howto/own_fabric.md")
 
 
 @pytest.mark.parametrize("function", [anything, unannotated, os.system, max, int, Fabric.to_json])
@@ -283,4 +283,4 @@ def test_what_is_not_is_refused_before_it_is_called(function: Callable[..., obje
         ScenarioError,
         match=r"the fabric 'own:f' is not annotated to return Fabric; .* def f\(\.\.\.\) -> Fabric, see",
     ):
-        check_returns("fabric", "own:f", function, "Fabric", is_a(Fabric), "docs/own_fabric.md")
+        check_returns("fabric", "own:f", function, "Fabric", is_a(Fabric), "docs/howto/own_fabric.md")

@@ -152,7 +152,9 @@ def test_what_is_not_an_effect_or_improves_something_is_refused(effect: object, 
 
 def test_an_effect_is_the_same_each_time() -> None:
     turns = iter([0.9, 0.8])
-    with pytest.raises(ScenarioError, match=r"makes something else of .* each time; see docs/own_fault.md"):
+    with pytest.raises(
+        ScenarioError, match=r"makes something else of .* each time; see docs/howto/own_fault.md"
+    ):
         check_effect(Told(lambda state: replace(state, rate=next(turns))))
 
 

@@ -178,7 +178,10 @@ def deep(levels: int) -> dict[str, Any]:
         (compute(gpus=[1, 1]), "node 'a' computes on a GPU twice; name each GPU once"),
         (compute(gpus=4), "nodes[0].gpus: found 4, expected a list"),
         (compute(gpus=[7]), "nodes[0]: GPU 7 is used, and the job has 4 GPUs"),
-        (compute(duration_ms=5), "nodes[0].duration_ms: unknown key; docs/jobs.md describes the format"),
+        (
+            compute(duration_ms=5),
+            "nodes[0].duration_ms: unknown key; docs/reference/jobs.md describes the format",
+        ),
         (compute(**{"a\nb": 5}), r"nodes[0].'a\nb': unknown key"),
         (document({"kind": "compute", "name": "a"}), "nodes[0].duration_s: is missing"),
         (document({"name": "a"}), "nodes[0].kind: is missing"),

@@ -241,7 +241,7 @@ class Returns(Sent):
     ("what", "said"),
     [
         ("raises", "your pattern raised IndexError at "),
-        ("nothing", "are an object of type NoneType; see docs/own_pattern.md"),
+        ("nothing", "are an object of type NoneType; see docs/howto/own_pattern.md"),
         ("no parts", "are no tuple of parts; see"),
         ("a text", "have moves of type str; see"),
         ("nobody", "have the source 9, which is not among its gpus"),
@@ -306,7 +306,7 @@ class Passes(Sent):
         ("more", "have more bytes than it moves"),
         ("others each time", "are others each time that they are asked for"),
         ("no number", "have nodes with what is no number of a GPU, or with one twice"),
-        ("nothing", "are an object of type NoneType; see docs/own_pattern.md"),
+        ("nothing", "are an object of type NoneType; see docs/howto/own_pattern.md"),
         ("nobody", "have the source 9, which is not among its gpus"),
         ("twice", "have nodes with what is no number of a GPU, or with one twice"),
         ("others", "have nodes with a GPU that is not among its gpus"),

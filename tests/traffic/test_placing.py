@@ -131,7 +131,7 @@ def test_a_users_placement_that_is_wrong_is_a_sentence(own: Callable[[object], s
         placed(own(returning(WRONG[case])))
     said = str(refused.value)
     assert said.startswith(f"the scheme 'own:scheme' {SAID.get(case, '')}")
-    assert said.endswith("see docs/own_scheme.md") or "see Fabric.nics" in said
+    assert said.endswith("see docs/howto/own_scheme.md") or "see Fabric.nics" in said
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.int64])

@@ -258,7 +258,7 @@ def test_a_users_own_policy_hears_of_losses_if_it_has_the_method() -> None:
 
 
 def test_the_page_on_own_schemes_has_one_over_all_entropies_that_works() -> None:
-    page = (CHECKOUT / "docs" / "own_scheme.md").read_text()
+    page = (CHECKOUT / "docs" / "howto" / "own_scheme.md").read_text()
     (code,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
     made: dict[str, object] = {}
     exec(code, made)

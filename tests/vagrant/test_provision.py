@@ -171,7 +171,7 @@ def test_the_newest_packages_are_installed_where_they_are_asked_for_alone(machin
         ran = machine.provision(*words)
         assert (ran.returncode, ran.stderr) == (0, "")
     *latest, setuptools, _, _ = machine.installed
-    assert latest == ["--editable .[dev]", "--editable .[dev,cluster]"]
+    assert latest == ["--editable .[dev,docs]", "--editable .[dev,docs,cluster]"]
     assert setuptools == SETUPTOOLS
 
 

@@ -16,7 +16,7 @@ from traffic.ops import ANY, OWN, Ops, Part
 
 PATTERN: Kind[Pattern] = Kind(
     "pattern",
-    "docs/own_pattern.md",
+    "docs/howto/own_pattern.md",
     methods=("lower", "renumbered"),
     values=("name", "gpus"),
     parts="name, gpus, lower and renumbered",

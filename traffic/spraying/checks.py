@@ -24,7 +24,7 @@ from traffic.spraying.policy import (
     each_of,
 )
 
-PAGE = "docs/own_scheme.md"
+PAGE = "docs/howto/own_scheme.md"
 LONGEST = 100
 """Most characters that a sentence repeats of a value."""
 

@@ -28,7 +28,7 @@ DATAGRAMS = "datagrams"
 USUAL_CONTROL = "cubic"
 CONTROLS = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 """The names that Linux has room for."""
-PAGE = "docs/own_transport.md"
+PAGE = "docs/howto/own_transport.md"
 
 
 def sends_datagrams(name: str) -> bool:
