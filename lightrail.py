@@ -1,67 +1,65 @@
 """All names that an experiment of one's own needs, behind one import: ``import lightrail as lr``.
 
-Each is loaded when it is asked for first, so the import itself takes no time. The modules are lightrail's
-rooms, in the checkout beside this file.
+===========  ===========================================================================================
+experiments  Experiment, run, predict, Outcome, timeline_of
+fabrics      rail_fabric, fat_tree_fabric, leaf_spine_fabric, big_switch_fabric, parallel_ocs_fabric,
+             patch_panel_fabric, mfabric_fabric; of one's own: Fabric, Switch, Link, Port, duplex
+demands      uniform, sparse, sender_skew, receiver_skew, ocs_demand; demand_of_file; Demand, single
+jobs         Job, Compute, Collective, AllToAll, Ring, PointToPoint; read_job, read_trace
+circuits     Scheduled, over_ocses, Foreseen, ReconfigurationDelay, device_named; ONCE_LIT, WHILE_LIT
+faults       Fault, When; Down, Slow, Lossy
+one's own    ProactivePolicy, ReactivePolicy, Schedule, Slot, Rule, Routing, Pattern, Transport, LinkEffect
+===========  ===========================================================================================
+
+Each is loaded when it is asked for first, so the import itself takes no time. ``dir(lightrail)`` lists all of
+them, docs/reference/python.md describes them. The modules are lightrail's rooms, in the checkout beside this
+file.
 """
 
+import ast
+import sys
+from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `_modules`
     from controller.circuits.devices import (
         ReconfigurationDelay as ReconfigurationDelay,
-    )
-    from controller.circuits.devices import (
         device_named as device_named,
-    )
-    from controller.circuits.devices import (
         real_delay as real_delay,
     )
     from controller.circuits.foreseen import Foreseen as Foreseen
     from controller.circuits.rule import Rule as Rule
+    from controller.schedulers.demand import Matrix as Matrix
     from controller.schedulers.matching import heaviest_permutation as heaviest_permutation
-    from controller.schedulers.schedule import Schedule as Schedule
-    from controller.schedulers.schedule import Slot as Slot
+    from controller.schedulers.schedule import Schedule as Schedule, Slot as Slot
     from scenarios.api.experiments import run as run
     from testbed.report.timeline import timeline_of as timeline_of
     from testbed.run.dilation import Dilation as Dilation
     from testbed.run.experiment import Experiment as Experiment
     from testbed.run.ocs_plan import (
         Scheduled as Scheduled,
-    )
-    from testbed.run.ocs_plan import (
         dilation_for as dilation_for,
-    )
-    from testbed.run.ocs_plan import (
         over_ocses as over_ocses,
     )
+    from testbed.run.outcome import Outcome as Outcome
     from testbed.run.predict import predict as predict
     from topologies.big_switch import big_switch_fabric as big_switch_fabric
+    from topologies.errors import LightrailError as LightrailError
     from topologies.events import (
         NodeStarted as NodeStarted,
-    )
-    from topologies.events import (
         Reconfigure as Reconfigure,
-    )
-    from topologies.events import (
         SetTimer as SetTimer,
-    )
-    from topologies.events import (
         TimerFired as TimerFired,
     )
     from topologies.fabric import (
         Fabric as Fabric,
-    )
-    from topologies.fabric import (
         Link as Link,
-    )
-    from topologies.fabric import (
         Port as Port,
-    )
-    from topologies.fabric import (
         Switch as Switch,
-    )
-    from topologies.fabric import (
         equal_servers as equal_servers,
     )
     from topologies.fat_tree import fat_tree_fabric as fat_tree_fabric
@@ -72,103 +70,100 @@ if TYPE_CHECKING:
     from topologies.patch_panel import patch_panel_fabric as patch_panel_fabric
     from topologies.rail import rail_fabric as rail_fabric
     from topologies.routes import Routes as Routes
+    from topologies.routing import Routing as Routing
     from traffic.collectives.all_to_all import AllToAll as AllToAll
+    from traffic.collectives.pattern import Pattern as Pattern
     from traffic.collectives.point_to_point import PointToPoint as PointToPoint
     from traffic.collectives.ring import Ring as Ring
     from traffic.demand import Demand as Demand
-    from traffic.effects import Down as Down
-    from traffic.effects import LinkState as LinkState
-    from traffic.effects import Lossy as Lossy
-    from traffic.effects import Slow as Slow
-    from traffic.faults import Fault as Fault
-    from traffic.faults import When as When
-    from traffic.job import Collective as Collective
-    from traffic.job import Compute as Compute
-    from traffic.job import Job as Job
+    from traffic.effects import (
+        DaemonEffect as DaemonEffect,
+        Down as Down,
+        GpuEffect as GpuEffect,
+        LinkEffect as LinkEffect,
+        LinkState as LinkState,
+        Lossy as Lossy,
+        Slow as Slow,
+    )
+    from traffic.faults import Fault as Fault, When as When
+    from traffic.job import Collective as Collective, Compute as Compute, Job as Job
     from traffic.job_file import read_job as read_job
-    from traffic.messages import Chunks as Chunks
-    from traffic.messages import Messages as Messages
+    from traffic.messages import Chunks as Chunks, Messages as Messages
     from traffic.ops import each_alone as each_alone
     from traffic.readers.detect import read_trace as read_trace
-    from traffic.scheme_setup import ONCE_LIT as ONCE_LIT
-    from traffic.scheme_setup import ROUTED as ROUTED
-    from traffic.scheme_setup import WHILE_LIT as WHILE_LIT
-    from traffic.spraying.policy import Assignment as Assignment
-    from traffic.spraying.policy import LaneSet as LaneSet
-    from traffic.spraying.rails import rails_of as rails_of
-    from traffic.spraying.rails import same_rail as same_rail
+    from traffic.scheme_setup import ONCE_LIT as ONCE_LIT, ROUTED as ROUTED, WHILE_LIT as WHILE_LIT
+    from traffic.spraying.policy import (
+        Assignment as Assignment,
+        LaneSet as LaneSet,
+        ProactivePolicy as ProactivePolicy,
+        ReactivePolicy as ReactivePolicy,
+    )
+    from traffic.spraying.rails import rails_of as rails_of, same_rail as same_rail
     from traffic.steps import single as single
     from traffic.transports.host_settings import TransportSetup as TransportSetup
-    from traffic.transports.transport import Limits as Limits
-    from traffic.workloads.ocs_workloads import ocs_demand as ocs_demand
+    from traffic.transports.transport import Limits as Limits, Transport as Transport
+    from traffic.workloads.ocs_workloads import demand_of_file as demand_of_file, ocs_demand as ocs_demand
     from traffic.workloads.synthetic import (
         receiver_skew as receiver_skew,
-    )
-    from traffic.workloads.synthetic import (
         sender_skew as sender_skew,
-    )
-    from traffic.workloads.synthetic import (
         sparse as sparse,
-    )
-    from traffic.workloads.synthetic import (
         uniform as uniform,
     )
 
-_NAMES = {
-    "controller.circuits.devices": "ReconfigurationDelay device_named real_delay",
-    "controller.circuits.foreseen": "Foreseen",
-    "controller.circuits.rule": "Rule",
-    "controller.schedulers.matching": "heaviest_permutation",
-    "controller.schedulers.schedule": "Schedule Slot",
-    "scenarios.api.experiments": "run",
-    "testbed.report.timeline": "timeline_of",
-    "testbed.run.dilation": "Dilation",
-    "testbed.run.experiment": "Experiment",
-    "testbed.run.ocs_plan": "Scheduled dilation_for over_ocses",
-    "testbed.run.predict": "predict",
-    "topologies.big_switch": "big_switch_fabric",
-    "topologies.events": "NodeStarted Reconfigure SetTimer TimerFired",
-    "topologies.fabric": "Fabric Link Port Switch equal_servers",
-    "topologies.fat_tree": "fat_tree_fabric",
-    "topologies.leaf_spine": "leaf_spine_fabric",
-    "topologies.light": "duplex",
-    "topologies.mfabric": "mfabric_fabric",
-    "topologies.parallel_ocs": "parallel_ocs_fabric",
-    "topologies.patch_panel": "patch_panel_fabric",
-    "topologies.rail": "rail_fabric",
-    "topologies.routes": "Routes",
-    "traffic.collectives.all_to_all": "AllToAll",
-    "traffic.collectives.point_to_point": "PointToPoint",
-    "traffic.collectives.ring": "Ring",
-    "traffic.demand": "Demand",
-    "traffic.effects": "Down LinkState Lossy Slow",
-    "traffic.faults": "Fault When",
-    "traffic.job": "Collective Compute Job",
-    "traffic.job_file": "read_job",
-    "traffic.messages": "Chunks Messages",
-    "traffic.ops": "each_alone",
-    "traffic.readers.detect": "read_trace",
-    "traffic.scheme_setup": "ONCE_LIT ROUTED WHILE_LIT",
-    "traffic.spraying.policy": "Assignment LaneSet",
-    "traffic.spraying.rails": "rails_of same_rail",
-    "traffic.steps": "single",
-    "traffic.transports.host_settings": "TransportSetup",
-    "traffic.transports.transport": "Limits",
-    "traffic.workloads.ocs_workloads": "ocs_demand",
-    "traffic.workloads.synthetic": "receiver_skew sender_skew sparse uniform",
-}
-"""What each module gives; the imports above are the same, for editors and type checkers."""
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_OUTSIDE = """\
+lightrail runs from its checkout, and this is a copy of lightrail.py alone; install the checkout by
+`pip install --editable`, or as root: bash vagrant/provision.sh"""
+
+
+@cache
+def _modules() -> dict[str, str]:
+    """Return the module of each name: the imports above, which Python itself does not carry out."""
+    tree = ast.parse(Path(__file__).read_text())
+    block = next(each for each in tree.body if isinstance(each, ast.If))
+    return {
+        alias.name: each.module or ""
+        for each in block.body
+        if isinstance(each, ast.ImportFrom)
+        for alias in each.names
+    }
+
+
+def _loaded(module: str) -> ModuleType:
+    """Return a module of lightrail's rooms; ImportError if they are not here."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise
+        raise ImportError(_OUTSIDE) from error
 
 
 def __getattr__(name: str) -> object:
     """Return a name of lightrail's, loaded now; Python asks this once for each."""
-    if name not in _MODULES:
-        raise AttributeError(f"lightrail has no {name!r}; dir(lightrail) lists what it has")
-    value = getattr(import_module(_MODULES[name]), name)
+    if name not in _modules():
+        close = get_close_matches(name, _modules())
+        hint = f"did you mean {' or '.join(close)}?" if close else "dir(lightrail) lists what it has"
+        raise AttributeError(f"lightrail has no {name!r}; {hint}")
+    value: object = getattr(_loaded(_modules()[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(_MODULES)
+    return sorted(_modules())
+
+
+def main() -> None:
+    """Run the command ``lightrail``."""
+    try:
+        command = _loaded("scenarios.api.command")
+    except ImportError as error:
+        if str(error) != _OUTSIDE:
+            raise
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    command.main()
+
+
+if __name__ == "__main__":
+    main()
