@@ -5,16 +5,18 @@ What a run has to say is its `Page`; what can be read off a summary alone is rea
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
+from urllib.parse import quote
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from testbed.report.claims import Claim, side_by_side
 from testbed.report.figures import DOTS_PER_INCH
 from testbed.report.means import WORDS
-from testbed.report.page import Block, Line, Page, Plot, Sheet
+from testbed.report.page import Block, Line, Page, Plot, Sheet, counted
 from testbed.report.similitude_table import similitude_caption, similitude_rows
 from testbed.report.table import held_text, number, range_text, significant
 from topologies.printable import printable
@@ -22,6 +24,8 @@ from topologies.printable import printable
 TEMPLATES = Path(__file__).parent / "templates"
 PIXELS_PER_INCH = 95
 """Of a browser, at which the plots' letters are a little smaller than the text's."""
+NOTEBOOK_BYTES = 250_000
+"""Of the plots that a notebook shows of a run, and keeps in its file, at most."""
 Row = Mapping[str, object]
 POINT = ("verdict", "name", "transport", "workload", "reasons", "advice")
 """What the banner says of points that are not faithful; seeds with all of it in common stand together."""
@@ -41,11 +45,8 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
     unfinished
         How many experiments have no outcome, because the run was stopped.
     """
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, finalize=_printable
-    )
     run, emulated = page.run, page.table[page.table["verdict"] != "model"]
-    return environment.get_template("report.html").render(
+    return _template("report.html").render(
         page=page,
         run=run,
         unfinished=unfinished,
@@ -66,6 +67,34 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
         },
         seeds=_seeds(page.table),
     )
+
+
+def notebook_html(page: Page, directory: Path) -> str:
+    """Return the tables of a report, as many plots as are small together, and a link to the report.
+
+    Parameters
+    ----------
+    page
+        What the report says.
+    directory
+        Where it is, and the plots.
+    """
+    files = {plot: directory / f"{plot.name}.png" for plot in page.plots}
+    sizes = accumulate(file.stat().st_size for file in files.values())
+    shown = [plot for plot, size in zip(page.plots, sizes, strict=True) if size <= NOTEBOOK_BYTES]
+    return _template("notebook.html").render(
+        page=page,
+        plots=[_image(plot, files[plot].read_bytes()) for plot in shown],
+        left=counted(len(page.plots) - len(shown), "more plot"),
+        path=directory,
+        link=quote(f"{directory}/report.html"),
+    )
+
+
+def _template(name: str) -> Template:
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, finalize=_printable
+    ).get_template(name)
 
 
 def flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:

@@ -123,6 +123,8 @@ class RunDirectory(ABC):
         self._rows = Rows()
         self._path: Path | None = None
         self._ends = ExitStack()
+        self._page: Page | None = None
+        """What its report says, once there is one."""
 
     @abstractmethod
     def page(self) -> Page:
@@ -139,6 +141,12 @@ class RunDirectory(ABC):
     def table(self) -> pd.DataFrame:
         """The summary so far, a row per outcome."""
         return self._rows.table
+
+    def _repr_html_(self) -> str | None:
+        """Return what a notebook shows of it: None, so its `repr`, before there is a report."""
+        from testbed.report.report_html import notebook_html  # here as in `_close`
+
+        return None if self._page is None else notebook_html(self._page, self.path)
 
     def __enter__(self) -> Self:
         """Make the directory, so that a run that could not write ends before it starts."""
@@ -246,6 +254,7 @@ class RunDirectory(ABC):
         write_whole(self.path / "report.html", report_html(page, images, unfinished))
         tables = [f"{name}.csv" for name in self._tables]
         there = {file for pattern in (*WRITTEN, *tables) for file in self.path.glob(pattern)}
+        self._page = page
         KeptFiles(self.path).close(each for each in there if each.name != SUMS and each.name[0] != ".")
 
 

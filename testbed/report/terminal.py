@@ -20,7 +20,10 @@ class Terminal(Console):
     """
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
-        super().__init__(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+        # A notebook is a file like others: rich would display what is captured, too.
+        super().__init__(
+            stderr=stderr, width=width, markup=False, emoji=False, highlight=False, force_jupyter=False
+        )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield pieces whose text is printable; rich's own orders, such as where the cursor goes, stay."""

@@ -84,7 +84,8 @@ def say(sentence: str) -> None:
 
 
 def progress_bar() -> Progress:
-    """Return a bar beside what standard output holds, which is gone when it ends."""
+    """Return a bar beside what standard output holds, on a terminal; it is gone when it ends."""
     columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     description = TextColumn("{task.description}", markup=False)
-    return Progress(description, *columns, console=Terminal(stderr=True), transient=True)
+    console, is_seen = Terminal(stderr=True), sys.stderr.isatty()  # rich takes a notebook for a terminal
+    return Progress(description, *columns, console=console, transient=True, disable=not is_seen)
