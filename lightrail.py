@@ -111,8 +111,8 @@ if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `
     )
 
 _OUTSIDE = """\
-lightrail runs from its checkout, and this is a copy of lightrail.py alone; install the checkout by
-`pip install --editable`, or as root: bash vagrant/provision.sh"""
+lightrail runs from its checkout, and this is a copy of lightrail.py alone; install that checkout with \
+pip install --editable, or as root: bash vagrant/provision.sh"""
 
 
 @cache
@@ -135,7 +135,7 @@ def _loaded(module: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0]:
             raise
-        raise ImportError(_OUTSIDE) from error
+        raise ImportError(_OUTSIDE) from None
 
 
 def __getattr__(name: str) -> object:

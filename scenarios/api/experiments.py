@@ -1,13 +1,16 @@
 """Experiments from a Python script of one's own, carried out as a scenario's are (docs/howto/python.md)."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
+from testbed.machine.files import exists
+from testbed.report.replaced import replaced
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Kind
 from testbed.run.experiment import Experiment
 from testbed.study.carry_out import carry_out
-from testbed.study.study import Options, Study, no_claims
+from testbed.study.study import RUN, Options, Study, no_claims
 from topologies.errors import ScenarioError
 
 
@@ -15,6 +18,7 @@ def run(
     experiments: Sequence[Experiment],
     out: str | Path | None = None,
     *,
+    overwrite: bool = False,
     emulate: bool = False,
     title: str = "Experiments from Python",
 ) -> ResultsDirectory:
@@ -25,7 +29,10 @@ def run(
     experiments
         At least one; all at real scale over one fabric, or each at a scale of its own.
     out
-        The results directory; by default ``results/python/TIME``.
+        The results directory; by default ``results/python/TIME``, a new one each time.
+    overwrite
+        True to replace the results that ``out`` holds, if lightrail wrote them: they go when the new ones are
+        there, and stay if the run leaves none.
     emulate
         Whether to move real packets, beside the prediction: in a sandbox that ends with this call. What the
         experiments hold of one's own is then importable, not defined in the script that calls this.
@@ -39,8 +46,14 @@ def run(
     """
     if not experiments:
         raise ScenarioError("there is no experiment to run", "give one at least")
+    if overwrite and out is None:
+        raise ScenarioError("there is nothing to overwrite: each run has a new directory", "give its out")
+    directory = None if out is None else Path(out)
+    if directory and not overwrite and exists(directory / RUN):
+        raise ScenarioError(f"{directory} holds the results of another run", "overwrite=True replaces them")
     report: Kind = "circuits" if all(each.has_slots for each in experiments) else "schemes"
     scenario = Study("python", title, list(experiments), no_claims, report)
-    results = carry_out(scenario, Options(model_only=not emulate, out=None if out is None else Path(out)))
+    with replaced(directory) if directory and overwrite else nullcontext():
+        results = carry_out(scenario, Options(model_only=not emulate, out=directory))
     assert results is not None  # only --cli and --dry-run leave none
     return results
