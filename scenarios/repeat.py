@@ -21,7 +21,7 @@ from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
 from testbed.study.carry_out import carry_out
 from testbed.study.command import loading, main
-from testbed.study.options import Debug, DryRun, NoSandbox, NoWait, Out
+from testbed.study.options import Debug, DryRun, NoSandbox, NoWait, Out, Plots
 from testbed.study.study import Options, Study
 from topologies.errors import ScenarioError
 from topologies.own import own_sources
@@ -43,6 +43,7 @@ def repeat(
     no_sandbox: NoSandbox = False,
     no_wait: NoWait = False,
     out: Out = None,
+    plots: Plots = "png",
     debug: Debug = False,
 ) -> None:
     """Run again what a results directory holds, and hold each CCT against the one before.
@@ -53,7 +54,7 @@ def repeat(
     transport or a pattern of your own whose module has changed since is measured, and not compared.
     """
     with loading(dry_run=dry_run):
-        options = Options(no_sandbox=no_sandbox, no_wait=no_wait, out=out, dry_run=dry_run)
+        options = Options(no_sandbox=no_sandbox, no_wait=no_wait, out=out, dry_run=dry_run, plots=plots)
         _again(results, datapath, options)
 
 

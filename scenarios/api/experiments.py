@@ -21,6 +21,7 @@ def run(
     overwrite: bool = False,
     emulate: bool = False,
     title: str = "Experiments from Python",
+    plots: str = "png",
 ) -> ResultsDirectory:
     """Carry experiments out, print their table, write their report, and return their results.
 
@@ -38,6 +39,8 @@ def run(
         experiments hold of one's own is then importable, not defined in the script that calls this.
     title
         What the report is called.
+    plots
+        Formats of the plots, comma-separated: ``png,pdf,svg``.
 
     Raises
     ------
@@ -54,6 +57,6 @@ def run(
     report: Kind = "circuits" if all(each.has_slots for each in experiments) else "schemes"
     scenario = Study("python", title, list(experiments), no_claims, report)
     with replaced(directory) if directory and overwrite else nullcontext():
-        results = carry_out(scenario, Options(model_only=not emulate, out=directory))
+        results = carry_out(scenario, Options(model_only=not emulate, out=directory, plots=plots))
     assert results is not None  # only --cli and --dry-run leave none
     return results

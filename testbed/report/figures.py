@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from functools import partial
-from io import BytesIO
 
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from testbed.report.heat_maps import has_uplinks, nic_heat_map, one_per_scheme, uplink_heat_map
 from testbed.report.means import BASELINE, transports_of
 from testbed.report.page import Plot, slug
-from testbed.report.palette import Shades, colours, styled
+from testbed.report.palette import Shades, colours
 from testbed.report.plots import (
     BAND,
     busbw_bars,
@@ -25,8 +22,6 @@ from testbed.report.plots import (
 from testbed.report.timeline import timeline_of
 from testbed.report.training_plots import phase_bars, phased
 from testbed.run.outcome import Outcome
-
-DOTS_PER_INCH = 160
 
 
 def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BASELINE) -> list[Plot]:
@@ -81,16 +76,6 @@ def _figures(outcomes: Sequence[Outcome], table: pd.DataFrame, shades: Shades, b
         caption = f"{workload}. {TIMELINE_CAPTION}"
         plots.append(Plot(f"timeline_{slug(str(workload))}", partial(timeline_of, shown), caption))
     return plots
-
-
-@styled
-def png_of(figure: Figure) -> bytes:
-    """Return a figure as PNG."""
-    file = BytesIO()
-    figure.set_dpi(DOTS_PER_INCH)
-    # `savefig` draws twice, first for the layout alone; level 6 takes twice as long, for the same size.
-    FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": 3})  # type: ignore[no-untyped-call]
-    return file.getvalue()
 
 
 OVER_TRANSPORTS_CAPTION = (

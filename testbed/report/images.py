@@ -1,16 +1,14 @@
 """A figure as a file: PNG, PDF or SVG, equal bytes from equal figures."""
 
 from io import BytesIO
-from typing import Literal, get_args
 
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from testbed.report.page import Format
 from testbed.report.palette import styled
 
-Format = Literal["png", "pdf", "svg"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 DOTS_PER_INCH = 160
 _embedded = rc_context({"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "lightrail"})
 """TrueType fonts in a PDF, which publishers ask for; in an SVG letters stay letters."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import pandas as pd
 
@@ -18,6 +18,9 @@ from testbed.report.run_json import Run
 if TYPE_CHECKING:  # matplotlib takes longer to import than a dry run takes
     from matplotlib.figure import Figure
 
+Format = Literal["png", "pdf", "svg"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+"""Formats of plots."""
 LONGEST_SLUG = 100
 """Most bytes of what names give to a file's name: two of them and what is around them are under 255."""
 TRACES = "traces/ has what happened when, of the first seed, for ui.perfetto.dev or chrome://tracing."

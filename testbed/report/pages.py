@@ -1,16 +1,17 @@
 """From a run's outcomes to its report: the page of its kind, its plots drawn, one HTML file."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pandas as pd
 
 from testbed.machine.processes import PROCESSES, in_processes
 from testbed.report.claims import Claim
 from testbed.report.collective_report import collective_page
-from testbed.report.figures import png_of
+from testbed.report.images import image_of
 from testbed.report.node_report import node_page
 from testbed.report.ocs_report import circuit_page
-from testbed.report.page import Page, Plot
+from testbed.report.page import Format, Page, Plot
 from testbed.report.ring_report import ring_page
 from testbed.report.run_json import Run
 from testbed.run.outcome import Outcome
@@ -24,11 +25,15 @@ def page_of(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, judged: 
     return PAGES[run.report](run, outcomes, table, judged)
 
 
-def drawn(page: Page, jobs: int = PROCESSES) -> dict[str, bytes]:
-    """Return the PNG of each plot of a page, by its name; so many processes draw."""
-    with in_processes(_drawn, page.plots, jobs) as images:
-        return {plot.name: image for plot, image in zip(page.plots, images, strict=True)}
+def drawn(
+    plots: Sequence[Plot], formats: Sequence[Format], jobs: int = PROCESSES
+) -> dict[Format, dict[str, bytes]]:
+    """Return the images of plots in each format, by their names; so many processes draw."""
+    with in_processes(partial(_drawn, formats), plots, jobs) as images:
+        by_plot = dict(zip([plot.name for plot in plots], images, strict=True))
+    return {form: {name: some[form] for name, some in by_plot.items()} for form in formats}
 
 
-def _drawn(plot: Plot) -> bytes:
-    return png_of(plot.draw())
+def _drawn(formats: Sequence[Format], plot: Plot) -> dict[Format, bytes]:
+    figure = plot.draw()
+    return {form: image_of(figure, form) for form in formats}

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from testbed.report.claims import Claim, side_by_side
-from testbed.report.figures import DOTS_PER_INCH
+from testbed.report.images import DOTS_PER_INCH
 from testbed.report.means import WORDS
 from testbed.report.page import Block, Line, Page, Plot, Sheet, counted
 from testbed.report.similitude_table import similitude_caption, similitude_rows

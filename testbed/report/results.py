@@ -14,7 +14,8 @@ wire.csv     a row per circuit that an OCS had lit and time that it had, where c
 run.json     all that is needed to run it again: `testbed.report.run_json`
 traces/*     what happened when, for Perfetto, of the first point of each workload, scheme and transport:
              `testbed.report.chrome_trace`
-report.html  the report; it and the plots (``*.png``) are written when the run ends, however it ends
+report.html  the report; it and the plots (``*.png``, or as asked ``*.pdf`` and ``*.svg``) are written when
+             the run ends, however it ends
 SHA256SUMS   the checksum of every other file: `testbed.report.checksums`
 ============ ====================================================================================
 
@@ -42,7 +43,7 @@ from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.finished import Finished, finished
 from testbed.report.kept_points import FOLDER, TRACES, KeptFiles, KeptPoints
 from testbed.report.order import order_sheets
-from testbed.report.page import Findings, Page, apart, slug
+from testbed.report.page import Findings, Format, Page, apart, slug
 from testbed.report.rows import Rows
 from testbed.report.run_json import Known, Run, planned_lines, run_json
 from testbed.report.slow_links import slow_text
@@ -64,6 +65,8 @@ WRITTEN = (
     "wire.csv",
     "report.html",
     "*.png",
+    "*.pdf",
+    "*.svg",
     "traces/*",
     "parts/*",
 )
@@ -92,6 +95,8 @@ class RunDirectory(ABC):
         How many processes draw the report's plots.
     resume
         Whether ``out`` holds the run that is gone on with: its points stay, its tables are written anew.
+    plots
+        The formats of the plots' files; the report embeds PNGs in any case.
 
     Raises
     ------
@@ -108,6 +113,7 @@ class RunDirectory(ABC):
         root: Path = RESULTS,
         jobs: int = PROCESSES,
         resume: bool = False,
+        plots: Sequence[Format] = ("png",),
     ) -> None:
         self.run = run
         """What is run, as far as it is known."""
@@ -119,7 +125,7 @@ class RunDirectory(ABC):
         self._planned = planned_lines(planned)
         """As run.json has them: a run is described again and again, and experiments take long to write."""
         self._finished: list[str] = []
-        self._processes = jobs
+        self._processes, self._formats = jobs, plots
         self._rows = Rows()
         self._path: Path | None = None
         self._ends = ExitStack()
@@ -247,11 +253,12 @@ class RunDirectory(ABC):
             table.place()
         page = self.page()
         page = replace(page, plots=apart(page.plots))
-        images = drawn(page, self._processes)
-        for name, image in images.items():
-            write_whole(self.path / f"{name}.png", image)
+        images = drawn(page.plots, tuple(dict.fromkeys(("png", *self._formats))), self._processes)
+        for form in self._formats:
+            for name, image in images[form].items():
+                write_whole(self.path / f"{name}.{form}", image)
         unfinished = len(self._experiments) - len(set(self._finished))
-        write_whole(self.path / "report.html", report_html(page, images, unfinished))
+        write_whole(self.path / "report.html", report_html(page, images["png"], unfinished))
         tables = [f"{name}.csv" for name in self._tables]
         there = {file for pattern in (*WRITTEN, *tables) for file in self.path.glob(pattern)}
         self._page = page
@@ -263,7 +270,7 @@ class ResultsDirectory(RunDirectory):
 
     Parameters
     ----------
-    run, planned, out, root, jobs, resume
+    run, planned, out, root, jobs, resume, plots
         As of `RunDirectory`.
     claims
         What judges the claims that the summary of one transport can be held against; by default there
@@ -292,8 +299,9 @@ class ResultsDirectory(RunDirectory):
         parameters: Callable[[Experiment], Mapping[str, object]] = lambda _experiment: {},
         resume: bool = False,
         jobs: int = PROCESSES,
+        plots: Sequence[Format] = ("png",),
     ) -> None:
-        super().__init__(run, planned=planned, out=out, root=root, jobs=jobs, resume=resume)
+        super().__init__(run, planned=planned, out=out, root=root, jobs=jobs, resume=resume, plots=plots)
         self.outcomes: list[Outcome] = []
         """What was added."""
         self.judged: list[Claim] = []

@@ -52,7 +52,7 @@ INTERRUPTED = 130
 MOST_WINDOW_PACKETS = 1000
 MOST_TIMEOUT_MS = 100_000.0
 """The kernel's own longest is 120 s."""
-CARRYING = ("jobs", "resume", "part", "cluster", "out")
+CARRYING = ("jobs", "resume", "part", "cluster", "out", "plots")
 """The fields of `Options` that a study has whose points are calls."""
 DEBUG = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
 

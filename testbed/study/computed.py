@@ -189,7 +189,13 @@ def compute(study: Computed, options: Options, asked: Mapping[str, object] | Non
         return
     if options.resume:
         run = with_all_readings(run, options.resume)
-    directory = ReportDirectory(run, out=out, resume=options.resume is not None, jobs=options.jobs)
+    directory = ReportDirectory(
+        run,
+        out=out,
+        resume=options.resume is not None,
+        jobs=options.jobs,
+        plots=options.formats,
+    )
     read: set[str] = set()
     with _laid_to_what_was_read(directory, read), directory as results:
         kept = KeptResults(results.path)

@@ -140,6 +140,7 @@ def directory_of(
         parameters=study.parameters_of,
         resume=options.resume is not None,
         jobs=options.jobs,
+        plots=options.formats,
     )
 
 

@@ -9,6 +9,7 @@ import typer
 from controller.circuits.devices import Device
 from testbed.machine.congestion import check_known
 from testbed.machine.datapath import DEFAULT, Datapath
+from testbed.report.page import FORMATS, Format
 from testbed.run.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
 from topologies.errors import ScenarioError
 from topologies.fabric import MOST_BUFFER_BYTES
@@ -71,6 +72,14 @@ Out = Annotated[
     Path | None,
     typer.Option(
         parser=directory, metavar="DIRECTORY", help="Results directory; by default ./results/SCENARIO/TIME."
+    ),
+]
+Plots = Annotated[
+    str,
+    typer.Option(
+        metavar="FORMATS",
+        help="Formats of the plots, comma-separated: png, pdf (vectors, fonts embedded), svg"
+        " (docs/howto/figures.md).",
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -144,6 +153,11 @@ def chosen(text: str, known: Iterable[Word], option: str) -> list[Word]:
     if unknown := [word for word in words if word not in choices]:
         raise ScenarioError(f"unknown word {unknown[0]!r} of {option}", f"choose from {', '.join(choices)}")
     return [choices[word] for word in words]
+
+
+def plot_formats(text: str) -> list[Format]:
+    """Return the formats of a list by commas; ScenarioError for any other word."""
+    return chosen(text, FORMATS, "--plots")
 
 
 def whole_numbers(text: str, option: str, most: int = MOST_NUMBER) -> list[int]:

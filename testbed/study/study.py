@@ -14,7 +14,7 @@ import typer
 from testbed.machine.files import exists
 from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim
-from testbed.report.page import Findings
+from testbed.report.page import Findings, Format
 from testbed.report.run_json import Kind
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
@@ -28,10 +28,12 @@ from testbed.study.options import (
     NoSandbox,
     NoWait,
     Out,
+    Plots,
     check_jobs,
     check_volume,
     directory,
     emulated_bps,
+    plot_formats,
 )
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
@@ -135,6 +137,7 @@ class Options:
         ),
     ] = None
     out: Out = None
+    plots: Plots = "png"
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
@@ -142,6 +145,7 @@ class Options:
         if self.emulated_rate_mbps is not None:
             emulated_bps(self.emulated_rate_mbps)
         check_jobs(self.jobs)
+        plot_formats(self.plots)
         self._check_directory()
         if self.dry_run and (self.model_only or self.cli):
             other = "--model-only" if self.model_only else "--cli"
@@ -151,6 +155,11 @@ class Options:
                 raise ScenarioError(
                     f"--model-only and {other} exclude each other", "leave out the one or the other"
                 )
+
+    @property
+    def formats(self) -> list[Format]:
+        """The formats of the plots."""
+        return plot_formats(self.plots)
 
     @property
     def begun(self) -> Path | None:

@@ -20,8 +20,9 @@ from matplotlib.text import Text
 from matplotlib.typing import ColorType
 from numpy.typing import NDArray
 
-from testbed.report.figures import figures, png_of
+from testbed.report.figures import figures
 from testbed.report.heat_maps import nic_heat_map, uplink_heat_map
+from testbed.report.images import image_of
 from testbed.report.means import points
 from testbed.report.palette import (
     BOUND,
@@ -176,7 +177,7 @@ def test_order_is_drawn_where_it_is_known() -> None:
     ]
     assert drawn == [["overtaken"], []]
     nothing = [o for o in with_orders() if o.experiment.scheme == "ecmp"]
-    assert png_of(overtaken_by_packets(nothing, SHADES)).startswith(b"\x89PNG")
+    assert image_of(overtaken_by_packets(nothing, SHADES), "png").startswith(b"\x89PNG")
 
 
 def test_a_void_distribution_is_dotted_and_named_only_where_no_seed_is_sound() -> None:
@@ -299,7 +300,7 @@ def test_a_legend_of_long_names_is_no_wider_than_its_figure() -> None:
     names = [f"while lit, {name}" for name in ("bvn", "eclipse", "less", "rotor", "spectra", "spectra_plus")]
     figure = canvas(6.5, 3.4, "")
     legend(figure, names, colours(names), bound="lower bound of the last message", words=["model"])
-    png_of(figure)
+    image_of(figure, "png")
     (drawn,) = figure.legends
     assert drawn.get_window_extent().x1 <= figure.bbox.x1
 
@@ -308,7 +309,7 @@ def test_a_legend_of_names_without_end_leaves_room_for_the_plot() -> None:
     names = [f"{'n' * 300}{number}" for number in range(8)]
     outcomes = [replace_label(each, names[n]) for n, each in enumerate(2 * small_outcomes(seeds=1)[:4])]
     for plot in figures(outcomes, summary(outcomes), names[0]):
-        assert png_of(plot.draw()).startswith(b"\x89PNG")
+        assert image_of(plot.draw(), "png").startswith(b"\x89PNG")
 
 
 def replace_label(outcome: Outcome, label: str) -> Outcome:
@@ -339,7 +340,7 @@ def test_all_plots_of_a_run_are_drawn_without_a_warning(verdict: object) -> None
         "uplink_load_sparse_0.4",
         "timeline_sparse_0.4",
     ]
-    assert all(png_of(plot.draw()).startswith(b"\x89PNG") for plot in plots)
+    assert all(image_of(plot.draw(), "png").startswith(b"\x89PNG") for plot in plots)
 
 
 def test_plots_without_data_are_left_out() -> None:
@@ -364,7 +365,7 @@ def test_names_of_others_are_drawn_as_they_are(name: str) -> None:
         return figure
 
     figure = named()
-    assert len(png_of(figure)) > 1000  # without a warning, as all of tests
+    assert len(image_of(figure, "png")) > 1000  # without a warning, as all of tests
     written = texts_of(figure)
     assert max(len(line) for text in written for line in text.split("\n")) <= LONGEST_LINE
     assert not raw("".join(written))
@@ -390,7 +391,7 @@ def test_axes_with_logarithms_have_numbers_and_no_formulas() -> None:
         return figure
 
     figure = drawn()
-    png_of(figure)
+    image_of(figure, "png")
     written = [
         [text.get_text().replace("\N{MINUS SIGN}", "-") for text in axis.get_ticklabels(which="both")]
         for axis in axes_of(figure)

@@ -10,7 +10,7 @@ import pytest
 from scenarios._rails.claims_rails import rails_claims
 from testbed.report.claims import arithmetic
 from testbed.report.collective_report import collective_page, links_text, sentence
-from testbed.report.figures import png_of
+from testbed.report.images import image_of
 from testbed.report.page import Page as ReportPage
 from testbed.report.report_html import report_html
 from testbed.report.run_json import Run
@@ -87,14 +87,14 @@ def page_of(outcomes: list[Outcome]) -> ReportPage:
 def html_of(outcomes: list[Outcome]) -> str:
     """Return a report whose plots are blank."""
     page = page_of(outcomes)
-    return report_html(page, blank(page), 0)
+    return report_html(page, blank(page.plots)["png"], 0)
 
 
 @pytest.fixture(scope="module")
 def html() -> str:
     """Return a report with a void and a strained point, and with its plots."""
     page = page_of(with_verdict(with_verdict(small_outcomes(seeds=2), VOID, 2, 6), STRAINED, 5))
-    return report_html(page, {plot.name: png_of(plot.draw()) for plot in page.plots}, 3)
+    return report_html(page, {plot.name: image_of(plot.draw(), "png") for plot in page.plots}, 3)
 
 
 def test_the_page_nests_and_refers_to_nothing_outside(html: str) -> None:

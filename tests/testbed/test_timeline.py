@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
 from scenarios._infinitehbd.dying_ring import Dying, dying_ring
-from testbed.report.figures import png_of
+from testbed.report.images import image_of
 from testbed.report.timeline import (
     COLLECTIVES,
     DARK,
@@ -81,7 +81,7 @@ def test_it_has_a_row_per_server_and_ocs_for_each_run_the_emulated_above() -> No
     above, below = (axes.get_position().y0 for axes in figure.axes)
     assert above > below
     assert {axes.get_xlim() for axes in figure.axes} == {(0.0, figure.axes[0].get_xlim()[1])}
-    assert png_of(figure).startswith(b"\x89PNG")
+    assert image_of(figure, "png").startswith(b"\x89PNG")
 
 
 def test_the_key_names_computes_collectives_light_and_faults_and_no_more() -> None:
@@ -172,7 +172,7 @@ def test_a_node_may_have_any_name() -> None:
     named = changed(run, tasks=run.tasks.replace(renamed), messages=run.messages.replace(renamed))
     column = Column(name, case.fabric, {name: named})
     assert name in keys_of([column])
-    assert png_of(timeline([column], name, ["tcp"])).startswith(b"\x89PNG")
+    assert image_of(timeline([column], name, ["tcp"]), "png").startswith(b"\x89PNG")
 
 
 def test_outcomes_of_a_workload_stand_beside_each_other_and_one_that_is_void_says_so() -> None:
@@ -198,4 +198,4 @@ def test_a_run_that_takes_far_longer_than_the_others_goes_on() -> None:
 def test_a_run_in_which_nothing_took_time_is_drawn() -> None:
     fabric = rail_fabric(1, 1)
     none = exchanges(fabric, {"all": 0.0}, 1)
-    assert png_of(timeline([Column("", fabric, {"predicted": none})], "title", ["tcp"]))
+    assert image_of(timeline([Column("", fabric, {"predicted": none})], "title", ["tcp"]), "png")
