@@ -3,7 +3,7 @@
 ===========  ===========================================================================================
 experiments  Experiment, run, predict, Outcome, timeline_of
 fabrics      rail_fabric, fat_tree_fabric, leaf_spine_fabric, big_switch_fabric, parallel_ocs_fabric,
-             patch_panel_fabric, mfabric_fabric; of one's own: Fabric, Switch, Link, Port, duplex
+             patch_panel_fabric, mfabric_fabric, draw_fabric; of one's own: Fabric, Switch, Link, Port, duplex
 demands      uniform, sparse, sender_skew, receiver_skew, ocs_demand; demand_of_file; Demand, single
 jobs         Job, Compute, Collective, AllToAll, Ring, PointToPoint; read_job, read_trace
 circuits     Scheduled, over_ocses, Foreseen, ReconfigurationDelay, device_named; ONCE_LIT, WHILE_LIT
@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `
     from controller.schedulers.matching import heaviest_permutation as heaviest_permutation
     from controller.schedulers.schedule import Schedule as Schedule, Slot as Slot
     from scenarios.api.experiments import run as run
+    from testbed.report.fabric_drawing import draw_fabric as draw_fabric
     from testbed.report.timeline import timeline_of as timeline_of
     from testbed.run.dilation import Dilation as Dilation
     from testbed.run.experiment import Experiment as Experiment
