@@ -167,9 +167,9 @@ VERDICTS = (
     ("model", "Nothing was emulated, or no byte crossed the network; the number is the model's."),
     (
         "alike, partly, unlike",
-        "How like the emulation is to a real network, by its dimensionless numbers below: all are kept; not "
-        "all, but the bandwidth-delay product, the port buffer over it and the reconfiguration delay over "
-        "the CCT, as far as there are; or one of these is not.",
+        "Which of the real network's dimensionless numbers below the emulation keeps. Alike: all of them. "
+        "Partly: the bandwidth-delay product (BDP), port buffer / BDP and reconfiguration delay / CCT, as "
+        "far as the run has them, and not all others. Unlike: one of these three is not kept.",
     ),
     (
         "CCT / predicted",
@@ -179,8 +179,8 @@ VERDICTS = (
     (
         "CCT / free",
         "The same over the free prediction: by the model's own hash, path choice and mean delays, not those "
-        "that were seen. Decisions show in it, physics in the other; where paths and delays were the model's "
-        "own it is the same number.",
+        "that were seen. Compare choices of policies by it, and behaviour of transports by CCT / predicted. "
+        "Both are the same number where paths and delays were the model's own.",
     ),
 )
 """What the words of a verdict mean, in every report."""

@@ -18,8 +18,8 @@ CAPTION = (
     "meant and as they are here."
 )
 WORDS = (
-    "alike: all are kept. partly: not all are, but the BDP, the port buffer over it, and the reconfiguration "
-    "delay over the CCT. unlike: one of these is not."
+    "alike: all are kept. partly: BDP, port buffer / BDP and reconfiguration delay / CCT are kept, another "
+    "is not. unlike: one of these three is not kept."
 )
 CHANGES = "--mtu, --buffer, --volume and --emulated-rate change the emulated side."
 

@@ -138,7 +138,7 @@ def _layout(path: Path, header: str, gpus: int | None) -> tuple[Layout, int]:
     stages = _told(path, words, "pp:", 1)
     every = _told(path, words, "all_gpus:", None) if "all_gpus:" in words else gpus
     if every is None:
-        raise TraceError(f"{path} does not tell how many GPUs there are", "say it")
+        raise TraceError(f"{path} does not tell how many GPUs there are", "add all_gpus: N to its first line")
     if min(tp, ep, stages) < 1 or every % (tp * ep * stages) or every < 1:
         raise TraceError(
             f"{path} has groups of tp {tp}, ep {ep} and pp {stages}, and there are {every} GPUs",
