@@ -42,7 +42,8 @@ from topologies.printable import printable
 
 FABRIC_PAGE = "docs/howto/own_fabric.md"
 CHECKOUT = Path(__file__).parents[1]
-ROOMS = {"topologies", "controller", "traffic", "testbed", "scenarios", "tests"}
+ROOMS = {"topologies", "controller", "traffic", "testbed", "scenarios", "tests", "lightrail.py"}
+"""Names in the checkout of what is lightrail's: its rooms, and their facade."""
 INSTALLED = {"site-packages", "dist-packages"}
 """Folders of packages that are no user's own."""
 PYTHONS = get_path("stdlib"), get_path("platstdlib")
