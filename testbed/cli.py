@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 from mininet.cli import CLI
+from mininet.log import output
+from mininet.node import Node
 from rich.table import Table
 
 from controller.circuits.devices import DEVICES, ReconfigurationDelay, delay_of, device_named
@@ -155,6 +157,13 @@ class FabricCLI(CLI):  # type: ignore[misc]
         except LightrailError as error:  # it does not end the CLI
             self._refuse(str(error))
             return False
+
+    def waitForNode(self, node: Node) -> None:
+        """Print what a command on a node prints; lines that are piped in are the CLI's, not the command's."""
+        if self.isatty():
+            super().waitForNode(node)
+        while node.waiting:
+            output(node.monitor())
 
     def do_replay(self, line: str) -> None:
         """Carry a workload or a job file: replay sparse 0.4 rails 1, replay a.json ecmp --transport tcp."""

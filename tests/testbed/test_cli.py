@@ -1,5 +1,6 @@
 """The CLI of rails on a network that is not there: what it replays and shows, and what it says to a slip."""
 
+import os
 import sys
 from cmd import Cmd
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,16 @@ from traffic.transports.host_settings import HostSettings
 from traffic.workloads.synthetic import sparse, uniform
 
 LOADS = [uniform(4), sparse(4, 0.4, top_k=1)]
+
+
+class Pings:
+    """Stands for a node that runs a command, and has an answer at once."""
+
+    waiting = True
+
+    def monitor(self) -> str:
+        self.waiting = False
+        return "pong\n"
 
 
 class Network:
@@ -156,6 +167,16 @@ def test_a_replay_is_tried_as_asked_and_shown_with_its_verdict(
     (said,) = capsys.readouterr().out.splitlines()
     assert said.startswith(f"{asked[0]}, {asked[1]}: CCT ")
     assert said.endswith("(faithful)")
+
+
+def test_piped_lines_are_read_by_the_cli_and_not_by_a_command_on_a_node(cli: FabricCLI) -> None:
+    keyboard, hand = os.pipe()
+    os.write(hand, b"h0 ping h1\n")
+    node = Pings()
+    with open(keyboard) as cli.stdin, open(hand, "w"):
+        cli.waitForNode(node)
+        assert not node.waiting
+        assert os.read(keyboard, 20) == b"h0 ping h1\n"
 
 
 def test_what_was_planned_is_replayed_as_it_is(
