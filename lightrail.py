@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `
     )
     from testbed.run.outcome import Outcome as Outcome
     from testbed.run.predict import predict as predict
+    from testbed.run.region_plan import RegionalSetup as RegionalSetup
     from topologies.big_switch import big_switch_fabric as big_switch_fabric
     from topologies.errors import LightrailError as LightrailError
     from topologies.events import (

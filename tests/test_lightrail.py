@@ -53,7 +53,7 @@ def test_a_single_name_is_imported() -> None:
 
 
 def test_its_help_says_what_there_is() -> None:
-    assert "rail_fabric, fat_tree_fabric" in pydoc.render_doc(lr, renderer=pydoc.plaintext)
+    assert "rail_fabric, fat_tree_fabric" in pydoc.render_doc(lr)
 
 
 @pytest.mark.parametrize(
