@@ -49,3 +49,8 @@ def test_what_is_cited_is_this_version() -> None:
     cited = dict(re.findall(r"^(\w+): (.+)$", (CHECKOUT / "CITATION.cff").read_text(), re.MULTILINE))
     assert cited["version"] == PROJECT["version"]
     assert cited["license"] == PROJECT["license"]["text"]
+
+
+def test_contributors_read_of_each_target() -> None:
+    told = re.findall(r"^    make (\w+) +# ", (CHECKOUT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert told == re.findall(r"^(\w+): ## ", (CHECKOUT / "Makefile").read_text(), re.MULTILINE)
