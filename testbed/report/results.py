@@ -130,7 +130,7 @@ class RunDirectory(ABC):
         self._path: Path | None = None
         self._ends = ExitStack()
         self._page: Page | None = None
-        """What its report says, once there is one."""
+        """The content of its report, once there is one."""
 
     @abstractmethod
     def page(self) -> Page:
@@ -149,7 +149,7 @@ class RunDirectory(ABC):
         return self._rows.table
 
     def _repr_html_(self) -> str | None:
-        """Return what a notebook shows of it: None, so its `repr`, before there is a report."""
+        """Return the HTML that a notebook shows of it; None, so its `repr`, before there is a report."""
         from testbed.report.report_html import notebook_html  # here as in `_close`
 
         return None if self._page is None else notebook_html(self._page, self.path)

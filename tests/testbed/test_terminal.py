@@ -11,7 +11,7 @@ from rich.text import Text
 
 from testbed.report.table import block_table, least_width
 from testbed.report.terminal import Terminal
-from testbed.study.output import progress_bar, say
+from testbed.study.output import print_tables, progress_bar, say
 from tests.hostile_names import NAMES, raw
 
 TEXTS = st.one_of(st.sampled_from([*NAMES.values()]), st.text(st.characters(), max_size=40))
@@ -58,3 +58,15 @@ def test_a_bar_and_a_sentence_may_have_any_name(text: str, capfd: pytest.Capture
     say(text)
     assert not raw(CODES.sub("", shown) + capfd.readouterr().err)
     assert "[/w]" in shown or "[/w]" not in text
+
+
+def test_a_notebook_has_tables_and_no_bar(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as kernels of notebooks do
+    with progress_bar() as progress:
+        progress.add_task("predict", total=1)
+        print_tables([table_of("x")], "nothing was booted")
+    shown, beside = capfd.readouterr()
+    assert ("x" in shown, beside) == (True, "")
