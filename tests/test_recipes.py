@@ -28,7 +28,7 @@ def test_the_container_is_provisioned_as_a_machine_is() -> None:
         ("WORKDIR", "/work"),
         ("ENTRYPOINT", '["/lightrail/.venv/bin/lightrail"]'),
     ]
-    assert "lightrail" in PROJECT["scripts"]
+    assert PROJECT["scripts"] == {"lightrail": "lightrail:main"}
 
 
 def test_each_line_of_the_container_is_carried_out_where_it_is_tried() -> None:
