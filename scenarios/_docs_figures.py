@@ -8,8 +8,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from scenarios._docs.fabrics import docs_fabrics
 from scenarios._docs.ruler import dilation_ruler
 from scenarios._docs.trust_tree import trust_tree
+from testbed.report.fabric_drawing import fabric_figure
 from testbed.report.images import image_of
 from testbed.run.dilation import Dilation
 
@@ -20,7 +22,11 @@ SPARSE = Dilation(rate=0.00028, volume=0.0703)
 
 def docs_figures() -> dict[str, Callable[[], Figure]]:
     """Return functions that draw the figures, by the names of their files."""
-    return {"dilation_ruler": partial(dilation_ruler, SPARSE), "trust_tree": trust_tree}
+    fabrics = {
+        f"fabric_{name}": partial(fabric_figure, drawn.fabric, drawn.circuits)
+        for name, drawn in docs_fabrics().items()
+    }
+    return {**fabrics, "dilation_ruler": partial(dilation_ruler, SPARSE), "trust_tree": trust_tree}
 
 
 def write(folder: Path = FOLDER) -> None:

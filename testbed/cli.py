@@ -197,6 +197,16 @@ class FabricCLI(CLI):  # type: ignore[misc]
         """Show what every OCS lights: circuits."""
         self._print_circuits()
 
+    def do_draw(self, line: str) -> None:
+        """Draw the fabric, with the circuits that are lit now: draw, draw fabric.svg."""
+        # Here: matplotlib takes long to import.
+        from testbed.report.fabric_drawing import draw_fabric, fabric_caption
+
+        fabric, file = self._network.fabric, line.strip() or "fabric.png"
+        lit = {name: tuple(self._network.northbound.ocs(name).circuits) for name in self._ocses()}
+        draw_fabric(fabric, file, lit)
+        self._say(f"{file}: {fabric_caption(fabric, lit)}")
+
     def do_light(self, line: str) -> None:
         """Light circuits of an OCS, or none: light ocs0 0>3 3>0 (light ocs0 -)."""
         example = "type light ocs0 0>1 1>0, or light ocs0 - to darken it"

@@ -43,7 +43,7 @@ def test_its_command_prints_what_it_says(in_folder: Path) -> None:
     assert printed[: len(table)] == table
     names = {path.name for path in (in_folder / "out").iterdir()}
     tables = {"nodes.csv", "summary.csv", "summary.parquet", "records.csv", "points"}
-    assert names == tables | {"run.json", "report.html", "timeline.png", "traces", "SHA256SUMS"}
+    assert names == tables | {"run.json", "report.html", "timeline.png", "fabric.png", "traces", "SHA256SUMS"}
     (ran,) = experiments_of(in_folder / "out" / "run.json")
     assert ran.job == read_job(in_folder / "moe_step.json")
     nodes = pd.read_csv(in_folder / "out" / "nodes.csv")["node"].tolist()

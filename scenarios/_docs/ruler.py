@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from testbed.report.palette import BOUND, INK, fixed_canvas, styled
 from testbed.run.dilation import Dilation
@@ -12,7 +13,6 @@ from testbed.run.dilation import Dilation
 REAL, EMULATED = "#0072b2", "#e69f00"
 DECADES = 8
 """Of every ruler, so that arrows of one length are factors of one size."""
-PREFIXES = {-6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T"}
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,7 @@ def quantity(value: float, unit: str) -> str:
     >>> quantity(28e6, "bit/s"), quantity(0.00032, "s")
     ('28 Mbit/s', '320 µs')
     """
-    power = int(3 * np.floor(np.log10(value) / 3))
-    return f"{value / 10**power:.3g} {PREFIXES[power]}{unit}"
+    return EngFormatter(unit=unit)(float(f"{value:.3g}"))
 
 
 def _draw(axes: Axes, ruler: Ruler, y: float) -> None:
@@ -76,7 +75,13 @@ def _draw(axes: Axes, ruler: Ruler, y: float) -> None:
     for decade in range(DECADES + 1):
         axes.plot([decade, decade], [y, y - 0.08], color=INK, linewidth=0.8)
         axes.text(
-            decade, y - 0.12, _decade(ruler, decade), ha="center", va="top", fontsize=6.5, color="#777777"
+            decade,
+            y - 0.12,
+            quantity(10.0 ** (ruler.first + decade), ruler.unit),
+            ha="center",
+            va="top",
+            fontsize=6.5,
+            color="#777777",
         )
     arrow = {"arrowstyle": "-|>", "color": BOUND, "shrinkA": 4, "shrinkB": 4, "linewidth": 1.4}
     axes.annotate("", (emulated, y), (real, y), arrowprops=arrow)
@@ -91,9 +96,3 @@ def _draw(axes: Axes, ruler: Ruler, y: float) -> None:
     axes.text(-0.25, y, ruler.name, ha="right", va="center", fontsize=9, color=INK)
     axes.text(DECADES + 0.6, y + 0.1, f"x {factor:.3g}", ha="left", va="center", color=BOUND)
     axes.text(DECADES + 0.6, y - 0.13, ruler.note, ha="left", va="center", fontsize=7, color="#777777")
-
-
-def _decade(ruler: Ruler, decade: int) -> str:
-    power = ruler.first + decade
-    three = 3 * (power // 3)
-    return f"{10 ** (power - three)} {PREFIXES[three]}{ruler.unit}" if three in PREFIXES else ""

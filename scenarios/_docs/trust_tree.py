@@ -60,7 +60,7 @@ BRANCHES = (
         "Is CCT / model marked ! ?",
         "yes",
         f"A finding: the CCT is not {AGREES_FROM:.2f} to {AGREES_TO:.2f} times the prediction.\n"
-        "Read 'Where the time went' in the report, and explain it before you quote the number.",
+        "Read 'Where the time went' in the report, and explain it before you quote it.",
         CARE,
         goes_on=True,
     ),
@@ -92,15 +92,15 @@ BRANCHES = (
 @styled
 def trust_tree() -> Figure:
     """Return the tree: questions down the left, ends on the right."""
-    figure = fixed_canvas(8.6, 0.72 * len(BRANCHES) + 0.95, "May I trust this number?")
+    figure = fixed_canvas(9.0, 0.72 * len(BRANCHES) + 0.95, "May I trust this number?")
     axes = figure.add_axes((0.01, 0.01, 0.98, 0.93))
-    axes.set(xlim=(0, 8.6), ylim=(-len(BRANCHES) + 0.45, 1.05))
+    axes.set(xlim=(0, 9.0), ylim=(-len(BRANCHES) + 0.45, 1.05))
     axes.set_axis_off()
     _box(axes, (0.1, 0.62), 2.5, 0.32, "a row of results", INK, bold=True)
     questions = [line for line, branch in enumerate(BRANCHES) if branch.question]
     for line, branch in enumerate(BRANCHES):
         y = -line
-        _box(axes, (3.45, y - 0.3), 5.05, 0.6, branch.end, branch.colour)
+        _box(axes, (3.45, y - 0.3), 5.45, 0.6, branch.end, branch.colour)
         if branch.question:
             _box(axes, (0.1, y - 0.2), 2.5, 0.4, branch.question, INK)
             _arrow(axes, (1.35, y + (0.62 if line == 0 else 0.8)), (1.35, y + 0.2))

@@ -96,6 +96,8 @@ class Page:
     definitions: Sequence[tuple[str, str]]
     files: str
     """What lies where, a sentence."""
+    fabrics: Sequence[Plot] = ()
+    """The fabrics that it was run over, which stand before the results."""
     more: Sequence[Sheet] = ()
     """Further tables of results, where one cannot hold them all."""
 

@@ -56,6 +56,7 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
         claims=_claims(page.claims),
         transports=list(dict.fromkeys(claim.transport or "measured" for claim in page.claims)),
         claims_count=held_text(page.claims),
+        fabrics=[_image(plot, images[plot.name]) for plot in page.fabrics],
         plots=[_image(plot, images[plot.name]) for plot in page.plots],
         fidelity=_fidelity(emulated) if len(emulated) else None,
         similitude=similitude_rows(run.similitude),

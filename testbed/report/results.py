@@ -252,8 +252,10 @@ class RunDirectory(ABC):
         for table in self._tables.values():
             table.place()
         page = self.page()
-        page = replace(page, plots=apart(page.plots))
-        images = drawn(page.plots, tuple(dict.fromkeys(("png", *self._formats))), self._processes)
+        plots = apart([*page.fabrics, *page.plots])
+        first = len(page.fabrics)
+        page = replace(page, fabrics=plots[:first], plots=plots[first:])
+        images = drawn(plots, tuple(dict.fromkeys(("png", *self._formats))), self._processes)
         for form in self._formats:
             for name, image in images[form].items():
                 write_whole(self.path / f"{name}.{form}", image)
@@ -384,18 +386,20 @@ class ResultsDirectory(RunDirectory):
 
     def page(self) -> Page:
         """Return the report of the outcomes."""
-        from testbed.report.pages import page_of  # here as in `_close`
+        from testbed.report.pages import fabric_plots, page_of  # here as in `_close`
 
         found = self.found = self._findings(self.outcomes)
         self.judged = [*under_each_transport(self._claims, self.table), *found.claims]
         page = page_of(self.run, self.outcomes, self.table, self.judged)
-        slow = slow_text({each.experiment.fabric for each in self.outcomes})
+        fabrics = list(dict.fromkeys(each.experiment.fabric for each in self.outcomes))
+        slow = slow_text(set(fabrics))
         texts = [page.results.caption, alike_text(self.run.alike), choices_text(self.table), slow]
         said = " ".join(filter(None, texts))
         of_kind = [replace(page.results, caption=said)]
         first, *more = [*found.sheets, *of_kind] if found.leads else [*of_kind, *found.sheets]
         more += [*page.more, *order_sheets(self.table), *fault_sheets(self.outcomes)]
-        return replace(page, results=first, more=more, plots=[*found.plots, *page.plots])
+        plots = [*found.plots, *page.plots]
+        return replace(page, results=first, more=more, plots=plots, fabrics=fabric_plots(fabrics))
 
 
 def _made(run: Run, root: Path) -> Path:

@@ -1,5 +1,6 @@
 """The CLI of OCSes on a network that is not there: what it asks for, and what it says to a slip."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -146,3 +147,15 @@ def test_what_a_switch_refuses_is_told_in_a_sentence(
     northbound.refuses = "switch ocs0 refused a message: OFPET_FLOW_MOD_FAILED(5), OFPFMFC_TABLE_FULL(1)"
     cli.onecmd(line)
     assert capsys.readouterr().out.strip() == northbound.refuses
+
+
+def test_draw_has_the_circuits_that_are_lit_now(
+    cli: FabricCLI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli.onecmd("draw live.svg")
+    ocses = sum(switch.kind == "ocs" for switch in cli._network.fabric.switches)
+    assert (tmp_path / "live.svg").read_text().count('id="circuit|') == ocses
+    assert f"{ocses} circuits lit" in capsys.readouterr().out
+    cli.onecmd("draw live.jpg")
+    assert "no drawing is made as 'live.jpg'" in capsys.readouterr().out

@@ -146,6 +146,8 @@ def test_a_run_leaves_summary_records_plots_and_report(tmp_path: Path) -> None:
     records = pd.read_csv(results.path / "records.csv")
     assert records.groupby(["scheme", "circuits", "backend"])["bytes"].sum().nunique() == 1
     assert {path.name for path in results.path.glob("*.png")} == {
+        "fabric.png",
+        "fabric_2.png",
         "timeline_2.png",
         "plan_against_measurement.png",
     }

@@ -38,6 +38,7 @@ PLOTS = {
     "timeline_uniform.png",
     "timeline_sparse_0.4.png",
     "busbw.png",
+    "fabric.png",
     "cct_percentiles.png",
     "cct_cdf.png",
     "emulated_against_predicted.png",
