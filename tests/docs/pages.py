@@ -32,7 +32,7 @@ BLOCK = re.compile(
 SHIMS = {
     "sudo": 'exec "$@"',
     "python": f'exec {sys.executable} "$@"',
-    "lightrail": f"exec {sys.executable} -m lightrail",
+    "lightrail": f'exec {sys.executable} -m lightrail "$@"',
 }
 """Programs of the page that tests replace: they are root, or need no rights, and know their Python."""
 
