@@ -13,13 +13,13 @@ import pytest
 import testbed.report.pages
 from scenarios._spectra.ocs_sweep import Case, rows_of
 from scenarios._spectra.sweep_report import sweep_report
-from testbed.report.page import Page
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
 from testbed.run.carried import COLUMNS as WIRE_COLUMNS
 from testbed.run.light_log import LightLog
 from testbed.run.outcome import Outcome, summary_row
 from testbed.run.predict import predict
+from tests.blank import blank
 from tests.results_page import EXPERIMENTS, PAGE, PLANS, documented
 from tests.testbed import ocs_cases
 from tests.testbed.cases import small_outcomes
@@ -32,11 +32,7 @@ RUN = Run("results_page", "Any run", ["python"], datetime(2026, 1, 2))
 @pytest.fixture(autouse=True)
 def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave plots out: their files have no columns."""
-
-    def no_plots(page: Page, _jobs: int = 1) -> dict[str, bytes]:
-        return {plot.name: b"" for plot in page.plots}
-
-    monkeypatch.setattr(testbed.report.pages, "drawn", no_plots)
+    monkeypatch.setattr(testbed.report.pages, "drawn", blank)
 
 
 def columns_of(folder: Path) -> dict[str, list[str]]:

@@ -1,5 +1,6 @@
 """Plots as PNG, PDF and SVG: the same names in each format, and PDFs that a publisher takes."""
 
+from base64 import b64encode
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,9 @@ def test_every_plot_is_written_in_each_format_that_is_asked_for(tmp_path: Path) 
     names = files(tmp_path / "all", "png")
     assert len(names) >= 3
     assert names == files(tmp_path / "all", "pdf") == files(tmp_path / "all", "svg")
+    report = (tmp_path / "all" / "report.html").read_text()
+    drawing = b64encode((tmp_path / "all" / "fabric.png").read_bytes()).decode()
+    assert 0 < report.find(drawing) < report.find("<h2>Results</h2>") < report.find("<h2>Plots</h2>")
     listed = (tmp_path / "all" / "SHA256SUMS").read_text().split()
     assert {f"{name}.{form}" for name in names for form in FORMATS} <= set(listed)
 
