@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch, PathPatch, Rectangle
 from matplotlib.path import Path
 
+from testbed.machine.walk import hand_back
 from testbed.report.fabric_places import Box, Places
 from testbed.report.fabric_words import fabric_text, rate_text
 from testbed.report.images import image_of
@@ -83,8 +84,11 @@ def draw_fabric(fabric: Fabric, path: str | FilePath, circuits: Configuration | 
     form = next((form for form in FORMATS if path.suffix == f".{form}"), None)
     if form is None:
         raise ScenarioError(f"no drawing is made as {path.name!r}", "end its name in .png, .pdf or .svg")
+    image = image_of(fabric_figure(fabric, circuits), form)
     try:
-        path.write_bytes(image_of(fabric_figure(fabric, circuits), form))
+        with path.open("wb") as file:
+            file.write(image)
+            hand_back(file.fileno())  # to the user behind sudo
     except OSError as error:
         raise ScenarioError(f"{path} cannot be written: {error.strerror}", "name another file") from error
 
