@@ -8,6 +8,7 @@ PAGE = (CHECKOUT / "docs" / "reference" / "results.md").read_text()
 EXPERIMENTS, PLANS = "Runs of experiments", "Plans of schedules"
 FAULT_STUDY, SCALE = "InfiniteHBD's fault study", "mFabric at scale"
 ORCHESTRATION = "InfiniteHBD's orchestration"
+TOPOOPT_SCALE, TOPOOPT_SHARED = "TopoOpt at scale", "TopoOpt's shared cluster"
 """The kinds of runs, as its headings have them."""
 
 

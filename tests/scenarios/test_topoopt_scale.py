@@ -14,6 +14,7 @@ from scenarios._topoopt.scale_points import FABRICS, ScalePoint, Setting, row_of
 from scenarios._topoopt.scale_report import scale_findings
 from testbed.report.claims import PREDICTED, Claim
 from testbed.report.table import held_text
+from tests.results_page import TOPOOPT_SCALE, documented
 from tests.scenarios.command import ran
 
 RATES_BPS = [10e9, 25e9, 40e9, 100e9, 200e9]
@@ -230,6 +231,8 @@ def test_a_study_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
         assert ran("topoopt_scale", *options, "--part", part, "--out", out).returncode == 0
     done = ran("topoopt_scale", *options, "--resume", out)
     assert done.returncode == 0, done.stderr
+    for name in ("summary.csv", "costs.csv"):
+        assert list(pd.read_csv(out / name, nrows=0).columns) == documented(TOPOOPT_SCALE, name)
     table = pd.read_csv(out / "summary.csv").dropna(subset="model").set_index("fabric")
     assert set(table.index) == {TOPOOPT, IDEAL, FAT_TREE}
     assert 0.05 < table["iteration_s"][IDEAL] < 0.3 * table["iteration_s"][FAT_TREE] < 0.08

@@ -51,6 +51,7 @@ from scenarios._topoopt.shared_shards import (
 from testbed.report.claims import PREDICTED, Claim
 from testbed.run.outcome import Outcome
 from testbed.run.predict import predict
+from tests.results_page import TOPOOPT_SHARED, documented
 from tests.scenarios.command import ran
 from traffic.collectives.ring import Ring
 
@@ -215,6 +216,8 @@ def test_a_small_study_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         tmp_path / "out",
     )
     assert done.returncode == 0, done.stderr
+    for name in ("summary.csv", "jobs.csv"):
+        assert list(pd.read_csv(tmp_path / "out" / name, nrows=0).columns) == documented(TOPOOPT_SHARED, name)
     table = pd.read_csv(tmp_path / "out" / "summary.csv")
     assert len(table) == 2 * 2 * 4
     means = table.groupby("fabric")["mean_s"].sum()
