@@ -38,6 +38,22 @@ Kind = Literal["schemes", "circuits", "nodes", "rings"]
 its collectives."""
 
 
+Value = str | bool | list[str] | None
+"""An option as it was typed; None if it was not."""
+
+
+@dataclass(frozen=True)
+class Typed:
+    """How a run was begun: what `--resume` with its directory takes from there."""
+
+    program: str
+    """The scenario's file, without its suffix."""
+    options: Mapping[str, Value]
+    """The options that decide results, and files, by the names of its parameters."""
+    directory: str
+    """Where it was started: names of files are relative to it."""
+
+
 @dataclass(frozen=True)
 class Run:
     """All that is needed to run something again, but for the experiments themselves."""
@@ -74,6 +90,8 @@ class Run:
     """The SHA-256 of the source of each module that is a user's own (`topologies.own.own_sources`)."""
     alike: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By transport, those that are predicted as it is and left out, where nothing is emulated."""
+    typed: Typed | None = None
+    """How it was begun; None if a script of a user's own did, or an older version."""
 
     @property
     def command_line(self) -> str:
@@ -183,12 +201,28 @@ def sources_of(run_file: Path) -> str:
     return _read(run_file).run.versions.get("sources", "of an older version")
 
 
+def typed_of(run_file: Path) -> Typed | None:
+    """Return how a run was begun, after what it names of a user's own code is said.
+
+    Errors are those of `datapath_of`.
+    """
+    if (typed := _read(run_file).run.typed) is not None:
+        texts = (
+            text
+            for value in typed.options.values()
+            for text in (value if isinstance(value, list) else [value])
+        )
+        say_own(run_file, [word for text in texts for word in str(text).split(",")])
+    return typed
+
+
 def with_readings(run: Run, run_file: Path) -> Run:
     """Return a run with what another read back of its machine, too; errors are those of `datapath_of`."""
     before = _read(run_file).run
     return replace(
         run,
         command=before.command,
+        typed=before.typed,
         started=before.started,
         calibration=run.calibration or before.calibration,
         settings={**before.settings, **run.settings},
@@ -275,7 +309,7 @@ def _checked(run_file: Path, text: str) -> _RunFile:
             "run the command line in it again",
         )
     head = {each.name: data.pop(each.name) for each in fields(Run) if each.name in data}
-    if missing := [each.name for each in fields(Run) if each.name not in head]:
+    if missing := [each.name for each in fields(Run) if each.name not in {*head, "typed"}]:
         raise _not_valid(run_file, f"{missing[0]}: is missing")
     try:
         read = _RunFile.model_validate_json(json.dumps({**data, "run": head}))

@@ -18,10 +18,11 @@ from testbed.run.experiment import Experiment
 from testbed.run.memory import check_memory
 from testbed.run.repetitions import check_named_apart
 from testbed.run.run_time import SENT_BYTES
-from testbed.study.directories import Directory, say_how_to_join
+from testbed.study.directories import Directory
 from testbed.study.dry_run import foreseen
 from testbed.study.emulating import network_of
 from testbed.study.emulation import emulated_study, machine_checked
+from testbed.study.going_on import say_how_to_join
 from testbed.study.output import print_results, print_tables, progress_bar, say, sheet_table
 from testbed.study.prediction import predicted
 from testbed.study.scaling import check_slots, prepared

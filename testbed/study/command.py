@@ -1,7 +1,7 @@
 """A scenario's command: its parameters are its options, an error is one sentence."""
 
+import atexit
 import gc
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import update_wrapper
 from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, NoReturn, TypeVar, get_origin
 
 import typer
 from rich.text import Text
@@ -22,6 +22,7 @@ from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.carry_out import carry_out
 from testbed.study.computed import Computed, compute
 from testbed.study.glances import Failures
+from testbed.study.going_on import GoingOn, left
 from testbed.study.options import (
     DEFAULT_TRANSPORTS,
     Debug,
@@ -35,7 +36,7 @@ from testbed.study.options import (
     with_default,
 )
 from testbed.study.output import print_tables, say
-from testbed.study.study import RUN, Options, Study
+from testbed.study.study import Options, Study
 from topologies.addresses import ENTROPIES
 from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Fabric
@@ -54,6 +55,7 @@ MOST_TIMEOUT_MS = 100_000.0
 """The kernel's own longest is 120 s."""
 CARRYING = ("jobs", "resume", "part", "cluster", "out", "plots")
 """The fields of `Options` that a study has whose points are calls."""
+CONTEXT = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 DEBUG = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
 
 
@@ -215,17 +217,13 @@ class Changes:
 def run(describe: Callable[..., Study]) -> NoReturn:
     """Run a scenario: its parameters are its options, and after them those that say how to carry it out."""
 
-    def command(debug: bool, **given: object) -> None:
-        options = _taken(Options, given)
+    def command(context: typer.Context, debug: bool, **given: object) -> None:
+        options = replace(_taken(Options, given), typed=context.obj)
         with loading(dry_run=options.dry_run):
             described(options, given)
 
     def described(options: Options, given: dict[str, object]) -> None:
         changes = _taken(Changes, given)
-        if options.resume and (options.volume, options.emulated_rate_mbps) != (None, None):
-            raise ScenarioError(
-                "the scale of a run that is gone on with is its own", "leave out --volume and --emulated-rate"
-            )
         if options.model_only:
             emulation = {
                 "--volume": options.volume,
@@ -264,8 +262,8 @@ def loading(*, dry_run: bool) -> Iterator[None]:
 def run_computed(describe: Callable[..., Computed | Study]) -> NoReturn:
     """Run a scenario whose points are calls, as `run` does; an option of it may ask for a study instead."""
 
-    def command(debug: bool, **given: object) -> None:
-        options = _taken(Options, given)
+    def command(context: typer.Context, debug: bool, **given: object) -> None:
+        options = replace(_taken(Options, given), typed=context.obj)
         study = describe(**given)
         if isinstance(study, Study):
             carry_out(study, options)
@@ -281,7 +279,7 @@ def _taken(kind: type[Taken], given: dict[str, object]) -> Taken:
 
 
 def _fields(kind: type[object]) -> list[Parameter]:
-    return [*signature(kind).parameters.values()]
+    return [each for each in signature(kind).parameters.values() if get_origin(each.annotation) is Annotated]
 
 
 def _run(
@@ -291,7 +289,7 @@ def _run(
     wrapped = update_wrapper(command, describe)
     own = signature(describe).parameters.values()
     # What typer reads, instead of the lists of options in every scenario.
-    wrapped.__signature__ = Signature([*own, *shared, DEBUG])  # type: ignore[attr-defined]
+    wrapped.__signature__ = Signature([CONTEXT, *own, *shared, DEBUG])  # type: ignore[attr-defined]
     main(wrapped)
 
 
@@ -303,29 +301,27 @@ def main(command: Callable[..., None]) -> NoReturn:
     try:
         hear()  # until here they ended this command at once (`_checkout`)
         app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
-        app.command()(command)
+        app.command(cls=GoingOn, context_settings={"help_option_names": ["-h", "--help"]})(command)
         say_what_is_stopped()
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # where ± or µ cannot be written, ? stands for it
         app()
-    except LightrailError as error:
-        if "--debug" in sys.argv:
-            raise
-        say(str(error))
-        sys.exit(2)
     except (SystemExit, KeyboardInterrupt) as end:
         ignore()  # the end takes a moment, and leaves nothing undone
         if isinstance(end, SystemExit) and end.code != INTERRUPTED:
             raise
-        say(said_of(heard()) + _left(resumes="resume" in signature(command).parameters))
+        _say_end(said_of(heard()))
         sys.exit(128 + heard())
+    except Exception as error:
+        if not isinstance(error, LightrailError) or "--debug" in sys.argv:
+            atexit.register(_say_end)  # after what Python prints of it
+            raise
+        _say_end(str(error))
+        sys.exit(2)
     sys.exit(0)
 
 
-def _left(*, resumes: bool) -> str:
-    """Return a clause on what is left of a run that was interrupted, and on how to go on with it."""
-    left = [path for path in ENTERED if os.path.exists(path / RUN)]
-    if not left:
-        return ""
-    going_on = f"; --resume {left[-1]} goes on with it" if resumes else ""
-    return f": what was finished is in {left[-1]}{going_on}"
+def _say_end(*why: str) -> None:
+    """Say why a command ended in its middle, what is left of it, and how to go on with it."""
+    for line in (*why, *left()):
+        say(line)

@@ -28,9 +28,9 @@ from testbed.study.directories import (
     PartDirectory,
     check_code,
     new_run,
-    say_how_to_join,
     with_all_readings,
 )
+from testbed.study.going_on import say_how_to_join
 from testbed.study.output import print_results, progress_bar, sheet_table
 from testbed.study.prediction import executor_of
 from testbed.study.study import RUN, Options
@@ -175,7 +175,8 @@ def compute(study: Computed, options: Options, asked: Mapping[str, object] | Non
     """
     calls = {call.key: call for call in study.points}
     points, out = list(calls.values()), options.resume or options.out
-    run = replace(new_run(study.name, study.title), settings={"points": _told(calls, asked or {})})
+    settings = {"points": _told(calls, asked or {})}
+    run = replace(new_run(study.name, study.title), settings=settings, typed=options.typed)
     if begun := options.begun:
         check_code(begun, ())
         if settings_of(begun / RUN).get("points") != run.settings["points"]:

@@ -36,7 +36,6 @@ from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
 from testbed.study.glances import Failures
-from testbed.study.output import say
 from testbed.study.study import RUN, Options, Part, Study
 from topologies.errors import ScenarioError
 from topologies.own import own_sources
@@ -44,7 +43,7 @@ from topologies.own import own_sources
 NOTHING_PLANNED = planned_lines([])
 PART_FILE = "{}-of-{}.json"
 """The file of what a part read back of its machine: which it is, and of how many."""
-OTHER_OPTIONS = "give the options of that run, or another --out without --resume"
+OTHER_OPTIONS = "give the options and the files of that run, or another --out without --resume"
 
 
 def planned_before(study: Study, options: Options) -> list[Experiment] | None:
@@ -123,7 +122,7 @@ def directory_of(
     """
     # Only an emulation knows what circuits did: schedules that are predicted get the report of schemes.
     report = "schemes" if options.model_only and study.report == "circuits" else study.report
-    run = new_run(study.name, study.title, options.datapath, report)
+    run = replace(new_run(study.name, study.title, options.datapath, report), typed=options.typed)
     own = own_sources(name for each in planned for name in each.own)
     run = replace(run, own_modules=own, alike=alike or {}, real_link_delay_s=study.real_link_delay_s)
     if study.baseline:
@@ -177,11 +176,6 @@ def of_part(experiments: Sequence[Experiment], part: Part | None, *, emulated: b
         return experiments if part is None else part.share(experiments)
     comparisons = part.share([*dict.fromkeys(map(comparison_of, experiments))])
     return [each for each in experiments if comparison_of(each) in comparisons]
-
-
-def say_how_to_join(points: int, directory: Path) -> None:
-    """Say what a part left, and what makes one run of all parts."""
-    say(f"{points} points are in {directory}; --resume {directory} joins all parts")
 
 
 class PartDirectory:

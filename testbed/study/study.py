@@ -15,7 +15,7 @@ from testbed.machine.files import exists
 from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim
 from testbed.report.page import Findings, Format
-from testbed.report.run_json import Kind
+from testbed.report.run_json import Kind, Typed
 from testbed.run.dilation import UNSCALED
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome
@@ -138,6 +138,8 @@ class Options:
     ] = None
     out: Out = None
     plots: Plots = "png"
+    typed: Typed | None = None
+    """How the command was typed, for those who go on with its run; None without a command."""
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""

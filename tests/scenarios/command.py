@@ -8,7 +8,7 @@ imports, the checkout's Python, output that cannot be written) is tested by comm
 import os
 import runpy
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from multiprocessing import get_context
@@ -16,6 +16,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
 
+from testbed.machine.residue import until
 from tests.data_files import check_data
 from tests.tools import CHECKOUT
 
@@ -68,3 +69,21 @@ def _run(command: list[str], cwd: Path, env: Mapping[str, str] | None, outputs: 
         os.dup2(out.fileno(), 1)  # for processes that it starts
         os.dup2(error.fileno(), 2)
         runpy.run_path(command[0], run_name="__main__")
+
+
+def killed(
+    scenario: str, *options: str | Path, cwd: Path, when: Callable[[], bool], patience_s: float = 60
+) -> None:
+    """Start a command as `ran` does, and kill it (SIGKILL) once something is so."""
+    import_module(f"scenarios.{scenario}")
+    command = [str(CHECKOUT / "scenarios" / f"{scenario}.py"), *map(str, options)]
+    process = get_context("fork").Process(
+        target=_run, args=(command, cwd, None, (Path(os.devnull), Path(os.devnull)))
+    )
+    process.start()
+    try:
+        assert until(when, patience_s)
+        assert process.is_alive(), f"{scenario} had ended"
+    finally:
+        process.kill()
+        process.join()

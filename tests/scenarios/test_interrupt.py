@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM and SIGHUP at any moment: a sentence, an exit code, and a directory to go on with."""
 
 import os
-import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -61,6 +61,18 @@ def interrupted(
     return run.returncode, [line for line in said.splitlines() if line]  # a progress bar ends with one
 
 
+def goes_on(scenario: str, lines: Sequence[str], cwd: Path) -> str:
+    """Carry out what the last of the lines says, and return the directory that it is about."""
+    *_, finished, line = lines
+    python, file, *words = shlex.split(line.removeprefix("sudo "))
+    assert (python, file) == ("python", str(CHECKOUT / "scenarios" / f"{scenario}.py"))
+    assert words[0] == "--resume"
+    assert finished == f"what was finished is in {words[1]}; to go on:"
+    done = ran(scenario, *words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return words[1]
+
+
 def some_points(out: Path) -> None:
     """Wait until a run has written some of its points."""
     assert until(lambda: (out / "points").exists() and len(list((out / "points").iterdir())) > 1, 60)
@@ -80,17 +92,12 @@ def test_at_any_moment_it_names_what_is_left_and_how_to_go_on(
         code, lines = interrupted(scenario, words, Path(folder), partial(time.sleep, share * RUN_S))
         if code == 0:
             return
-        assert (code, len(lines)) == (130, 1), lines
+        assert (code, lines[0]) == (130, "interrupted"), lines
         if lines == ["interrupted"]:
             assert not list(Path(folder).iterdir())
             return
-        found = re.fullmatch(
-            r"interrupted: what was finished is in (\S+); --resume \1 goes on with it", lines[0]
-        )
-        assert found is not None, lines
-        done = ran(scenario, *words, "--resume", found[1], cwd=Path(folder))
-        assert done.returncode == 0, done.stderr
-        assert (Path(folder) / found[1] / "report.html").exists()
+        out = goes_on(scenario, lines, Path(folder))
+        assert (Path(folder) / out / "report.html").exists()
 
 
 def test_while_options_are_read_nothing_is_left(tmp_path: Path) -> None:
@@ -104,16 +111,17 @@ def test_while_options_are_read_nothing_is_left(tmp_path: Path) -> None:
 def test_a_part_is_joined_as_it_says(tmp_path: Path) -> None:
     wait = partial(some_points, tmp_path / "out")
     code, lines = interrupted("rails_uniform", [*SMALL, "--part", "1/2", "--out", "out"], tmp_path, wait)
-    said = "interrupted: what was finished is in out; --resume out goes on with it"
-    assert (code, lines) == (130, [said])
-    assert ran("rails_uniform", *SMALL, "--resume", "out", cwd=tmp_path).returncode == 0
+    assert (code, lines[0], lines[-1][-23:]) == (130, "interrupted", "--resume out --part 1/2")
+    assert goes_on("rails_uniform", lines, tmp_path) == "out"
+    assert not (tmp_path / "out" / "summary.csv").exists()
+    assert ran("rails_uniform", "--resume", "out", cwd=tmp_path).returncode == 0
 
 
 def test_a_run_again_cannot_be_gone_on_with(tmp_path: Path) -> None:
     assert ran("rails_uniform", *SMALL, "--out", "out", cwd=tmp_path).returncode == 0
     wait = partial(some_points, tmp_path / "again")
     code, lines = interrupted("repeat", ["out", "--out", "again"], tmp_path, wait)
-    assert (code, lines) == (130, ["interrupted: what was finished is in again"])
+    assert (code, lines) == (130, ["interrupted", "what was finished is in again"])
     assert (tmp_path / "again" / "report.html").exists()
 
 
@@ -121,9 +129,8 @@ def test_a_run_again_cannot_be_gone_on_with(tmp_path: Path) -> None:
 def test_what_ends_a_run_is_said_as_ctrl_c_is(by: signal.Signals, tmp_path: Path) -> None:
     wait = partial(some_points, tmp_path / "out")
     code, lines = interrupted("rails_uniform", [*SMALL, "--out", "out"], tmp_path, wait, by)
-    said = f"ended by {by.name}: what was finished is in out; --resume out goes on with it"
-    assert (code, lines) == (128 + by, [said])
-    assert ran("rails_uniform", *SMALL, "--resume", "out", cwd=tmp_path).returncode == 0
+    assert (code, lines[0]) == (128 + by, f"ended by {by.name}")
+    assert goes_on("rails_uniform", lines, tmp_path) == "out"
 
 
 def test_nohup_keeps_a_run_from_hearing_that_its_terminal_is_gone(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was_cut_off(whole: tuple[Path, s
         run.kill()
     made = {file.name: file.stat().st_mtime_ns for file in points.iterdir() if not file.name.startswith(".")}
     assert 0 < len(made) < POINTS
-    done = ran("rails_uniform", *SMALL, "--resume", out)
+    done = ran("rails_uniform", "--resume", out)
     assert done.returncode == 0, done.stderr
     assert {name: (points / name).stat().st_mtime_ns for name in made} == made, "carried out again"
     assert same(out, whole[0])
@@ -67,11 +67,11 @@ def test_parts_share_all_points_and_are_joined(whole: tuple[Path, str], tmp_path
     for part in (3, 1, 1, 2):  # a part that is carried out again leaves what is there
         done = ran("rails_uniform", *SMALL, "--part", f"{part}/3", "--out", out)
         assert done.returncode == 0, done.stderr
-        assert f"--resume {out} joins all parts" in done.stderr
+        assert done.stderr.endswith(f"rails_uniform.py --resume {out}\n")
         assert not (out / "summary.csv").exists()
         seen.append(len(list((out / "points").iterdir())))
     assert [after - before for before, after in pairwise(seen)] == [POINTS // 3, POINTS // 3, 0, POINTS // 3]
-    done = ran("rails_uniform", *SMALL, "--resume", out)
+    done = ran("rails_uniform", "--resume", out)
     assert done.returncode == 0, done.stderr
     assert same(out, whole[0])
     assert tables_of(done.stdout) == whole[1]
@@ -81,16 +81,16 @@ def test_parts_share_all_points_and_are_joined(whole: tuple[Path, str], tmp_path
 @pytest.mark.parametrize(
     ("words", "culprit"),
     [
-        (("--resume", "{out}", "--seeds", "3"), "{out} holds the points of another study"),
-        (("--resume", "{out}", "--fail", "nic:0:0@10%"), "{out} holds the points of another study"),
-        (("--resume", "{out}", "--real-link-delay-us", "9"), "{out} was run with another --datapath or"),
+        (("--resume", "{out}", "--seeds", "3"), "{out} was begun with --seeds 9, and --seeds 3 is given"),
+        (("--resume", "{out}", "--fail", "nic:0:0@10%"), "{out} was begun without --fail, and --fail nic:0:"),
+        (("--resume", "{out}", "--real-link-delay-us", "9"), "{out} was begun without --real-link-delay-us"),
         (("--resume", "{out}", "--out", "x"), "--resume and --out name a directory each"),
         (("--resume", "{out}/none"), "{out}/none holds no run to go on with"),
         (
             ("--resume", "{out}", "--dry-run"),
             "--resume, --part and --cluster are for points that are carried out",
         ),
-        (("--resume", "{out}", "--volume", "0.1"), "the scale of a run that is gone on with is its own"),
+        (("--resume", "{out}", "--volume", "0.1"), "{out} was begun without --volume, and --volume 0.1 is"),
         (("--part", "1/3"), "parts of a run write into one directory, and none is named"),
         (("--part", "4/3", "--out", "x"), "'4/3' is not a part"),
         (("--part", "²/3", "--out", "x"), "'²/3' is not a part"),
@@ -402,7 +402,7 @@ def test_ctrl_c_ends_all_workers_and_keeps_what_is_there(tmp_path: Path) -> None
         os.killpg(run.pid, signal.SIGINT)
         assert run.wait(60) == 130
         assert run.stderr
-        assert f"what was finished is in {out}; --resume {out} goes on with it" in run.stderr.read()
+        assert run.stderr.read().endswith(f"rails_uniform.py --resume {out}\n")
     assert (out / "report.html").exists()
     assert 0 < len(pd.read_csv(out / "summary.csv")) < 300
     assert ends(run.pid)

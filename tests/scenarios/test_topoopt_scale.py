@@ -238,7 +238,7 @@ def test_a_study_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     assert 0.05 < table["iteration_s"][IDEAL] < 0.3 * table["iteration_s"][FAT_TREE] < 0.08
     refused = ran("topoopt_scale", *options, "--seed", "1", "--resume", out)
     assert refused.returncode == 2
-    assert "holds the points of another study" in refused.stderr
+    assert f"{out} was begun without --seed, and --seed 1 is given" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_parts_make_the_whole_and_say_how(
     for number, mine in ((2, [3]), (3, [5]), (1, [2, 7])):
         compute(squares(tmp_path), Options(out=out, part=Part(number, 3)))
         assert carried_out(tmp_path) == mine
-        assert f"--resume {out} joins all parts" in capsys.readouterr().err
+        assert f" --resume {out}\n" in capsys.readouterr().err
         assert not list(out.glob("*.csv"))
     compute(squares(tmp_path), Options(resume=out))
     assert carried_out(tmp_path) == []

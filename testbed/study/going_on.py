@@ -1,0 +1,158 @@
+"""A run that is gone on with by its directory alone: its options are those that it was begun with.
+
+``run.json`` has them as data, names and values as they were typed. They are read as options are, by the
+parameters of the scenario's own command, so they are checked as what a user types.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from typer.core import TyperCommand
+
+from testbed.report.results import ENTERED
+from testbed.report.run_json import Typed, Value, typed_of
+from testbed.study.directories import check_code
+from testbed.study.options import directory
+from testbed.study.output import say
+from testbed.study.study import RUN
+from topologies.errors import ScenarioError
+
+FREE = {
+    *("jobs", "resume", "part", "cluster", "out", "no_wait", "calibrate", "dry_run", "cli"),
+    *("debug", "help"),
+}
+"""Options that do not decide results: nothing is kept of them, and each command may have its own."""
+_CUT_OFF: list[tuple[str, ...]] = []
+"""The options beside ``--resume`` that go on with a command that ended in its middle."""
+
+
+class GoingOn(TyperCommand):
+    """The command of a scenario: with ``--resume`` it has the options of the run in that directory."""
+
+    # The context is of a class that typer keeps to itself.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """Read the options, after those of a run that is gone on with."""
+        given: Mapping[str, Any] = self.make_parser(ctx).parse_args(args=[*args])[0]
+        run = Typed(_program(), {**self._of_environment(ctx), **_deciding(given)}, os.getcwd())
+        if given.get("resume") and not given.get("help"):
+            run = self._begun(ctx, directory(given["resume"]), given) or run
+            ctx.default_map = run.options
+            # What the environment sets comes before a default, and after what is typed.
+            set_before = [param for param in self.params if param.envvar and param.name in run.options]
+            args = [*(word for param in set_before for word in _words(param, run.options[param.name])), *args]
+        ctx.obj = run
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
+        """Carry the command out; keep how to go on with it if it ends in its middle."""
+        try:
+            return super().invoke(ctx)
+        except BaseException:
+            part = ctx.params.get("part")
+            if "resume" in ctx.params:
+                _CUT_OFF.append(("--part", f"{part.number}/{part.parts}") if part else ())
+            raise
+
+    def _of_environment(self, ctx: Any) -> dict[str, Value]:  # noqa: ANN401
+        """Return the options that the environment may set, with what they have where none is typed."""
+        params = [param for param in self.params if param.envvar]
+        return {param.name: str(param.value_from_envvar(ctx) or param.default) for param in params}
+
+    def _begun(self, ctx: Any, path: Path, given: Mapping[str, Any]) -> Typed | None:  # noqa: ANN401
+        """Return how a run was begun, which what is typed now does not contradict; None if nobody knows."""
+        check_code(path, ())
+        if (run := typed_of(path / RUN)) is None:
+            return None
+        if run.program != _program():
+            line = going_on(path, program=str(Path(sys.argv[0]).with_name(f"{run.program}.py")))
+            raise ScenarioError(f"{path} is a run of {run.program}.py", f"run: {line}")
+        if unknown := run.options.keys() - {param.name for param in self.params} | run.options.keys() & FREE:
+            said = f"{path / RUN} has the option {min(unknown)}, and {run.program}.py keeps none of that name"
+            raise ScenarioError(said, "give the directory of a run as it was written")
+        now = _deciding(given)
+        for param in self.params:
+            self._check_same(ctx, path, param, run.options.get(str(param.name)), now.get(str(param.name)))
+        _check_found(path, run)
+        return run
+
+    def _check_same(self, ctx: Any, path: Path, param: Any, before: Value, now: Value) -> None:  # noqa: ANN401
+        """Refuse an option that says something else than in the run; a file may have moved."""
+        if now is None or isinstance(value := param.process_value(ctx, now), Path):
+            return
+        if before is None or value != param.process_value(ctx, before):
+            was = f"without {param.opts[0]}" if before is None else f"with {' '.join(_words(param, before))}"
+            raise ScenarioError(
+                f"{path} was begun {was}, and {' '.join(_words(param, now))} is given",
+                "leave it out: its options are those of that run",
+            )
+
+
+def going_on(path: Path, *more: str, program: str | None = None) -> str:
+    """Return the command that goes on with a run, as one types it.
+
+    Parameters
+    ----------
+    path
+        Its directory.
+    more
+        Further options.
+    program
+        The scenario's file, where it is not this command's.
+    """
+    words = ["python", program or sys.argv[0], "--resume", str(path), *more]
+    return shlex.join(["sudo", *words] if "SUDO_UID" in os.environ else words)
+
+
+def left() -> list[str]:
+    """Return the lines on what is left of a command that ended in its middle, and on how to go on with it."""
+    there = [path for path in ENTERED if os.path.exists(path / RUN)]
+    if not there:
+        return []
+    finished = f"what was finished is in {there[-1]}"
+    return [f"{finished}; to go on:", going_on(there[-1], *_CUT_OFF[-1])] if _CUT_OFF else [finished]
+
+
+def say_how_to_join(points: int, path: Path) -> None:
+    """Say what a part left, and what makes one run of all parts."""
+    say(f"{points} points are in {path}; this joins all parts:")
+    say(going_on(path))
+
+
+def _program() -> str:
+    return Path(sys.argv[0]).stem
+
+
+def _deciding(given: Mapping[str, Any]) -> dict[str, Value]:
+    """Return those of the typed options that decide results."""
+    return {
+        name: value
+        for name, value in given.items()
+        if name not in FREE and isinstance(value, str | bool | list)
+    }
+
+
+def _words(param: Any, value: Value) -> list[str]:  # noqa: ANN401
+    """Return an option as one types it."""
+    if isinstance(value, bool):
+        return [str((param.opts if value else param.secondary_opts)[0])]
+    values = [value] if isinstance(value, str) else value or []
+    return [word for each in values for word in (str(param.opts[0]), each)]
+
+
+def _check_found(path: Path, run: Typed) -> None:
+    """Refuse to go on where a file that an option names is not here, and is where the run was begun."""
+    texts = [
+        text for value in run.options.values() for text in (value if isinstance(value, list) else [value])
+    ]
+    for word in filter(None, ",".join(map(str, texts)).split(",")):
+        module, colon, _ = word.partition(":")
+        file = f"{module.replace('.', '/')}.py" if colon else word
+        if os.path.exists(os.path.join(run.directory, file)) and not os.path.exists(file):
+            raise ScenarioError(
+                f"{file}, which {path} was begun with, is in {run.directory} and not here",
+                "go on with the run from there",
+            )
