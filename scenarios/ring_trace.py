@@ -13,7 +13,7 @@ from testbed.run.experiment import Experiment
 from testbed.study.command import run
 from testbed.study.options import check_effect, listed, nic_bps, seed_range, with_default
 from testbed.study.study import Study
-from topologies.errors import ScenarioError, TraceError
+from topologies.errors import LightrailError, ScenarioError, TraceError
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric, least_k
 from topologies.own import own_fabric, own_object
@@ -25,7 +25,7 @@ from traffic.rings_over import HowMany, with_rings
 from traffic.training import Layout
 from traffic.workloads.datasets import GPT_STEP, NO_TRACE, dataset_path
 from traffic.workloads.gpt import gpt_step
-from traffic.workloads.placement import placed
+from traffic.workloads.placement import placed, servers_for
 
 FabricKind = Literal["rail", "fat-tree", "topoopt"]
 PER_RAIL: HowMany = "per-rail"
@@ -55,7 +55,11 @@ Kind = Annotated[
 Servers = Annotated[
     int | None,
     typer.Option(
-        help=with_default("Servers, each with as many GPUs and NICs as there are rails.", DEFAULTS[1])
+        help=with_default(
+            "Servers, each with as many GPUs and NICs as there are rails; by default as many as a trace of"
+            " yours fills that says how many GPUs it has.",
+            DEFAULTS[1],
+        )
     ),
 ]
 Rails = Annotated[
@@ -150,9 +154,11 @@ def ring_trace(
         hint = "leave it out with topoopt"
         check_effect("TopoOpt plans rings and paths", {"--rings": rings, "--schemes": schemes}, hint)
     size = {"--fabric-kind": fabric_kind, "--servers": servers, "--rails": rails, "--rate": rate}
-    wired = _fabric(kind, servers, rails, rate) if fabric is None else _own_fabric(fabric, size)
     if trace == Path(NO_TRACE):
         trace, synthetic = None, True
+    if trace is not None and (servers, fabric) == (None, None):
+        servers = _servers_of(trace, DEFAULTS[2] if rails is None else rails)
+    wired = _fabric(kind, servers, rails, rate) if fabric is None else _own_fabric(fabric, size)
     step = _step(wired, trace, layers, least_mb, tp, synthetic=synthetic)
     title = f"Ring collectives of a training step over a {kind if fabric is None else wired.name} fabric"
     drawn = seed_range(seeds)
@@ -171,6 +177,15 @@ def ring_trace(
 def _own_fabric(name: str, size: Mapping[str, object]) -> Fabric:
     check_effect("--fabric is wired already", size, "leave out the one or the other")
     return own_fabric(name)
+
+
+def _servers_of(trace: Path, rails: int) -> int | None:
+    """Return how many servers the GPUs of a trace fill; None where it leaves their number open."""
+    try:
+        gpus = read_step(trace, alike=1).gpus
+    except LightrailError:  # whoever reads it in earnest gets the sentence
+        return None
+    return servers_for(trace.name, gpus, rails)
 
 
 def _step(

@@ -26,6 +26,7 @@ from testbed.run.ocs_plan import plan_of
 from testbed.run.outcome import Outcome
 from testbed.run.scale import RINGS_S
 from testbed.study.glances import Failures
+from testbed.study.named_trace import leave_out_others, size_fabric
 from testbed.study.options import (
     buffer_bytes,
     check_volume,
@@ -169,7 +170,8 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
     _check_about(document, whole, experiments)
     names = dict.fromkeys(each.fabric.name for each in experiments)
     workloads = ", ".join(dict.fromkeys(each.job.name for each in experiments))
-    title = (whole.title or file.stem).replace("{fabric}", " and ".join(names))
+    titled = "{workload} over a {fabric} fabric" if document.left_out else whole.title or file.stem
+    title = titled.replace("{fabric}", " and ".join(names))
     return Study(
         name=file.stem,
         title=title.replace("{workload}", workloads),
@@ -360,6 +362,7 @@ def _check_decided(document: Document, functions: Sequence[Row]) -> None:
 def _product(document: Document, whole: Whole) -> Iterator[_Point]:
     """Yield the cross product: fabrics change slowest, then workloads, seeds, and schemes fastest."""
     workloads = rows(document, "workload")
+    size_fabric(document, workloads)
     beside = len(whole.mtu) * len(whole.buffer or [None])
     if (count := len(rows(document, "fabric")) * beside * max(len(whole.seed), 1)) > MOST_POINTS:
         raise too_many(document, (), count)  # before so many fabrics are wired
@@ -510,6 +513,7 @@ def settled(document: Document, assignments: Sequence[Assignment]) -> Document:
     for each in assignments:
         if each not in whole:
             _settle(document, each.key.removeprefix("grid."), each.value, each.source)
+    leave_out_others(document)
     return document
 
 

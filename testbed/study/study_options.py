@@ -23,6 +23,11 @@ OWN_TABLE = {
     " (docs/howto/own_circuits.md).",
 }
 """What is said of an option that is a whole table."""
+ALONE = {
+    "workload.trace": " It is run alone, unless options are given for other workloads, and without --servers"
+    " on as many servers as its GPUs fill."
+}
+"""What is said of an option besides what its key means (`testbed.study.named_trace`)."""
 
 
 def run_file(scenario: str) -> NoReturn:
@@ -76,7 +81,9 @@ def _parameter(document: Document, name: str, key: str) -> Parameter:
             words = f"{words}/{_option(f'no-{name}')}" if default == "True" else words
             flag = Annotated[bool | None, typer.Option(words, help=told)]
             return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=flag)
-    option = Annotated[str | None, typer.Option(words, help=with_default(told or "", default))]
+    option = Annotated[
+        str | None, typer.Option(words, help=with_default((told or "") + ALONE.get(key, ""), default))
+    ]
     usual = Parameter.empty if default == "" else None  # it has to be given
     return Parameter(name, Parameter.KEYWORD_ONLY, default=usual, annotation=option)
 

@@ -175,6 +175,7 @@ def rows(document: Document, table: str) -> list[Row]:
         _row(document, keys, values)
         for number, each in enumerate(document.tables(table))
         for keys in [(table, number)]
+        if keys not in document.left_out
         for values in _product(document, keys, each)
     ]
 

@@ -49,6 +49,8 @@ class Document:
     values: Table
     sources: dict[Keys, str | Keys] = field(default_factory=dict)
     """Of what does not come from where it is: the option that gave it, or its keys in the file."""
+    left_out: set[Keys] = field(default_factory=set)
+    """Tables that options leave out."""
 
     def mistake(self, keys: Keys, said: str, hint: str = "") -> MistakeError:
         """Return what is wrong with a value, with the place of its key, or else of its table.

@@ -20,7 +20,7 @@ MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
     ("options", "text", "said"),
     [
         (["--trace", "{file}"], "hello", "line 1: found 'hello'"),
-        (["--trace", "{file}"], MATRIX_OF_64, "64 GPUs, the fabric has 32"),
+        (["--trace", "{file}", "--servers", "8"], MATRIX_OF_64, "64 GPUs, the fabric has 32"),
         (
             ["--trace", "{file}"],
             '{"step": 0}',

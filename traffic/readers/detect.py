@@ -1,9 +1,11 @@
 """A file of any known format as a job: the format is recognised by the content, never the name."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from topologies.errors import ScenarioError, TraceError
+from topologies.errors import LightrailError, ScenarioError, TraceError
 from traffic.job import Job
 from traffic.readers import flame, npy
 from traffic.readers.aicb import aicb_phases, is_aicb, read_aicb
@@ -14,7 +16,7 @@ from traffic.readers.mixnet import read_mixnet
 from traffic.readers.nccl import read_nccl
 from traffic.readers.routing import Hosting, dealt
 from traffic.readers.simai import is_simai, simai_phases
-from traffic.readers.text import Taken, bad_line, file_name, first_bytes, is_number, text_of
+from traffic.readers.text import MAX_GPUS, Taken, bad_line, file_name, first_bytes, is_number, text_of
 from traffic.readers.vllm import vllm_rows
 from traffic.steps import single
 from traffic.training import Phases, job_of_phases
@@ -106,6 +108,21 @@ def read_trace(
         _check_needed(f"{path} counts no tokens", bytes_per_token=bytes_per_token)
     _check_needed(f"{path} is no routing trace", experts=experts, tokens_per_gpu=tokens_per_gpu)
     return job
+
+
+def gpus_of(path: Path, options: Mapping[str, Any]) -> int | None:
+    """Return between how many GPUs a file is; None where its format leaves that open, or it cannot be read.
+
+    Parameters
+    ----------
+    path, options
+        As of `read_trace`, but for ``gpus``.
+    """
+    try:
+        is_router = path.is_dir() or is_router_trace(path)
+        return read_trace(path, gpus=MAX_GPUS if is_router else None, **options).gpus
+    except LightrailError:  # whoever reads it in earnest gets the sentence
+        return None
 
 
 def _check_needed(why: str, **given: int | None) -> None:

@@ -45,6 +45,34 @@ def placed(job: Job, fabric: Fabric) -> Job:
     return replace(spread, note="; ".join(filter(None, (job.note, note))))
 
 
+def servers_for(name: str, gpus: int, server_gpus: int) -> int:
+    """Return how many servers a trace fills.
+
+    Parameters
+    ----------
+    name
+        Of the trace.
+    gpus
+        Between how many it is.
+    server_gpus
+        How many a server has.
+
+    Raises
+    ------
+    TraceError
+        If it does not fill two servers or more; the hint has a number of rails with which it would.
+    """
+    if gpus % server_gpus == 0 and gpus > server_gpus:
+        return gpus // server_gpus
+    rails = max(
+        each for each in range(1, max(server_gpus, 1) + 1) if gpus % each == 0 and each < max(gpus, 2)
+    )
+    raise TraceError(
+        f"{name} is between {gpus} GPUs, which do not fill servers of {server_gpus}",
+        f"give --rails {rails}, or --servers for a fabric of which it takes the first GPUs",
+    )
+
+
 def _does_something(job: Job) -> bool:
     """Return whether a job computes, or sends bytes from one GPU to another."""
     patterns = [node.pattern if isinstance(node, Collective) else None for node in job.nodes]
