@@ -160,7 +160,6 @@ class RunDirectory(ABC):
             raise ScenarioError(f"{self._path} was entered twice", "make a new ResultsDirectory per run")
         self._path = self._directory()
         self._ends.enter_context(directory_lock(self._path))
-        ENTERED.append(self._path)
         try:
             self._check_free()
             KeptFiles(self._path).begin()
@@ -168,6 +167,7 @@ class RunDirectory(ABC):
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)
             raise
+        ENTERED.append(self._path)  # now: what is refused here has not begun
         return self
 
     def __exit__(

@@ -22,7 +22,7 @@ from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.carry_out import carry_out
 from testbed.study.computed import Computed, compute
 from testbed.study.glances import Failures
-from testbed.study.going_on import GoingOn, left
+from testbed.study.going_on import LEFT, GoingOn
 from testbed.study.options import (
     DEFAULT_TRANSPORTS,
     Debug,
@@ -298,6 +298,7 @@ def main(command: Callable[..., None]) -> NoReturn:
     gc.freeze()  # what is imported stays
     gc.enable()  # `_checkout` has turned it off
     ENTERED.clear()
+    LEFT.clear()
     try:
         hear()  # until here they ended this command at once (`_checkout`)
         app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
@@ -323,5 +324,5 @@ def main(command: Callable[..., None]) -> NoReturn:
 
 def _say_end(*why: str) -> None:
     """Say why a command ended in its middle, what is left of it, and how to go on with it."""
-    for line in (*why, *left()):
+    for line in (*why, *LEFT):
         say(line)

@@ -206,13 +206,13 @@ class PartDirectory:
         make_directory(self.path)
         self._lock.enter_context(directory_lock(self.path, shared=True))
         make_directory(self.path / PARTS)
-        ENTERED.append(self.path)
         with file_lock(self.path / PARTS / LOCK):
             if not exists(self.path / RUN):
                 write_whole(self.path / RUN, run_json(self.run, planned_lines(self._planned)))
         self._check_same()
         self.kept.begin()
         self.describe()
+        ENTERED.append(self.path)
         return self
 
     def _check_same(self) -> None:

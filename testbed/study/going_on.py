@@ -26,8 +26,8 @@ FREE = {
     *("debug", "help"),
 }
 """Options that do not decide results: nothing is kept of them, and each command may have its own."""
-_CUT_OFF: list[tuple[str, ...]] = []
-"""The options beside ``--resume`` that go on with a command that ended in its middle."""
+LEFT: list[str] = []
+"""The lines on what is left of a command that ended in its middle, and on how to go on with it."""
 
 
 class GoingOn(TyperCommand):
@@ -51,10 +51,9 @@ class GoingOn(TyperCommand):
         """Carry the command out; keep how to go on with it if it ends in its middle."""
         try:
             return super().invoke(ctx)
-        except BaseException:
-            part = ctx.params.get("part")
-            if "resume" in ctx.params:
-                _CUT_OFF.append(("--part", f"{part.number}/{part.parts}") if part else ())
+        except BaseException as error:
+            if not (ctx.params.get("resume") and isinstance(error, Exception)):  # that is the command already
+                LEFT.extend(_left(ctx.params))
             raise
 
     def _of_environment(self, ctx: Any) -> dict[str, Value]:  # noqa: ANN401
@@ -107,13 +106,16 @@ def going_on(path: Path, *more: str, program: str | None = None) -> str:
     return shlex.join(["sudo", *words] if "SUDO_UID" in os.environ else words)
 
 
-def left() -> list[str]:
-    """Return the lines on what is left of a command that ended in its middle, and on how to go on with it."""
+def _left(given: Mapping[str, Any]) -> list[str]:
     there = [path for path in ENTERED if os.path.exists(path / RUN)]
     if not there:
         return []
     finished = f"what was finished is in {there[-1]}"
-    return [f"{finished}; to go on:", going_on(there[-1], *_CUT_OFF[-1])] if _CUT_OFF else [finished]
+    if "resume" not in given:
+        return [finished]
+    part = given["part"]
+    more = ["--part", f"{part.number}/{part.parts}"] if part else []
+    return [f"{finished}; to go on:", going_on(there[-1], *more)]
 
 
 def say_how_to_join(points: int, path: Path) -> None:
