@@ -1,7 +1,6 @@
 """The page that teaches a user's own rule for circuits: its code runs as printed, and is written down."""
 
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +10,14 @@ import pytest
 
 from testbed.report.run_json import experiments_of
 from testbed.run.experiment import Experiment
+from tests.docs.pages import Reader, blocks_of, file_of, lines_of, read_by
 from tests.scenarios import command
-from tests.test_own_pattern import carried_out
-from tests.test_python_api import ran
-from tests.tools import CHECKOUT
 from topologies.parallel_ocs import parallel_ocs_fabric
 
-PAGE = (CHECKOUT / "docs" / "howto" / "own_circuits.md").read_text()
+PAGE = "docs/howto/own_circuits.md"
 LINES = 20
-RULE, SCRIPT = (str(found) for found in re.findall(r"```python[^\n]*\n(.*?)```", PAGE, re.DOTALL))
-(COMMAND,) = (str(found) for found in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL))
+RULE = file_of(PAGE, "own_circuits.py")
+(SCRIPT,) = (block.text for block in blocks_of(PAGE) if block.is_script)
 JOB = """{"format": "lightrail job 1", "name": "step", "gpus": 4, "nodes": [
     {"kind": "compute", "name": "attention", "duration_s": 0.001},
     {"kind": "all_to_all", "name": "dispatch", "uniform_bytes": 5e7, "after": ["attention"]},
@@ -38,23 +35,23 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_as_long_as_it_says() -> None:
-    rule = RULE[RULE.index("@dataclass") :]
-    assert len([line for line in rule.splitlines() if line.strip()]) <= LINES
+    assert lines_of(RULE) <= LINES
 
 
 def test_its_script_is_faster_than_fixed_circuits_and_is_run_again_from_what_it_leaves(
     in_folder: Path,
 ) -> None:
-    done = ran(SCRIPT, in_folder)
-    assert done.returncode == 0, done.stderr
-    table = pd.read_csv(in_folder / "by_bytes_owed" / "summary.csv")
+    reader = Reader(in_folder)
+    read_by(reader, PAGE)
+    results = reader.results()
+    table = pd.read_csv(results / "summary.csv")
     assert table["scheme"].tolist() == ["fixed circuits", "once lit"]
     assert table["circuits"].tolist() == ["fixed", "ByBytesOwed"]
     fixed_s, own_s = table["cct_s"]
     assert fixed_s == pytest.approx(300e6 * 8 / 200e9), "two circuits carry the heaviest message"
     assert own_s == pytest.approx(8.0e-3, rel=0.01)
     assert (table["cct_s"] >= table["bound_s"]).all()
-    *_, experiment = experiments_of(in_folder / "by_bytes_owed" / "run.json")
+    *_, experiment = experiments_of(results / "run.json")
     assert experiment.own == ["own_circuits:ByBytesOwed"]
     assert experiment.circuits is not None
     longer = replace(experiment, circuits=replace(experiment.circuits, hold_s=5e-3))  # type: ignore[type-var]
@@ -62,11 +59,10 @@ def test_its_script_is_faster_than_fixed_circuits_and_is_run_again_from_what_it_
         back = Experiment.from_json(each.to_json())
         assert (back, back.key) == (each, each.key)
     assert longer.name == "once lit, ByBytesOwed(hold_s=0.005)"
-    carried_out("scenarios/repeat.py", "by_bytes_owed", "--out", "again")
-    assert pd.read_csv(in_folder / "again" / "summary.csv")["cct_s"].tolist() == table["cct_s"].tolist()
     (in_folder / "own_circuits.py").write_text(f"{RULE}# edited\n")
-    edited = carried_out("scenarios/repeat.py", "by_bytes_owed", "--out", "edited")
-    assert "the source of own_circuits has changed since" in " ".join(edited.split())
+    again, said = reader.repeated(results)
+    assert "the source of own_circuits has changed since" in said
+    assert again["cct_s"].tolist() == table["cct_s"].tolist()
 
 
 def test_errors_without_circuits_and_without_ocses_name_the_option_that_helps(in_folder: Path) -> None:
@@ -82,18 +78,17 @@ def test_errors_without_circuits_and_without_ocses_name_the_option_that_helps(in
         assert refused.returncode == 2
         assert said in refused.stderr
         assert not (in_folder / "out").exists()
-    assert command.ran("job", *job, *fabric, *circuits, cwd=in_folder).returncode == 0
 
 
-def test_its_command_lights_circuits_for_a_job_in_a_file(in_folder: Path) -> None:
+def test_a_rule_lights_circuits_for_a_job_in_a_file_and_leaves_nothing_to_a_scheme(in_folder: Path) -> None:
     (in_folder / "job.json").write_text(JOB)
     (in_folder / "fabric.json").write_text(parallel_ocs_fabric(4, 4).to_json())
-    _, _, _, scenario, *options = COMMAND.split()
-    said = carried_out(scenario, *options, "--model-only", "--out", "out")
-    assert re.search(r"dispatch +all-to-all", said)
+    options = ["--job", "job.json", "--fabric", "fabric.json", "--circuits", "own_circuits:ByBytesOwed"]
+    done = command.ran("job", "--model-only", *options, "--out", "out", cwd=in_folder)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"dispatch +all-to-all", done.stdout)
     (experiment,) = experiments_of(in_folder / "out" / "run.json")
     assert experiment.name == "once lit, ByBytesOwed"
-    words = [sys.executable, str(CHECKOUT / scenario), *options, "--model-only", "--schemes", "rails"]
-    refused = subprocess.run(words, capture_output=True, text=True)
+    refused = command.ran("job", "--model-only", *options, "--schemes", "rails", cwd=in_folder)
     assert refused.returncode == 2
     assert "carry all, and leave nothing to rails; leave it out" in " ".join(refused.stderr.split())

@@ -1,7 +1,5 @@
 """The page that teaches a user's own fabric: its code runs, as printed there, and what is wrong is said."""
 
-import re
-import subprocess
 import sys
 import tomllib
 from dataclasses import replace
@@ -16,6 +14,7 @@ from testbed.report.run_json import experiments_of
 from testbed.report.slow_links import slow_text
 from testbed.study.study_options import described
 from testbed.study.toml_document import read_document
+from tests.docs.pages import Reader, file_of, lines_of, read_by
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
 from topologies.errors import LightrailError, ScenarioError
@@ -23,7 +22,7 @@ from topologies.fabric import Fabric, Link, Port, Server, Switch, equal_servers
 from topologies.own import own_fabric
 from topologies.rail import rail_fabric
 
-PAGE = (CHECKOUT / "docs" / "howto" / "own_fabric.md").read_text()
+PAGE = "docs/howto/own_fabric.md"
 LINES = 25
 WITH_FABRIC = [
     path.stem
@@ -42,16 +41,10 @@ JOB = """{"format": "lightrail job 1", "name": "large", "gpus": 9,
           "nodes": [{"kind": "all_to_all", "name": "a", "uniform_bytes": 1000}]}"""
 
 
-def block(language: str) -> str:
-    """Return the page's one block of a language."""
-    (found,) = re.findall(rf"```{language}[^\n]*\n(.*?)```", PAGE, re.DOTALL)
-    return str(found)
-
-
 @pytest.fixture
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand in a folder with the page's fabric in it, as a module and as a file."""
-    (tmp_path / "own_fabric.py").write_text(block("python"))
+    (tmp_path / "own_fabric.py").write_text(file_of(PAGE, "own_fabric.py"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "own_fabric", raising=False)
     (tmp_path / "two_pods.json").write_text(own_fabric("own_fabric:two_pods").to_json())
@@ -59,20 +52,20 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_25_lines() -> None:
-    assert len([line for line in block("python").splitlines() if line.strip()]) <= LINES
+    assert lines_of(file_of(PAGE, "own_fabric.py")) <= LINES
 
 
-def test_its_command_predicts_over_it(in_folder: Path) -> None:
-    scenario, *options = block("console").removeprefix("$ python ").split()
-    command = [sys.executable, str(CHECKOUT / scenario), *options, "--out", "out"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_its_command_and_its_script_predict_over_it(in_folder: Path) -> None:
+    reader = Reader(in_folder)
+    _, printed, _ = read_by(reader, PAGE)
+    results = reader.results("rails_uniform")
     made = own_fabric("own_fabric:two_pods")
-    assert {each.fabric for each in experiments_of(in_folder / "out" / "run.json")} == {made}
-    table = pd.read_csv(in_folder / "out" / "summary.csv")
+    for each in (results, reader.results()):
+        assert {each.fabric for each in experiments_of(each / "run.json")} == {made}
+    table = pd.read_csv(results / "summary.csv")
     assert set(table["scheme"]) == {"ecmp", "reps"}
     assert (table["cct_s"] > 1.5 * table["bound_s"]).all()  # thin spines
-    assert "RailS" not in done.stdout
+    assert "RailS" not in printed
 
 
 def test_a_file_is_the_same_fabric(in_folder: Path) -> None:

@@ -1,9 +1,9 @@
 """The page that teaches a user's own scheduler: its code runs, as it is printed there."""
 
-import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,35 +12,33 @@ from controller.schedulers.demand import Matrix
 from controller.schedulers.registry import Scheduler, scheduler_named
 from testbed.run.ocs_plan import plan_of
 from tests.controller.schedulers.implementations import DEMANDS, check
+from tests.docs.pages import Reader, file_of, lines_of, read_by
 from tests.examples import examples
 from tests.testbed.ocs_cases import experiment_of
-from tests.tools import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "howto" / "own_scheduler.md").read_text()
+PAGE = "docs/howto/own_scheduler.md"
 NAME = "own_scheduler:heaviest_first"
 LINES = 20
-
-
-def block(language: str) -> str:
-    """Return the page's one block of a language."""
-    (found,) = re.findall(rf"```{language}[^\n]*\n(.*?)```", PAGE, re.DOTALL)
-    return str(found)
 
 
 @pytest.fixture
 def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
     """The page's scheduler, in the current directory."""
-    (tmp_path / "own_scheduler.py").write_text(block("python"))
+    (tmp_path / "own_scheduler.py").write_text(file_of(PAGE, "own_scheduler.py"))
     monkeypatch.chdir(tmp_path)
     return scheduler_named(NAME)
 
 
 def test_it_is_20_lines() -> None:
-    assert len([line for line in block("python").splitlines() if line.strip()]) <= LINES
+    assert lines_of(file_of(PAGE, "own_scheduler.py")) <= LINES
 
 
-def test_the_command_names_it() -> None:
-    assert block("console").endswith(f",{NAME}\n")
+def test_it_is_compared_with_spectra_by_command_and_by_script(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    read_by(reader, PAGE)
+    for scenario in ("ocs_spectra", "python"):
+        table = pd.read_csv(reader.results(scenario) / "summary.csv").set_index("circuits")
+        assert table["cct_s"][NAME] > table["cct_s"]["spectra"] > table["bound_s"]["spectra"]
 
 
 @settings(

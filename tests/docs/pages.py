@@ -6,11 +6,12 @@ A fenced block is one of these:
 - ``python`` without one: a script, which runs as it stands;
 - ``sh``: commands, a line each;
 - ``console``: commands after ``$``, lines of lightrail's CLI after its prompt, and what is printed.
-  Of that every word must be printed; numbers may differ, and ``...`` leaves lines out;
+  Of that every word must be printed, in this order; numbers may differ, and what is left out is not missed;
 - anything else is read, not run.
 
 A comment on the line before a block says what is special: ``<!-- test: slow -->`` (it runs under ``-m slow``
-alone, as do blocks with ``sudo``, which emulate), ``<!-- test: no, REASON -->``.
+alone, as do blocks with ``sudo``, which emulate), ``<!-- test: exact -->`` (numbers must be printed too),
+``<!-- test: no, REASON -->``.
 """
 
 import os
@@ -19,6 +20,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import pandas as pd
 
 from tests.tools import CHECKOUT
 
@@ -29,6 +32,8 @@ BLOCK = re.compile(
     r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
+FENCE = re.compile(r"^\s*(```|~~~)", re.MULTILINE)
+WORD, TOKEN = re.compile(r"[A-Za-z_]{3,}"), re.compile(r"\S+")
 SHIMS = {
     "sudo": 'exec "$@"',
     "python": f'exec {sys.executable} "$@"',
@@ -69,7 +74,13 @@ class Block:
     @property
     def emulates(self) -> bool:
         """True if it moves packets."""
-        return re.search(r"^(\$ )?sudo ", self.text, re.MULTILINE) is not None
+        has_commands = self.runs and not self.title and not self.is_script
+        return has_commands and any("sudo" in command.words.split() for command in commands_of(self))
+
+    @property
+    def says(self) -> re.Pattern[str]:
+        """The parts of its output that are compared."""
+        return TOKEN if self.note == "exact" else WORD
 
 
 @dataclass(frozen=True)
@@ -82,9 +93,13 @@ class Command:
 
 
 def blocks_of(page: str) -> list[Block]:
-    """Return the fenced blocks of a page, in order."""
-    text = (CHECKOUT / page).read_text()
-    return [
+    """Return the fenced blocks of a page, in order; AssertionError if there is one that tests would miss."""
+    return blocks_in(page, (CHECKOUT / page).read_text())
+
+
+def blocks_in(page: str, text: str) -> list[Block]:
+    """Return the fenced blocks of a text, as `blocks_of`."""
+    blocks = [
         Block(
             page,
             text.count("\n", 0, found.start()) + 1,
@@ -95,22 +110,33 @@ def blocks_of(page: str) -> list[Block]:
         )
         for found in BLOCK.finditer(text)
     ]
+    assert len(FENCE.findall(text)) == 2 * len(blocks), f"{page} has a fence that is no block of a known form"
+    notes = [block.note for block in blocks if block.note]
+    assert text.count("<!-- test:") == len(notes), f"{page} has a comment for tests that is above no block"
+    unknown = [note for note in notes if note not in ("slow", "exact") and not note.startswith("no, ")]
+    assert not unknown, f"{page} has comments for tests that mean nothing: {unknown}"
+    return blocks
 
 
 def commands_of(block: Block) -> list[Command]:
-    """Return the commands of a block of ``sh`` or ``console``."""
+    """Return the commands of a block of ``sh`` or ``console``; AssertionError if it has none."""
+    text = block.text.replace("\\\n", "")
     if block.language == "sh":
-        return [
-            Command(line, "", "") for line in block.text.splitlines() if line and not line.startswith("#")
-        ]
-    commands: list[Command] = []
-    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-        words, _, rest = re.sub(r"\\\n", "", part).partition("\n")
-        lines = rest.splitlines(keepends=True)
-        typed = "".join(line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT))
-        shown = "".join(line for line in lines if not line.startswith(PROMPT))
-        commands.append(Command(words, typed, shown))
+        commands = [Command(line, "", "") for line in text.splitlines() if line and not line.startswith("#")]
+    else:
+        first, *parts = re.split(r"^\$ ", text, flags=re.MULTILINE)
+        assert not first.strip(), f"{block.page}:{block.line} begins with something else than a command"
+        commands = [_command(part) for part in parts]
+    assert commands, f"{block.page}:{block.line} has no command"
     return commands
+
+
+def _command(part: str) -> Command:
+    """Return a command of a console, which stands before what is typed and printed."""
+    words, _, rest = part.partition("\n")
+    lines = rest.splitlines(keepends=True)
+    typed = "".join(line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT))
+    return Command(words, typed, "".join(line for line in lines if not line.startswith(PROMPT)))
 
 
 class Reader:
@@ -124,7 +150,7 @@ class Reader:
             (shims / name).write_text(f"#!/bin/sh\n{line}\n")
             (shims / name).chmod(0o755)
         for path in CHECKOUT.iterdir():
-            if path.name not in ("results", ".git", ".coverage") and not (folder / path.name).exists():
+            if path.name not in ("results", ".git", ".coverage"):
                 (folder / path.name).symlink_to(path)
         self._environment = os.environ | {
             "PATH": f"{shims}:{os.environ['PATH']}",
@@ -132,33 +158,74 @@ class Reader:
             "PYTHONUNBUFFERED": "1",
         }
 
-    def does(self, block: Block) -> None:
-        """Write a block's file, or carry out its commands; what goes wrong is an AssertionError."""
+    def does(self, block: Block) -> str:
+        """Write a block's file, or carry out its commands; return what they print.
+
+        What goes wrong is an AssertionError.
+        """
         if block.title:
             path = self.folder / block.title
-            assert not path.is_symlink(), (
-                f"{block.page}:{block.line} would overwrite the checkout's {block.title}"
+            assert path.resolve().is_relative_to(self.folder.resolve()), (
+                f"{block.page}:{block.line} would write {block.title} into the checkout"
             )
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
-        elif block.is_script and block.runs:
+            return ""
+        if not block.runs:
+            return ""
+        if block.is_script:
             (self.folder / "script.py").write_text(block.text)
-            self._carry_out(block, Command("python script.py", "", ""))
-        elif block.runs:
-            for command in commands_of(block):
-                self._carry_out(block, command)
+            return self._printed_by(block, Command("python script.py", "", ""))
+        return "".join([self._printed_by(block, command) for command in commands_of(block)])
 
-    def _carry_out(self, block: Block, command: Command) -> None:
-        ran = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", command.words],
+    def runs(self, words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a command of a shell; return its exit code, and all that it prints as its output."""
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", words],
             cwd=self.folder,
             env=self._environment,
-            input=command.typed,
-            capture_output=True,
+            input=typed,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
         )
-        where = f"{block.page}:{block.line}: {command.words}"
-        assert ran.returncode == 0, f"{where}\n{ran.stdout}{ran.stderr}"
-        printed = ran.stdout + ran.stderr
-        missing = [word for word in re.findall(r"[A-Za-z_]{3,}", command.shown) if word not in printed]
-        assert not missing, f"{where} did not print {missing}\n{printed}"
+
+    def repeated(self, results: Path) -> tuple[pd.DataFrame, str]:
+        """Return the summary of results that are measured again, and what that prints."""
+        ran = self.runs(f"python scenarios/repeat.py {results} --out again")
+        assert ran.returncode == 0, ran.stdout
+        return pd.read_csv(self.folder / "again" / "summary.csv"), " ".join(ran.stdout.split())
+
+    def results(self, scenario: str = "python") -> Path:
+        """Return the only results of a scenario."""
+        (found,) = (self.folder / "results" / scenario).iterdir()
+        return found
+
+    def _printed_by(self, block: Block, command: Command) -> str:
+        ran = self.runs(command.words, command.typed)
+        where, printed = f"{block.page}:{block.line}: {command.words}", ran.stdout
+        assert ran.returncode == 0, f"{where}\n{printed}"
+        place = 0
+        for word in block.says.findall(command.shown):
+            if word == "...":
+                continue
+            found = printed.find(word, place)
+            assert found >= 0, f"{where} did not print {word!r} there\n{printed}"
+            place = found + len(word)
+        return printed
+
+
+def read_by(reader: Reader, page: str) -> list[str]:
+    """Return what each block of a page prints; those that are slow are left out."""
+    return [reader.does(block) for block in blocks_of(page) if not block.is_slow]
+
+
+def file_of(page: str, name: str) -> str:
+    """Return the text of a file that a page has the reader save."""
+    (text,) = (block.text for block in blocks_of(page) if block.title == name)
+    return text
+
+
+def lines_of(text: str) -> int:
+    """Return how many lines of code a text has, as pages count them: from its dataclass on, if it has one."""
+    return len([line for line in text[max(text.find("@dataclass"), 0) :].splitlines() if line.strip()])

@@ -1,6 +1,5 @@
 """Five kinds of a user's own, a file each outside of the checkout: emulated, predicted, audited together."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +10,9 @@ from testbed.run.circuits_registry import CIRCUITS
 from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.trial import tried
+from tests.docs.pages import file_of
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
-from tests.tools import CHECKOUT
 from topologies.own_routing import ROUTING
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
@@ -38,11 +37,9 @@ DILATION = Dilation(2e-4, 0.4)
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the pages' code in a folder on Python's path."""
     for kind in KINDS:
-        page = (CHECKOUT / "docs" / "howto" / f"own_{kind}.md").read_text()
-        code = re.findall(r"```python[^\n]*\n(.*?)```", page, re.DOTALL)
-        (tmp_path / f"own_{kind}.py").write_text(code[0])
-        if kind == "routing":
-            (tmp_path / "d_mod_k.py").write_text(code[2])
+        code = file_of(f"docs/howto/own_{kind}.md", f"own_{kind}.py")
+        (tmp_path / f"own_{kind}.py").write_text(code)
+    (tmp_path / "d_mod_k.py").write_text(file_of("docs/reference/extension_points.md", "d_mod_k.py"))
     monkeypatch.syspath_prepend(tmp_path)
 
 

@@ -22,9 +22,10 @@ from testbed.run.dilation import Dilation
 from testbed.run.experiment import Experiment
 from testbed.run.outcome import Outcome, bound_s
 from testbed.run.trial import tried
+from tests.docs.pages import file_of
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
-from tests.test_own_transport import block
+from tests.test_own_transport import PAGE
 from topologies.errors import MachineError
 from topologies.fabric import Fabric, Nic
 from topologies.rail import rail_fabric
@@ -196,7 +197,7 @@ def test_marks_of_switches_keep_an_incast_of_dctcp_out_of_full_queues(
 def test_the_pages_own_transport_moves_all_bytes_as_fast_as_it_says(
     sandbox: Box | None, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "own_transport.py").write_text(block("python"))
+    (tmp_path / "own_transport.py").write_text(file_of(PAGE, "own_transport.py"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "own_transport", raising=False)
     experiment = asked("rails", TransportSetup("own_transport:EvenShares"))
