@@ -9,6 +9,8 @@ from matplotlib.ticker import EngFormatter
 
 from testbed.report.palette import BOUND, INK, fixed_canvas, styled
 from testbed.run.dilation import Dilation
+from testbed.run.similitude import ROCE_HEADER_BYTES, ROCE_PAYLOAD_BYTES
+from traffic.packets import DEFAULT_MTU
 
 REAL, EMULATED = "#0072b2", "#e69f00"
 DECADES = 8
@@ -38,7 +40,9 @@ def rulers(dilation: Dilation) -> list[Ruler]:
         Ruler("a message", "B", 2, message_bytes, message_bytes * dilation.volume, "volume"),
         Ruler("its time on the link", "s", -5, time_s, dilation.emulated_s(time_s), "volume / rate"),
         Ruler("delay of a link", "s", -7, delay_s, dilation.emulated_s(delay_s), "volume / rate"),
-        Ruler("a full packet", "B", 0, 4154, 9000, "not scaled: --mtu"),
+        Ruler(
+            "a full packet", "B", 0, ROCE_PAYLOAD_BYTES + ROCE_HEADER_BYTES, DEFAULT_MTU, "not scaled: --mtu"
+        ),
     ]
 
 
