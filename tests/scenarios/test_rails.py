@@ -56,6 +56,7 @@ SHARED += [
     "--part",
     "--cluster",
     "--out",
+    "--plots",
     "--debug",
     "--help",
 ]
