@@ -1,5 +1,6 @@
 """The scenarios of RailS' evaluation, by the model: what they run, and what they leave behind."""
 
+import os
 import re
 from functools import partial
 from itertools import product
@@ -153,7 +154,7 @@ def test_pxn_takes_as_long_as_its_busiest_rail(name: str, options: dict[str, str
 
 
 def test_the_help_is_the_docstring_and_all_options_the_scenario_s_own_first() -> None:
-    told = ran("rails_sparse", "--help").stdout
+    told = ran("rails_sparse", "--help", env={**os.environ, "COLUMNS": "400"}).stdout
     assert "how far RailS beats ECMP" in told
     assert re.findall(r"^\W*(--[a-z-]+)", told, re.MULTILINE) == [*OWN, *SHARED]
 
