@@ -24,8 +24,8 @@ OWN_TABLE = {
 }
 """What is said of an option that is a whole table."""
 ALONE = {
-    "workload.trace": " It is run alone, unless options are given for other workloads, and without --servers"
-    " on as many servers as its GPUs fill."
+    "workload.trace": " It is run alone, unless options are given for other workloads, on as many servers as"
+    " its GPUs fill, unless their number is given."
 }
 """What is said of an option besides what its key means (`testbed.study.named_trace`)."""
 
