@@ -4,10 +4,12 @@
 parameters of the scenario's own command, so they are checked as what a user types.
 """
 
+import json
 import os
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ class GoingOn(TyperCommand):
             # What the environment sets comes before a default, and after what is typed.
             set_before = [param for param in self.params if param.envvar and param.name in run.options]
             args = [*(word for param in set_before for word in _words(param, run.options[param.name])), *args]
-        ctx.obj = run
+        ctx.obj = run if _is_unicode(run) else None
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
@@ -126,6 +128,15 @@ def say_how_to_join(points: int, path: Path) -> None:
 
 def _program() -> str:
     return Path(sys.argv[0]).stem
+
+
+def _is_unicode(run: Typed) -> bool:
+    """Return whether a file can hold what was typed: a name of bytes that are no text it cannot."""
+    try:
+        json.dumps(asdict(run), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _deciding(given: Mapping[str, Any]) -> dict[str, Value]:

@@ -27,7 +27,7 @@ ALONE = {
     "workload.trace": " It is run alone, unless options are given for other workloads, on as many servers as"
     " its GPUs fill, unless their number is given."
 }
-"""What is said of an option besides what its key means (`testbed.study.named_trace`)."""
+"""Further help of an option, on the meaning that it has beside its key's (`testbed.study.named_trace`)."""
 
 
 def run_file(scenario: str) -> NoReturn:

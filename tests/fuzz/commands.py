@@ -98,7 +98,8 @@ def _run(folder: Path, name: str, words: list[str]) -> None:
     finally:
         end.cancel()
     took_s = _children_s() - before_s
-    beside = re.compile("going on with| ago")  # what is taken instead, and how old measurements are
+    # What is taken instead, how old measurements are, and how to go on.
+    beside = re.compile("going on with| ago|what was finished is in|--resume ")
     said = [line for line in done.stderr.splitlines() if line and not beside.search(line)]
     # Typer's own errors come in a box, under the usage.
     in_a_sentence = len(said) == 1 or done.stderr.startswith("Usage: ")

@@ -17,7 +17,7 @@ from tests.tools import CHECKOUT
 SMALL = ("--model-only", "--servers", "4", "--rails", "2", "--seeds", "2", "--schemes", "rails,ecmp")
 STUDY = """
 scheme = ["rails", "ecmp"]
-seeds = 4
+seeds = 9
 
 [fabric]
 builder = "rail"
@@ -31,7 +31,7 @@ KINDS = {
     "study": ("mine.toml", "--model-only", "--set", "fabric.rails=2", "--set", "mtu=3000"),
     "infinitehbd_dcn": ("--model-only", "--nodes", "16", "--domain-nodes", "8", "--job-percent", "75"),
     "infinitehbd_faults": ("--servers", "24", "--trace", "none", "--tp", "8,16"),
-    "ocs_spectra": ("--model-only", "--servers", "4", "--ocses", "2", "--schedulers", "less", "--seeds", "4"),
+    "ocs_spectra": ("--model-only", "--servers", "4", "--ocses", "2", "--schedulers", "less", "--seeds", "9"),
 }
 """A scenario of each kind, beside a file's own options (test_resume.py): a study, points, calls, OCSes."""
 
@@ -234,6 +234,13 @@ def test_the_line_that_an_interrupted_run_prints_goes_on_with_it(folder: Path) -
     again = subprocess.run(line, shell=True, cwd=folder, capture_output=True, text=True, env=env)
     assert again.returncode == 0, again.stderr
     assert (folder / out / "summary.csv").read_text().count("\n") == 1 + 3
+
+
+def test_a_folder_whose_name_is_no_text_takes_the_options_again(tmp_path: Path) -> None:
+    folder = tmp_path / "\udcff"
+    folder.mkdir()
+    assert ran("rails_uniform", *SMALL, "--out", "out", cwd=folder).returncode == 0
+    assert ran("rails_uniform", *SMALL, "--resume", "out", cwd=folder).returncode == 0
 
 
 @pytest.mark.parametrize("word", ["-h", "--help"])

@@ -47,7 +47,7 @@ def aicb(folder: Path) -> Path:
 
 
 def study(trace: Path, **options: str) -> Study:
-    """Return what a scenario is with a trace."""
+    """Return the study of a scenario with a trace."""
     return SPARSE(trace=str(trace), **options)
 
 
