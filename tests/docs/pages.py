@@ -36,10 +36,13 @@ FENCE = re.compile(r"^\s*(```|~~~)", re.MULTILINE)
 WORD, TOKEN = re.compile(r"[A-Za-z_]{3,}"), re.compile(r"\S+")
 SHIMS = {
     "sudo": 'exec "$@"',
-    "python": f'exec {sys.executable} "$@"',
+    "python": f'case $1 in *scenarios/* | script.py) ;; *) set -- -S "$@";; esac; exec {sys.executable} "$@"',
     "lightrail": f'exec {sys.executable} -m lightrail "$@"',
 }
-"""Programs of the page that tests replace: they are root, or need no rights, and know their Python."""
+"""Programs of the page that tests replace: they are root, or need no rights, and know their Python.
+
+Scenarios find the checkout's Python; for other files ``python`` is the system's, which has no packages.
+"""
 
 
 @dataclass(frozen=True)

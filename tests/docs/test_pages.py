@@ -53,11 +53,12 @@ def test_all_of_its_code_runs_twice(page: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", ["README.md", *PAGES])
 def test_what_it_leaves_is_in_nobodys_way_when_it_runs_again(page: str) -> None:
-    """A run into a directory of a name replaces what is there, or goes on with it."""
+    """A run into a directory of a name replaces what is there, or goes on with it; so a drawing."""
     for block in blocks_of(page):
         for line in block.text.splitlines() if block.runs and not block.is_script else ():
-            repeats = "--out" not in line or re.search("--resume|--part|lightrail draw", line)
-            assert repeats, f"{page}:{block.line}: {line}"
+            assert "--out" not in line or re.search("--resume|--part|lightrail draw", line), (
+                f"{page}:{block.line}: {line}"
+            )
         for call in ast.walk(ast.parse(block.text)) if block.language == "python" else ():
             if isinstance(call, ast.Call) and ast.unparse(call.func) == "lr.run":
                 given = {keyword.arg for keyword in call.keywords}
