@@ -28,6 +28,8 @@ FREE = {
     *("plots", "debug", "help"),
 }
 """Options that do not decide results: nothing is kept of them, and each command may have its own."""
+REDRAWN = "plots"
+"""The option that is kept and that a command may change: plots are drawn anew, so a run gets PDFs later."""
 LEFT: list[str] = []
 """The lines on what is left of a command that ended in its middle, and on how to go on with it."""
 
@@ -82,7 +84,7 @@ class GoingOn(TyperCommand):
 
     def _check_same(self, ctx: Any, path: Path, param: Any, before: Value, now: Value) -> None:  # noqa: ANN401
         """Refuse an option that says something else than in the run; a file may have moved."""
-        if now is None or isinstance(value := param.process_value(ctx, now), Path):
+        if now is None or isinstance(value := param.process_value(ctx, now), Path) or param.name == REDRAWN:
             return
         if before is None or value != param.process_value(ctx, before):
             was = f"without {param.opts[0]}" if before is None else f"with {' '.join(_words(param, before))}"

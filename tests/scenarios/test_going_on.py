@@ -146,6 +146,12 @@ def test_what_says_the_same_or_decides_nothing_is_free(begun: Path) -> None:
     assert (done.returncode, done.stderr.strip()) == (0, "")
 
 
+def test_plots_are_drawn_in_the_formats_that_are_asked_for_afterwards(begun: Path) -> None:
+    done = ran("rails_uniform", "--resume", "out", "--plots", "png,pdf", cwd=begun)
+    assert (done.returncode, done.stderr.strip()) == (0, "")
+    assert (begun / "out" / "cct_cdf.pdf").exists()
+
+
 def edited(folder: Path, change: Callable[[dict[str, object]], object], tmp_path: Path) -> Path:
     """Return a copy of a run whose options somebody changed on purpose, without its checksum."""
     out = tmp_path / "out"
