@@ -25,7 +25,7 @@ from topologies.errors import ScenarioError
 
 FREE = {
     *("jobs", "resume", "part", "cluster", "out", "no_wait", "calibrate", "dry_run", "cli"),
-    *("plots", "debug", "help"),
+    *("debug", "help"),
 }
 """Options that do not decide results: nothing is kept of them, and each command may have its own."""
 REDRAWN = "plots"
