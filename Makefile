@@ -17,7 +17,7 @@ lint: ## Run ruff, mypy, codespell, shellcheck and the house rules.
 	.venv/bin/pytest --no-cov -q tests/test_style.py
 
 docs: ## Build the documentation's site, with warnings as errors.
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict && echo "open results/site/index.html"
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict && echo "open results/site/index.html; with its search: .venv/bin/mkdocs serve"
 
 bench: ## Measure what lightrail promises on this machine.
 	$(SUDO) .venv/bin/python scenarios/bench.py

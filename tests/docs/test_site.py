@@ -54,6 +54,13 @@ def test_reading_it_fetches_nothing_from_elsewhere(site: Path) -> None:
     assert [found for text in styles for found in re.findall(r"url\([\"']?((?:https?:)?//[^)]+)", text)] == []
 
 
+def test_links_lead_to_files_so_it_is_read_without_a_server_too(site: Path) -> None:
+    links = re.findall(r"<a\b[^>]*?\bhref=\"?([^\"#\s>]+)", (site / "index.html").read_text())
+    own = [link for link in links if "//" not in link]
+    assert len(own) > 30
+    assert [link for link in own if not (site / link).is_file()] == []
+
+
 def test_its_menu_has_each_page_once() -> None:
     _, menu = (CHECKOUT / "mkdocs.yml").read_text().split("\nnav:\n")
     pages = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", menu, re.MULTILINE)
