@@ -373,19 +373,20 @@ def job_of(document: Document, row: Row, fabric: Fabric, seed: int) -> Job | Non
                 (*row.keys, key), f"no trace is replayed, so {key} has no effect", "leave it out"
             )
         return None
-    with document.at(row.keys):
+    made_by = (*row.keys, row.form)
+    with document.at(made_by if document.is_given(made_by) else row.keys):
         try:
             made = _made(document, row, {"fabric": fabric, "gpus": fabric.gpus, "seed": seed})
             made = single(made) if isinstance(made, Demand) else made
             if isinstance(made, Job):
                 return made if row.form == "job" else placed(made, fabric)
         except TraceError as error:
-            if not row.values.get("if_found") or document.is_given((*row.keys, row.form)):
+            if not row.values.get("if_found") or document.is_given(made_by):
                 raise
             say(f"{error}; going on without it")
             return None
         said = f"{row.name} returns {_a(made)}, and neither a Job nor a Demand"
-        raise document.mistake((*row.keys, row.form), said, PAGE)
+        raise document.mistake(made_by, said, PAGE)
 
 
 def points_of(document: Document, row: Row, seed: int) -> list[object]:

@@ -92,6 +92,19 @@ def test_servers_that_are_given_are_kept(tmp_path: Path) -> None:
         study(nccl(tmp_path), servers="1", rails="2")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0 1\n1\n", "trace.txt, line 2: found '1 numbers', expected 2, because"),
+        (None, "trace.txt does not exist"),
+    ],
+)
+def test_a_mistake_in_it_is_reported_by_its_option_alone(text: str | None, said: str, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.txt" if text is None else written(tmp_path, text)
+    with pytest.raises(LightrailError, match=f"^--trace: {tmp_path}/{said}"):
+        study(trace)
+
+
 def test_gpus_that_fill_no_servers_are_refused_with_what_would_do(tmp_path: Path) -> None:
     with pytest.raises(
         LightrailError, match=r"trace\.txt is between 8 GPUs, which do not fill servers of 3; give --rails 2"
