@@ -59,7 +59,7 @@ def fabric_named(name: str, parameters: Sequence[Assignment]) -> Fabric:
     form = "file" if is_file else "builder"
     table: dict[str, object] = {form: name} | {each.key: each.value for each in parameters}
     sources: dict[Keys, str | Keys] = {("fabric", 0, each.key): each.source for each in parameters}
-    sources["fabric", 0, form] = "FABRIC"
+    sources["fabric", 0] = sources["fabric", 0, form] = "FABRIC"
     document = Document(Path("lightrail draw"), "", {"fabric": [table]}, sources)
     row, *more = rows(document, "fabric")
     if more:

@@ -326,12 +326,17 @@ def validated(
     try:
         return model.model_validate_json(json.dumps(values))  # in JSON a list may be a tuple, a text a path
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        (key, *_), hint = first["loc"], PAGE
+        wrong = error.errors(include_url=False)
+        # A key that is missing is mostly there, misspelt.
+        misspelt = [each for each in wrong if each["type"] == "extra_forbidden"]
+        first = misspelt[0] if misspelt and wrong[0]["type"] == "missing" else wrong[0]
+        key, hint = first["loc"][0], PAGE
         if first["type"] == "missing":
+            hint = f"add --set {key}=VALUE" if document.is_given(keys) else PAGE
             raise document.mistake(keys, f"{key} is missing", hint) from error
         if first["type"] == "extra_forbidden":
             hint = unknown(str(key), [*model.model_fields, *also])
+            raise document.mistake((*keys, key), "unknown key", hint) from error
         raise document.mistake((*keys, key), said_of(error), hint) from error
 
 

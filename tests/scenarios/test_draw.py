@@ -42,7 +42,8 @@ def test_a_file_and_a_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     ("words", "said"),
     [
         (["rial"], "unknown builder 'rial', did you mean rail?"),
-        (["rail", "--set", "servers=8"], "rails is missing"),
+        (["rail", "--set", "servers=8"], "FABRIC: rails is missing; add --set rails=VALUE"),
+        (["rail", "--set", "server=8"], "--set server: unknown key; did you mean servers?"),
         (["rail", "--set", "servers=2,3", "--set", "rails=2"], "2 fabrics at once"),
         (["rail", "--set", "servers"], "it has no key or no value"),
         (["none.json"], "cannot be read"),
