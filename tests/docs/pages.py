@@ -37,11 +37,12 @@ WORD, TOKEN = re.compile(r"[A-Za-z_]{3,}"), re.compile(r"\S+")
 SHIMS = {
     "sudo": 'exec "$@"',
     "python": f'case $1 in *scenarios/* | script.py) ;; *) set -- -S "$@";; esac; exec {sys.executable} "$@"',
-    "lightrail": f'exec {sys.executable} -m lightrail "$@"',
+    "lightrail": 'echo "lightrail: command not found"; exit 127',
 }
 """Programs of the page that tests replace: they are root, or need no rights, and know their Python.
 
-Scenarios find the checkout's Python; for other files ``python`` is the system's, which has no packages.
+Scenarios find the checkout's Python; for other files ``python`` is the system's, which has no packages,
+and ``lightrail`` is in no folder of the system's.
 """
 
 

@@ -40,7 +40,7 @@ def test_lines_of_each_builder_make_the_fabric_of_its_drawing(name: str) -> None
     fabric = docs_fabrics()[name].fabric
     (command,), (study,) = blocks(name, "sh"), blocks(name, "toml")
     words = command.text.split()
-    assert words[:2] == ["lightrail", "draw"]
+    assert words[:2] == [".venv/bin/lightrail", "draw"]
     given = [
         assigned(word) for option, word in zip(words[3::2], words[4::2], strict=True) if option == "--set"
     ]

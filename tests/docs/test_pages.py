@@ -126,6 +126,7 @@ exit 1
         ("```console\n$ echo three 3\nfour 3\n```\n", "did not print 'four'"),
         ("<!-- test: exact -->\n```console\n$ echo three 3\nthree 4\n```\n", "did not print '4'"),
         ("```python\nraise SystemExit(2)\n```\n", "made_up.md:1: python script.py"),
+        ("```sh\nlightrail list\n```\n", "command not found"),
         ('```python title="traffic/job.py"\n```\n', "into the checkout"),
         ('```python title="README.md"\n```\n', "into the checkout"),
         ("- a list\n\n  ```sh\n  false\n  ```\n", "a fence that is no block of a known form"),
