@@ -216,6 +216,12 @@ def typed_of(run_file: Path) -> Typed | None:
     return typed
 
 
+def begun_as(run_file: Path) -> tuple[str, str]:
+    """Return the scenario of a run, and the command as one types it; errors are those of `datapath_of`."""
+    run = _read(run_file).run
+    return run.scenario, run.command_line
+
+
 def with_readings(run: Run, run_file: Path) -> Run:
     """Return a run with what another read back of its machine, too; errors are those of `datapath_of`."""
     before = _read(run_file).run

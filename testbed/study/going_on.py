@@ -16,7 +16,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from testbed.report.results import ENTERED
-from testbed.report.run_json import Typed, Value, typed_of
+from testbed.report.run_json import Typed, Value, begun_as, typed_of
 from testbed.study.directories import check_code
 from testbed.study.options import directory
 from testbed.study.output import say
@@ -30,6 +30,8 @@ FREE = {
 """Options that do not decide results: nothing is kept of them, and each command may have its own."""
 REDRAWN = "plots"
 """The option that is kept and that a command may change: plots are drawn anew, so a run gets PDFs later."""
+SCRIPTED = {"python", "repeat"}
+"""What runs are called that no command goes on with: those of a Python script, and those that repeat one."""
 LEFT: list[str] = []
 """The lines on what is left of a command that ended in its middle, and on how to go on with it."""
 
@@ -69,13 +71,20 @@ class GoingOn(TyperCommand):
         """Return how a run was begun, which what is typed now does not contradict; None if nobody knows."""
         check_code(path, ())
         if (run := typed_of(path / RUN)) is None:
+            _check_begun_by_command(path)
             return None
         if run.program != _program():
-            line = going_on(path, program=str(Path(sys.argv[0]).with_name(f"{run.program}.py")))
-            raise ScenarioError(f"{path} is a run of {run.program}.py", f"run: {line}")
-        if unknown := run.options.keys() - {param.name for param in self.params} | run.options.keys() & FREE:
-            said = f"{path / RUN} has the option {min(unknown)}, and {run.program}.py keeps none of that name"
-            raise ScenarioError(said, "give the directory of a run as it was written")
+            file = Path(sys.argv[0]).parent / f"{run.program}.py"
+            is_here = Path(run.program).name == run.program and file.is_file()
+            hint = f"run: {going_on(path, program=str(file))}" if is_here else "give it to that one"
+            raise ScenarioError(f"{path} is a run of {run.program}.py", hint)
+        params = {str(param.name): param for param in self.params if param.name not in FREE}
+        for name, value in run.options.items():
+            if name not in params or not _can_be(params[name], value):
+                said = f"{path / RUN} has the option {name}, and {run.program}.py keeps none"
+                raise ScenarioError(
+                    f"{said} of that name and kind", "give the directory of a run as it was written"
+                )
         now = _deciding(given)
         for param in self.params:
             self._check_same(ctx, path, param, run.options.get(str(param.name)), now.get(str(param.name)))
@@ -86,7 +95,7 @@ class GoingOn(TyperCommand):
         """Refuse an option that says something else than in the run; a file may have moved."""
         if now is None or isinstance(value := param.process_value(ctx, now), Path) or param.name == REDRAWN:
             return
-        if before is None or value != param.process_value(ctx, before):
+        if value != param.process_value(ctx, param.get_default(ctx) if before is None else before):
             was = f"without {param.opts[0]}" if before is None else f"with {' '.join(_words(param, before))}"
             raise ScenarioError(
                 f"{path} was begun {was}, and {' '.join(_words(param, now))} is given",
@@ -126,6 +135,22 @@ def say_how_to_join(points: int, path: Path) -> None:
     """Say what a part left, and what makes one run of all parts."""
     say(f"{points} points are in {path}; this joins all parts:")
     say(going_on(path))
+
+
+def _check_begun_by_command(path: Path) -> None:
+    """Refuse a run of a script; one whose run.json has no options takes those that are given."""
+    scenario, line = begun_as(path / RUN)
+    if scenario in SCRIPTED:
+        raise ScenarioError(
+            f"{path} is a run of a script, which nothing goes on with", f"run it again: {line}"
+        )
+
+
+def _can_be(param: Any, value: Value) -> bool:  # noqa: ANN401
+    """Return whether an option is kept as such a value: a flag as a bool, a repeated one as a list."""
+    if getattr(param, "is_flag", False):
+        return value is True or (value is False and bool(param.secondary_opts))
+    return isinstance(value, list if param.multiple else str)
 
 
 def _program() -> str:

@@ -63,6 +63,15 @@ def mine(*, fabric, messages, chunks, rng):
 """
 
 
+SCRIPT = """
+import lightrail as lr
+
+fabric = lr.rail_fabric(servers=2, rails=2)
+lr.run([lr.Experiment(fabric, lr.single(lr.uniform(fabric.gpus)), "rails")], "out", overwrite=True)
+"""
+FINDS = os.environ | {"PYTHONPATH": str(CHECKOUT)}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder with a study in it."""
@@ -139,6 +148,36 @@ def test_what_contradicts_the_run_is_refused_with_both(
     assert done.stderr.startswith(said.format(scenarios=CHECKOUT / "scenarios"))
 
 
+@pytest.mark.parametrize("program", ["../../somewhere", "no_such_scenario", "a b"])
+def test_a_run_of_no_scenario_here_has_no_command_to_print(program: str, begun: Path, tmp_path: Path) -> None:
+    def change(document: dict[str, object]) -> None:
+        document["typed"]["program"] = program  # type: ignore[index]
+
+    done = ran("rails_uniform", "--resume", edited(begun, change, tmp_path), cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.endswith(f"is a run of {program}.py; give it to that one\n")
+
+
+def test_a_run_of_a_script_is_refused_with_its_command(folder: Path) -> None:
+    script = folder / "mine.py"
+    script.write_text(SCRIPT)
+    assert subprocess.run([sys.executable, script.name], cwd=folder, env=FINDS, check=False).returncode == 0
+    done = ran("rails_uniform", "--model-only", "--resume", "out", cwd=folder)
+    said = "out is a run of a script, which nothing goes on with; run it again: python mine.py\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+def test_the_formats_of_plots_are_kept_and_a_default_may_be_given(folder: Path) -> None:
+    words = ("--model-only", "--servers", "2", "--rails", "2", "--seeds", "1", "--schemes", "ecmp")
+    done = ran("rails_uniform", *words, "--plots", "pdf", "--out", "out", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    drawn = folder / "out" / "cct_cdf.pdf"
+    drawn.unlink()
+    done = ran("rails_uniform", "--resume", "out", "--mtu", "9000", "--loss", "0", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (drawn.exists(), drawn.with_suffix(".png").exists()) == (True, False)
+
+
 def test_what_says_the_same_or_decides_nothing_is_free(begun: Path) -> None:
     kernel = os.environ | {"LIGHTRAIL_DATAPATH": "kernel"}
     free = ["--jobs", "1", "--debug"]
@@ -167,8 +206,11 @@ def edited(folder: Path, change: Callable[[dict[str, object]], object], tmp_path
     [
         ({"seeds": "none"}, "--seeds: found 'none', expected a whole number"),
         ({"seeds": "2; touch proof"}, "--seeds: found '2; touch proof', expected a whole number"),
-        ({"seeds": ["2", "3"]}, "--seeds: found"),
+        ({"seeds": ["2", "3"]}, "run.json has the option seeds, and rails_uniform.py keeps none of that"),
         ({"jobs": "3"}, "run.json has the option jobs, and rails_uniform.py keeps none of that name"),
+        ({"datapath": False}, "run.json has the option datapath, and rails_uniform.py keeps none of that"),
+        ({"model_only": False}, "run.json has the option model_only, and rails_uniform.py keeps none of"),
+        ({"schemes": ["ecmp"]}, "run.json has the option schemes, and rails_uniform.py keeps none of that"),
         ({"seeds": 2}, "is not a valid run"),
     ],
 )
