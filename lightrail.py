@@ -3,7 +3,7 @@
 ===========  ===========================================================================================
 experiments  Experiment, run, predict, Outcome, timeline_of
 fabrics      rail_fabric, fat_tree_fabric, leaf_spine_fabric, big_switch_fabric, parallel_ocs_fabric,
-             patch_panel_fabric, mfabric_fabric, draw_fabric; of one's own: Fabric, Switch, Link, Port, duplex
+             patch_panel_fabric, draw_fabric; of one's own: Fabric, Switch, Link, Port, duplex
 demands      uniform, sparse, sender_skew, receiver_skew, ocs_demand; demand_of_file; Demand, single
 jobs         Job, Compute, Collective, AllToAll, Ring, PointToPoint; read_job, read_trace
 circuits     Scheduled, over_ocses, Foreseen, ReconfigurationDelay, device_named; ONCE_LIT, WHILE_LIT
@@ -48,7 +48,6 @@ if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `
     )
     from testbed.run.outcome import Outcome as Outcome
     from testbed.run.predict import predict as predict
-    from testbed.run.region_plan import RegionalSetup as RegionalSetup
     from topologies.big_switch import big_switch_fabric as big_switch_fabric
     from topologies.errors import LightrailError as LightrailError
     from topologies.events import (
@@ -67,7 +66,6 @@ if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `
     from topologies.fat_tree import fat_tree_fabric as fat_tree_fabric
     from topologies.leaf_spine import leaf_spine_fabric as leaf_spine_fabric
     from topologies.light import duplex as duplex
-    from topologies.mfabric import mfabric_fabric as mfabric_fabric
     from topologies.parallel_ocs import parallel_ocs_fabric as parallel_ocs_fabric
     from topologies.patch_panel import patch_panel_fabric as patch_panel_fabric
     from topologies.rail import rail_fabric as rail_fabric

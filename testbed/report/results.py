@@ -74,7 +74,7 @@ WRITTEN = (
 RESULTS = Path("results")
 """Where results go by default: in the directory that a run was started in."""
 ENTERED: list[Path] = []
-"""The directories of runs that this process has entered, in order; one without results may be gone."""
+"""The directories of runs that this process has begun and not completed; one without results may be gone."""
 
 
 class RunDirectory(ABC):
@@ -265,6 +265,8 @@ class RunDirectory(ABC):
         there = {file for pattern in (*WRITTEN, *tables) for file in self.path.glob(pattern)}
         self._page = page
         KeptFiles(self.path).close(each for each in there if each.name != SUMS and each.name[0] != ".")
+        if not unfinished and self.path in ENTERED:
+            ENTERED.remove(self.path)
 
 
 class ResultsDirectory(RunDirectory):

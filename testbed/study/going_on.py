@@ -31,7 +31,7 @@ FREE = {
 REDRAWN = "plots"
 """The option that is kept and that a command may change: plots are drawn anew, so a run gets PDFs later."""
 SCRIPTED = {"python", "repeat"}
-"""What runs are called that no command goes on with: those of a Python script, and those that repeat one."""
+"""Names of runs that no command goes on with: those of a Python script, and those that repeat one."""
 LEFT: list[str] = []
 """The lines on what is left of a command that ended in its middle, and on how to go on with it."""
 

@@ -1,6 +1,5 @@
 """Reactive policies: what holds for every one of them, and each one's own rule."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
@@ -12,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.docs.pages import file_of
 from tests.examples import examples
-from tests.tools import CHECKOUT
 from tests.traffic.cases import Work, admitted_by, carried, work_of, works
 from topologies.errors import ScenarioError
 from topologies.fabric import Nic
@@ -258,10 +257,8 @@ def test_a_users_own_policy_hears_of_losses_if_it_has_the_method() -> None:
 
 
 def test_the_page_on_own_schemes_has_one_over_all_entropies_that_works() -> None:
-    page = (CHECKOUT / "docs" / "howto" / "own_scheme.md").read_text()
-    (code,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
     made: dict[str, object] = {}
-    exec(code, made)
+    exec(file_of("docs/reference/extension_points.md", "own_random.py"), made)
     own = made["Random"]
     assert isinstance(own, type)
     policy, work = own(), one_nic_each()
