@@ -107,7 +107,8 @@ def test_a_mistake_in_it_is_reported_by_its_option_alone(text: str | None, said:
 
 def test_gpus_that_fill_no_servers_are_refused_with_what_would_do(tmp_path: Path) -> None:
     with pytest.raises(
-        LightrailError, match=r"trace\.txt is between 8 GPUs, which do not fill servers of 3; give --rails 2"
+        LightrailError,
+        match=r"trace\.txt is between 8 GPUs, which do not fill several servers of 3; give --ra",
     ):
         study(nccl(tmp_path), rails="3")
 
@@ -124,6 +125,13 @@ def test_the_rails_that_it_names_do(gpus: int, server_gpus: int, rails: int) -> 
     with pytest.raises(TraceError, match=f"give --rails {rails}, or --servers"):
         servers_for("trace", gpus, server_gpus)
     assert servers_for("trace", gpus, rails) * rails == gpus
+
+
+def test_a_trace_of_one_gpu_has_no_rails_that_would_do() -> None:
+    with pytest.raises(
+        TraceError, match="trace is of one GPU, which sends to no other; give a trace between"
+    ):
+        servers_for("trace", 1, 4)
 
 
 def test_none_and_a_trace_that_is_set_are_no_such_trace(tmp_path: Path) -> None:

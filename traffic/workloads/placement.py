@@ -64,11 +64,11 @@ def servers_for(name: str, gpus: int, server_gpus: int) -> int:
     """
     if gpus % server_gpus == 0 and gpus > server_gpus:
         return gpus // server_gpus
-    rails = max(
-        each for each in range(1, max(server_gpus, 1) + 1) if gpus % each == 0 and each < max(gpus, 2)
-    )
+    if gpus == 1:
+        raise TraceError(f"{name} is of one GPU, which sends to no other", "give a trace between several")
+    rails = max(each for each in range(1, max(server_gpus, 1) + 1) if gpus % each == 0 and each < gpus)
     raise TraceError(
-        f"{name} is between {gpus} GPUs, which do not fill servers of {server_gpus}",
+        f"{name} is between {gpus} GPUs, which do not fill several servers of {server_gpus}",
         f"give --rails {rails}, or --servers for a fabric of which it takes the first GPUs",
     )
 
