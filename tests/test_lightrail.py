@@ -152,6 +152,30 @@ def title_of(folder: str) -> str:
     return Path(folder, "report.html").read_text().partition("<title>")[2].partition("</title>")[0]
 
 
+def test_no_name_is_no_directory(experiments: list[lr.Experiment]) -> None:
+    with pytest.raises(ScenarioError, match="out names no directory; leave it out"):
+        lr.run(experiments, "")
+    assert os.listdir() == []
+
+
+def test_a_notebook_shows_results_from_another_directory_and_without_a_plot(
+    experiments: list[lr.Experiment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = lr.run(experiments, "mine")
+    whole = results._repr_html_() or ""
+    Path("mine", "cct_cdf.png").unlink()
+    monkeypatch.chdir("/")
+    shown = results._repr_html_() or ""
+    assert shown.count("<img") == whole.count("<img") - 1
+    assert "1 more plot" in shown
+
+
+def test_a_notebook_shows_tables_of_results_without_a_png(experiments: list[lr.Experiment]) -> None:
+    shown = lr.run(experiments, plots="pdf")._repr_html_() or ""
+    assert (shown.count("<table>"), shown.count("<img")) == (1, 0)
+    assert "more plots" in shown
+
+
 def test_overwriting_nothing_in_particular_is_refused(experiments: list[lr.Experiment]) -> None:
     with pytest.raises(ScenarioError, match="there is nothing to overwrite"):
         lr.run(experiments, overwrite=True)

@@ -49,6 +49,8 @@ def run(
     """
     if not experiments:
         raise ScenarioError("there is no experiment to run", "give one at least")
+    if out is not None and not str(out).strip():
+        raise ScenarioError("out names no directory", "leave it out, or give a directory")
     if overwrite and out is None:
         raise ScenarioError("there is nothing to overwrite: each run has a new directory", "give its out")
     directory = None if out is None else Path(out)

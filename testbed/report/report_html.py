@@ -70,7 +70,7 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
     )
 
 
-def notebook_html(page: Page, directory: Path) -> str:
+def notebook_html(page: Page, directory: Path, written: Path) -> str:
     """Return the tables of a report, as many plots as are small together, and a link to the report.
 
     Parameters
@@ -78,11 +78,14 @@ def notebook_html(page: Page, directory: Path) -> str:
     page
         What the report says.
     directory
-        Where it is, and the plots.
+        Where it is, as it was asked for.
+    written
+        The same from anywhere; a plot that is not there as PNG is counted, not shown.
     """
-    files = {plot: directory / f"{plot.name}.png" for plot in page.plots}
-    sizes = accumulate(file.stat().st_size for file in files.values())
-    shown = [plot for plot, size in zip(page.plots, sizes, strict=True) if size <= NOTEBOOK_BYTES]
+    files = {plot: written / f"{plot.name}.png" for plot in page.plots}
+    there = {plot: file for plot, file in files.items() if file.is_file()}
+    sizes = accumulate(file.stat().st_size for file in there.values())
+    shown = [plot for plot, size in zip(there, sizes, strict=True) if size <= NOTEBOOK_BYTES]
     return _template("notebook.html").render(
         page=page,
         plots=[_image(plot, files[plot].read_bytes()) for plot in shown],

@@ -131,6 +131,8 @@ class RunDirectory(ABC):
         self._ends = ExitStack()
         self._page: Page | None = None
         """The content of its report, once there is one."""
+        self._written = Path()
+        """Where its report is, wherever the process goes then."""
 
     @abstractmethod
     def page(self) -> Page:
@@ -152,7 +154,7 @@ class RunDirectory(ABC):
         """Return the HTML that a notebook shows of it; None, so its `repr`, before there is a report."""
         from testbed.report.report_html import notebook_html  # here as in `_close`
 
-        return None if self._page is None else notebook_html(self._page, self.path)
+        return None if self._page is None else notebook_html(self._page, self.path, self._written)
 
     def __enter__(self) -> Self:
         """Make the directory, so that a run that could not write ends before it starts."""
@@ -263,7 +265,7 @@ class RunDirectory(ABC):
         write_whole(self.path / "report.html", report_html(page, images["png"], unfinished))
         tables = [f"{name}.csv" for name in self._tables]
         there = {file for pattern in (*WRITTEN, *tables) for file in self.path.glob(pattern)}
-        self._page = page
+        self._page, self._written = page, self.path.absolute()
         KeptFiles(self.path).close(each for each in there if each.name != SUMS and each.name[0] != ".")
         if not unfinished and self.path in ENTERED:
             ENTERED.remove(self.path)
