@@ -113,6 +113,8 @@ if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `
 _OUTSIDE = """\
 lightrail runs from its checkout, and this is a copy of lightrail.py alone; install that checkout with \
 pip install --editable, or as root: bash vagrant/provision.sh"""
+_PYTHON = Path(__file__).resolve().parent / ".venv" / "bin" / "python"
+"""The checkout's own, which has the packages."""
 
 
 @cache
@@ -129,13 +131,16 @@ def _modules() -> dict[str, str]:
 
 
 def _loaded(module: str) -> ModuleType:
-    """Return a module of lightrail's rooms; ImportError if they are not here."""
+    """Return a module of lightrail's rooms; ImportError if they or the packages they need are not here."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0]:
+        if error.name == module.partition(".")[0]:
+            raise ImportError(_OUTSIDE, name="lightrail") from None
+        if not _PYTHON.exists() or Path(sys.prefix).resolve() == _PYTHON.parents[1].resolve():
             raise
-        raise ImportError(_OUTSIDE) from None
+        has_not = f"{sys.executable} has no package {error.name}, which lightrail needs"
+        raise ImportError(f"{has_not}; run this with {_PYTHON}", name="lightrail") from None
 
 
 def __getattr__(name: str) -> object:
@@ -158,7 +163,7 @@ def main() -> None:
     try:
         command = _loaded("scenarios.api.command")
     except ImportError as error:
-        if str(error) != _OUTSIDE:
+        if error.name != "lightrail":
             raise
         print(error, file=sys.stderr)
         sys.exit(2)

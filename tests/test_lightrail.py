@@ -5,6 +5,7 @@ import pydoc
 import subprocess
 import sys
 import tomllib
+import venv
 from dataclasses import replace
 from pathlib import Path
 from typing import assert_type
@@ -74,6 +75,19 @@ def test_a_copy_without_its_checkout_says_so(tmp_path: Path) -> None:
     )
     imported = ran("-S", "-c", "from lightrail import Job", folder=tmp_path, path=tmp_path)
     assert imported.stderr.endswith(f"ImportError: {listed.stderr}")
+
+
+def test_a_python_without_the_packages_says_which_has_them(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"  # an environment of its own, without any package
+    venv.create(bare, with_pip=False)
+    command = [str(bare / "bin" / "python"), "-m", "lightrail", "list"]
+    ends = f"; run this with {CHECKOUT}/.venv/bin/python\n"
+    listed = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+    assert (listed.returncode, listed.stdout) == (2, "")
+    assert listed.stderr == f"{command[0]} has no package typer, which lightrail needs{ends}"
+    command[1:] = ["-c", "from lightrail import Fabric"]
+    imported = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+    assert imported.stderr.endswith(ends)
 
 
 def test_the_list_has_every_scenario_and_its_sentence() -> None:
