@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +88,14 @@ class GoingOn(TyperCommand):
         now = _deciding(given)
         for param in self.params:
             self._check_same(ctx, path, param, run.options.get(str(param.name)), now.get(str(param.name)))
-        _check_found(path, run)
+        _check_found(path, replace(run, options={n: v for n, v in run.options.items() if n not in now}))
         return run
 
     def _check_same(self, ctx: Any, path: Path, param: Any, before: Value, now: Value) -> None:  # noqa: ANN401
         """Refuse an option that says something else than in the run; a file may have moved."""
         if now is None or isinstance(value := param.process_value(ctx, now), Path) or param.name == REDRAWN:
+            return
+        if isinstance(now, str) and isinstance(before, str) and os.path.exists(now):  # as a file it may, too
             return
         if value != param.process_value(ctx, param.get_default(ctx) if before is None else before):
             was = f"without {param.opts[0]}" if before is None else f"with {' '.join(_words(param, before))}"

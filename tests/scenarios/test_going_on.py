@@ -254,6 +254,23 @@ def test_a_file_that_is_elsewhere_is_named_with_its_place(folder: Path, tmp_path
     assert "holds the points of another study" in done.stderr
 
 
+def test_a_trace_that_moved_is_given_and_compared_by_content(folder: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (folder / "mine.csv").write_text("0,1e6,1e6,1e6\n" * 4)
+    words = ("--model-only", "--rails", "2", "--schemes", "ecmp", "--trace", "mine.csv", "--out", "out")
+    done = ran("rails_sparse", *words, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    again = ("--resume", "out", "--trace", elsewhere / "mine.csv")
+    shutil.copy(folder / "mine.csv", elsewhere)
+    done = ran("rails_sparse", *again, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (elsewhere / "mine.csv").write_text("0,1e6,1e6,2e6\n" * 4)
+    assert "holds the points of another study" in ran("rails_sparse", *again, cwd=folder).stderr
+    gone = ran("rails_sparse", "--resume", "out", "--trace", "gone.csv", cwd=folder).stderr
+    assert gone.startswith("out was begun with --trace mine.csv, and --trace gone.csv is given")
+
+
 def test_code_that_a_run_names_is_said_before_it_is_loaded(folder: Path) -> None:
     (folder / "own_scheme.py").write_text(OWN)
     words = ("--model-only", "--servers", "2", "--rails", "2", "--seeds", "1")
