@@ -190,11 +190,16 @@ def own_code(kind: str, name: str) -> Iterator[None]:
     Raises
     ------
     LightrailError
-        As raised, or a ScenarioError for any other exception; the traceback is that of its cause.
+        As raised, with the line of the user's that led to it if there is one; or a ScenarioError for any
+        other exception, whose traceback is that of its cause.
     """
     try:
         yield
-    except (LightrailError, NotLoadedError):
+    except NotLoadedError:
+        raise
+    except LightrailError as error:
+        if line := _line_of(name, error):
+            error.sentence = f"{line}: {error.sentence}"
         raise
     except (Exception, SystemExit) as error:  # the code is a user's: it may raise anything
         raise _raised(kind, name, error) from error

@@ -10,7 +10,7 @@ from py_compile import PycInvalidationMode
 
 import pytest
 
-from topologies.errors import FabricError, ScenarioError
+from topologies.errors import FabricError, LightrailError, ScenarioError
 from topologies.fabric import Fabric
 from topologies.own import (
     NotLoadedError,
@@ -107,6 +107,19 @@ def test_an_error_is_laid_to_the_innermost_line_of_the_users_package(
         pytest.raises(ScenarioError, match=r"JSONDecodeError at own_deep/inner\.py:5: Expecting value"),
         own_code("scheme", "own_deep:calls"),
     ):
+        calls()
+
+
+def test_an_error_of_lightrails_has_the_users_line_that_led_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_wires.py").write_text(
+        "from topologies.rail import rail_fabric\n\n\ndef calls():\n    rail_fabric(-1, 1)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    calls = own_object("fabric", "own_wires:calls")
+    assert callable(calls)
+    with pytest.raises(LightrailError, match=r"^own_wires\.py:5: "), own_code("fabric", "own_wires:calls"):
         calls()
 
 
