@@ -27,6 +27,8 @@ from tests.tools import CHECKOUT
 
 DOCS = CHECKOUT / "docs"
 PROMPT = "lightrail> "
+LANGUAGES = ("sh", "console", "python", "", "text", "toml", "json", "csv", "mermaid")
+"""Of blocks: three that run, and what is read. Commands in another (bash, shell, py) would never run."""
 BLOCK = re.compile(
     r"^(?:<!-- test: (?P<note>[^\n]*) -->\n)?"
     r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$",
@@ -86,6 +88,11 @@ class Block:
         """The parts of its output that are compared."""
         return TOKEN if self.note == "exact" else WORD
 
+    def whole(self, part: str) -> re.Pattern[str]:
+        """Return what finds a part of its output, and not within a longer one."""
+        more = r"\S" if self.note == "exact" else "[A-Za-z_]"
+        return re.compile(f"(?<!{more}){re.escape(part)}(?!{more})")
+
 
 @dataclass(frozen=True)
 class Command:
@@ -119,6 +126,8 @@ def blocks_in(page: str, text: str) -> list[Block]:
     assert text.count("<!-- test:") == len(notes), f"{page} has a comment for tests that is above no block"
     unknown = [note for note in notes if note not in ("slow", "exact") and not note.startswith("no, ")]
     assert not unknown, f"{page} has comments for tests that mean nothing: {unknown}"
+    strange = [block.language for block in blocks if block.language not in LANGUAGES]
+    assert not strange, f"{page} has blocks of languages that tests would not run: {strange}"
     return blocks
 
 
@@ -213,9 +222,9 @@ class Reader:
         for word in block.says.findall(command.shown):
             if word == "...":
                 continue
-            found = printed.find(word, place)
-            assert found >= 0, f"{where} did not print {word!r} there\n{printed}"
-            place = found + len(word)
+            found = block.whole(word).search(printed, place)
+            assert found, f"{where} did not print {word!r} there\n{printed}"
+            place = found.end()
         return printed
 
 
