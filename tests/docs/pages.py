@@ -89,7 +89,7 @@ class Block:
         return TOKEN if self.note == "exact" else WORD
 
     def whole(self, part: str) -> re.Pattern[str]:
-        """Return what finds a part of its output, and not within a longer one."""
+        """Return a pattern for a part of its output, and not within a longer one."""
         more = r"\S" if self.note == "exact" else "[A-Za-z_]"
         return re.compile(f"(?<!{more}){re.escape(part)}(?!{more})")
 

@@ -60,10 +60,11 @@ def test_a_small_run_leaves_a_table_plots_and_a_report(tmp_path: Path) -> None:
     assert all(words in done.stdout for words in (*workloads, *SCHEMES, f"results: {out}/report.html"))
     files = {path.name for path in out.iterdir()}
     tables = {"nodes.csv", "records.csv", "summary.csv", "summary.parquet", "run.json", "report.html"}
-    plots = {"fabric.png", "fabric_2.png", "timeline_1.png", "timeline_2.png", "plan_against_measurement.png"}
+    fabrics = {"fabric.png", *(f"fabric_{which}.png" for which in (2, 3, 4))}  # OCSes and a big switch, twice
+    plots = {*fabrics, "timeline_1.png", "timeline_2.png", "plan_against_measurement.png"}
     assert files == tables | plots | {"points", "traces", "SHA256SUMS"}
     report = (out / "report.html").read_text()
-    assert report.count("data:image/png;base64") == 5
+    assert report.count("data:image/png;base64") == len(plots)
     for said in (
         *workloads,
         "no byte is missing",

@@ -1,13 +1,25 @@
 """The command that draws a fabric: a builder with parameters, a function, or a file."""
 
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scenarios.api.draw import draw
+from testbed.machine.signals import ENDING
 from testbed.study.command import main
 from topologies.rail import rail_fabric
+
+
+@pytest.fixture(autouse=True)
+def same_signals() -> Iterator[None]:
+    """Have this process hear signals as before: a command that has ended ignores them."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str) -> int:
