@@ -32,10 +32,12 @@ def runs(page: str, *, by_default: bool) -> bool:
 
 OWN_TESTS = "\n".join(path.read_text() for path in sorted((CHECKOUT / "tests").glob("test_*.py")))
 """Modules of tests that carry a page out by `read_by`, and look at what it leaves."""
+LONG = ("docs/howto/faults.md", "docs/howto/figures.md", "docs/howto/overnight.md", "docs/start/your_idea.md")
+"""Pages that take longer than others; they run with the slow ones alone."""
 ALONE = [page for page in PAGES if runs(page, by_default=True) and f'PAGE = "{page}"' not in OWN_TESTS]
 
 
-@pytest.mark.parametrize("page", ALONE)
+@pytest.mark.parametrize("page", [page for page in ALONE if page not in LONG])
 def test_its_code_runs(page: str, tmp_path: Path) -> None:
     read_by(Reader(tmp_path), page)
 
