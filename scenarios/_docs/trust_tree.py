@@ -30,7 +30,7 @@ BRANCHES = (
     Branch(
         "Is the verdict unsound?",
         "yes",
-        "No number: the audit found what cannot be, such as bytes that nobody owes.\n"
+        "No number: the audit found a contradiction, such as bytes that were not owed.\n"
         "Report it with run.json; the report names the row that proves it.",
         STOP,
     ),

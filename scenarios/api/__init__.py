@@ -1,1 +1,1 @@
-"""What scripts of one's own import (docs/howto/python.md)."""
+"""Functions behind a user's scripts and behind the command lightrail (docs/howto/python.md)."""

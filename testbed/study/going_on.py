@@ -68,7 +68,7 @@ class GoingOn(TyperCommand):
         return {param.name: str(param.value_from_envvar(ctx) or param.default) for param in params}
 
     def _begun(self, ctx: Any, path: Path, given: Mapping[str, Any]) -> Typed | None:  # noqa: ANN401
-        """Return how a run was begun, which what is typed now does not contradict; None if nobody knows."""
+        """Return how a run was begun, if no typed option contradicts it; None if run.json has no options."""
         check_code(path, ())
         if (run := typed_of(path / RUN)) is None:
             _check_begun_by_command(path)

@@ -229,7 +229,7 @@ class Reader:
 
 
 def read_by(reader: Reader, page: str) -> list[str]:
-    """Return what each block of a page prints; those that are slow are left out."""
+    """Return the output of each block of a page; slow blocks are left out."""
     return [reader.does(block) for block in blocks_of(page) if not block.is_slow]
 
 
