@@ -39,15 +39,15 @@ if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `
     from scenarios.api.experiments import run as run
     from testbed.report.fabric_drawing import draw_fabric as draw_fabric
     from testbed.report.timeline import timeline_of as timeline_of
-    from testbed.run.dilation import Dilation as Dilation
-    from testbed.run.experiment import Experiment as Experiment
-    from testbed.run.ocs_plan import (
+    from testbed.experiment.dilation import Dilation as Dilation
+    from testbed.experiment.experiment import Experiment as Experiment
+    from testbed.experiment.ocs_plan import (
         Scheduled as Scheduled,
         dilation_for as dilation_for,
         over_ocses as over_ocses,
     )
-    from testbed.run.outcome import Outcome as Outcome
-    from testbed.run.predict import predict as predict
+    from testbed.trust.outcome import Outcome as Outcome
+    from testbed.model.predict import predict as predict
     from topologies.big_switch import big_switch_fabric as big_switch_fabric
     from topologies.errors import LightrailError as LightrailError
     from topologies.events import (

@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 
 from scenarios._figure import figure, median_s
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from topologies.rail import rail_fabric
 from traffic.spraying.rails import lpt
 from traffic.steps import single

@@ -6,14 +6,14 @@ from itertools import groupby
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._figure import figure
+from testbed.experiment.dilation import UNSCALED, Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled, dilation_for, over_ocses
+from testbed.model.predict import predict
 from testbed.network.network import Network
-from testbed.run.calibrate import volume_factor
-from testbed.run.dilation import UNSCALED, Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import Scheduled, dilation_for, over_ocses
-from testbed.run.outcome import bound_s
-from testbed.run.predict import predict
-from testbed.run.trial import tried
+from testbed.trust.calibrate import volume_factor
+from testbed.trust.outcome import bound_s
+from testbed.trust.trial import tried
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.fault_text import WrittenFault

@@ -16,19 +16,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scenarios._figure import figure
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
 from testbed.machine.commands import output_of
 from testbed.machine.residue import until
+from testbed.model.predict import predict
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
-from testbed.run.agreement import agreement_text, agrees
-from testbed.run.control import control
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.fidelity import with_control
-from testbed.run.outcome import Outcome, bound_s
-from testbed.run.predict import predict
-from testbed.run.scale import load_bps
-from testbed.run.trial import tried
+from testbed.trust.agreement import agreement_text, agrees
+from testbed.trust.control import control
+from testbed.trust.fidelity import with_control
+from testbed.trust.outcome import Outcome, bound_s
+from testbed.trust.scale import load_bps
+from testbed.trust.trial import tried
 from topologies.addresses import interface
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric

@@ -11,17 +11,17 @@ import numpy as np
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._figure import figure
+from testbed.core.kernel import Kernel
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.live.backend import LiveBackend
+from testbed.live.emulate import emulate
 from testbed.machine.commands import output_of
+from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import emulate
-from testbed.run.experiment import Experiment
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.live_backend import LiveBackend
-from testbed.run.predict import predict
-from testbed.run.run import Run
-from testbed.run.trial import lent_real_bytes
+from testbed.trust.trial import lent_real_bytes
 from topologies.events import Event, Lit, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric

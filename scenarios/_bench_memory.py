@@ -9,13 +9,13 @@ from pathlib import Path
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._figure import figure
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.memory import prediction_bytes
+from testbed.experiment.ocs_plan import Scheduled, over_ocses
 from testbed.machine.commands import output_of
+from testbed.model.predict import predict
 from testbed.report.finished import finished
-from testbed.run.experiment import Experiment
-from testbed.run.memory import prediction_bytes
-from testbed.run.ocs_plan import Scheduled, over_ocses
-from testbed.run.outcome import Outcome
-from testbed.run.predict import predict
+from testbed.trust.outcome import Outcome
 from topologies.fabric import Fabric, Port
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric

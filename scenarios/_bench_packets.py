@@ -8,11 +8,11 @@ from dataclasses import replace
 from scenarios._bench_transports import FABRIC, listed_ratios, outcomes_of, over_bound
 from scenarios._figure import figure
 from scenarios.spray_permutation import PatternName, made_up
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.live.emulate import emulate
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import emulate
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, bound_s
+from testbed.trust.outcome import Outcome, bound_s
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric
 from traffic.job import Job

@@ -8,18 +8,18 @@ from dataclasses import replace
 import numpy as np
 
 from scenarios._figure import figure
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
 from testbed.machine.datapath import default_datapath
+from testbed.model.predict import predict
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
-from testbed.run.calibrate import CALIBRATIONS, rate_factor, volume_factor
-from testbed.run.control import control
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, bound_s
-from testbed.run.predict import predict
-from testbed.run.scale import load_bps
-from testbed.run.trial import tried
 from testbed.study.emulating import ControlledPoints
+from testbed.trust.calibrate import CALIBRATIONS, rate_factor, volume_factor
+from testbed.trust.control import control
+from testbed.trust.outcome import Outcome, bound_s
+from testbed.trust.scale import load_bps
+from testbed.trust.trial import tried
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.demand import Demand

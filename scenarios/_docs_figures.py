@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from scenarios._docs.fabrics import docs_fabrics
 from scenarios._docs.ruler import dilation_ruler
 from scenarios._docs.trust_tree import trust_tree
+from testbed.experiment.dilation import Dilation
 from testbed.report.fabric_drawing import fabric_figure
 from testbed.report.images import image_of
-from testbed.run.dilation import Dilation
 
 FOLDER = Path(_checkout.CHECKOUT) / "docs" / "figures"
 SPARSE = Dilation(rate=0.00028, volume=0.0703)

@@ -22,22 +22,22 @@ import typer
 from scenarios._bench_mininet import SHAPED_BPS
 from scenarios._bench_transports import scaled
 from scenarios._figure import FIGURES, Figure, figure, measured
+from testbed.live.emulate import emulate
 from testbed.machine.commands import output_of
 from testbed.machine.datapath import default_datapath
 from testbed.machine.residue import MARKER, left_behind, things
+from testbed.model.predict import predict
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
-from testbed.run.agreement import agreement_text
-from testbed.run.emulate import emulate
-from testbed.run.evidence import Watch
-from testbed.run.fidelity import verdict
-from testbed.run.kept import machine_name
-from testbed.run.outcome import Word, bound_s
-from testbed.run.predict import predict
-from testbed.run.trial import lent_real_bytes
 from testbed.study.command import main
 from testbed.study.output import standard_output
 from testbed.study.worker import EmulationWorker
+from testbed.trust.agreement import agreement_text
+from testbed.trust.evidence import Watch
+from testbed.trust.fidelity import verdict
+from testbed.trust.kept import machine_name
+from testbed.trust.outcome import Word, bound_s
+from testbed.trust.trial import lent_real_bytes
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric

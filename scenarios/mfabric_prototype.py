@@ -18,8 +18,8 @@ from scenarios._mfabric.training_points import (
     training,
 )
 from scenarios._mfabric.training_report import training_findings
+from testbed.experiment.experiment import Experiment
 from testbed.report.claims import LIGHTRAIL, TOLERANCE, Claim, Range, judged, ratio_sentence
-from testbed.run.experiment import Experiment
 from testbed.study.study_options import run_file
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError

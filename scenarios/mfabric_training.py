@@ -32,9 +32,9 @@ from scenarios._mfabric.training_points import (
     training,
 )
 from scenarios._mfabric.training_report import training_findings
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.region_plan import First
 from testbed.report.claims import TOLERANCE, Claim, Range, around, judged, ratio_sentence
-from testbed.run.experiment import Experiment
-from testbed.run.region_plan import First
 from testbed.study.study_options import run_file
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from controller.circuits.devices import ReconfigurationDelay, delay_of, device_named, real_delay
-from testbed.cli import explored
-from testbed.run.ocs_plan import Scheduled, over_ocses
+from testbed.cli.cli import explored
+from testbed.experiment.ocs_plan import Scheduled, over_ocses
 from testbed.study.command import main
 from testbed.study.options import DatapathOption, Debug, NoWait, check_ports, emulated_bps
 from testbed.study.worker import EmulationWorker

@@ -12,10 +12,10 @@ import typer
 
 from controller.circuits.devices import DEVICES, ReconfigurationDelay, device_named, real_delay
 from controller.schedulers.registry import SCHEDULERS
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled, over_ocses
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.means import BIG_SWITCH
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import Scheduled, over_ocses
 from testbed.study.command import run
 from testbed.study.options import (
     check_effect,

@@ -12,13 +12,13 @@ from typing import Annotated
 import pandas as pd
 import typer
 
+from testbed.experiment.dilation import UNSCALED
+from testbed.experiment.experiment import Experiment
 from testbed.machine.datapath import Datapath
 from testbed.report.checksums import listed_bytes
 from testbed.report.claims_repeat import repeat_claims
 from testbed.report.csv_text import table_of
 from testbed.report.run_json import changed_modules, datapath_of, experiments_of, kind_of, real_link_delay_of
-from testbed.run.dilation import UNSCALED
-from testbed.run.experiment import Experiment
 from testbed.study.carry_out import carry_out
 from testbed.study.command import loading, main
 from testbed.study.options import Debug, DryRun, NoSandbox, NoWait, Out, Plots

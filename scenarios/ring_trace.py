@@ -8,8 +8,8 @@ from typing import Annotated, Literal, cast
 
 import typer
 
+from testbed.experiment.experiment import Experiment
 from testbed.report.page import counted
-from testbed.run.experiment import Experiment
 from testbed.study.command import run
 from testbed.study.options import check_effect, listed, nic_bps, seed_range, with_default
 from testbed.study.study import Study

@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from scenarios._rails.claims_spray import spray_claims
+from testbed.experiment.experiment import Experiment
 from testbed.report.claims import Claim
-from testbed.run.experiment import Experiment
 from testbed.study.options import check_effect
 from testbed.study.output import say
 from testbed.study.study_options import run_file

@@ -16,7 +16,7 @@ from scenarios._topoopt.testbed_points import (
     trained_on,
 )
 from scenarios._topoopt.testbed_report import testbed_claims, testbed_findings
-from testbed.run.experiment import Experiment
+from testbed.experiment.experiment import Experiment
 from testbed.study.command import run
 from testbed.study.options import NicRate, chosen, nic_bps, whole_numbers
 from testbed.study.study import Study

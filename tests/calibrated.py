@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from testbed.machine.datapath import Datapath
-from testbed.run import dark_excess
-from testbed.run.calibrate import FORMAT_VERSION, SAFE_SHARES, Calibration
-from testbed.run.dark_excess import DarkExcess, Excess
-from testbed.run.kept import CACHE, machine_name
+from testbed.trust import dark_excess
+from testbed.trust.calibrate import FORMAT_VERSION, SAFE_SHARES, Calibration
+from testbed.trust.dark_excess import DarkExcess, Excess
+from testbed.trust.kept import CACHE, machine_name
 from traffic.packets import DEFAULT_MTU, packet_bytes
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from testbed.experiment.experiment import Experiment
 from testbed.report.run_json import experiments_of
-from testbed.run.experiment import Experiment
 from tests.docs.pages import Reader, blocks_of, file_of, lines_of, read_by
 from tests.scenarios import command
 from topologies.parallel_ocs import parallel_ocs_fabric

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controller.schedulers.demand import Matrix
 from controller.schedulers.registry import Scheduler, scheduler_named
-from testbed.run.ocs_plan import plan_of
+from testbed.experiment.ocs_plan import plan_of
 from tests.controller.schedulers.implementations import DEMANDS, check
 from tests.docs.pages import Reader, file_of, lines_of, read_by
 from tests.examples import examples

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 import lightrail
-from testbed.run.outcome import Outcome
+from testbed.trust.outcome import Outcome
 from tests.docs.pages import Reader, blocks_of, read_by
 from tests.tools import CHECKOUT
 

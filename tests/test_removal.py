@@ -21,7 +21,7 @@ PAPERS = {
         "controller/circuits/regional.py",
         "controller/schedulers/mfabric*.py",
         "controller/schedulers/copilot.py",
-        "testbed/run/region_plan.py",
+        "testbed/experiment/region_plan.py",
         "scenarios/_mfabric/*.py",
         "scenarios/mfabric_*.py",
         "tests/*mfabric*.py",

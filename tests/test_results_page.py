@@ -13,12 +13,12 @@ import pytest
 import testbed.report.pages
 from scenarios._spectra.ocs_sweep import Case, rows_of
 from scenarios._spectra.sweep_report import sweep_report
+from testbed.live.light_log import LightLog
+from testbed.model.predict import predict
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
-from testbed.run.carried import COLUMNS as WIRE_COLUMNS
-from testbed.run.light_log import LightLog
-from testbed.run.outcome import Outcome, summary_row
-from testbed.run.predict import predict
+from testbed.trust.carried import COLUMNS as WIRE_COLUMNS
+from testbed.trust.outcome import Outcome, summary_row
 from tests.blank import blank
 from tests.results_page import EXPERIMENTS, PAGE, PLANS, documented
 from tests.testbed import ocs_cases

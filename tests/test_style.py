@@ -33,8 +33,8 @@ OPENINGS = {"Return what": 507, "What": 745, "Whether it": 32}
 READERS = {"pickle.load", "pickle.loads", "pickle.Unpickler", "pandas.read_pickle", "pd.read_pickle"}
 READERS |= {f"{library}.{name}" for library in ("cloudpickle", "dill") for name in ("load", "loads")}
 READERS |= {"joblib.load", "torch.load", "shelve.open", "marshal.load", "marshal.loads"}
-READERS |= {"testbed.run.packed.unpack"}
-PASSED_ON = {"testbed/run/packed.py", "testbed/study/ray_cluster.py", "testbed/study/worker.py"}
+READERS |= {"testbed.study.packed.unpack"}
+PASSED_ON = {"testbed/study/packed.py", "testbed/study/ray_cluster.py", "testbed/study/worker.py"}
 """Files that unpickle what another process of the same run sends: nothing that outlives it is a pickle."""
 SHELL = sorted(
     path.relative_to(CHECKOUT) for path in [*CHECKOUT.glob("vagrant/*.sh"), CHECKOUT / ".ci" / "run"]

@@ -1,7 +1,7 @@
 """A fabric: servers, switches and the links between their ports, as one immutable value.
 
 Everything is at real scale (100 Gbit/s is ``100e9``); what the emulation makes of it is
-``testbed.run.dilation``'s business. Servers, GPUs, NICs, switches and ports count from 0.
+``testbed.experiment.dilation``'s business. Servers, GPUs, NICs, switches and ports count from 0.
 A GPU has one number over the whole fabric: server 0's GPUs first, then server 1's.
 """
 

@@ -74,7 +74,7 @@ class WhileLitSetup:
     meeting: Meeting = "drain"
     """What senders do before circuits go dark."""
     margins: Margins = LEAST_MARGINS
-    """What slots are longer for in the emulation (`testbed.run.dark_excess`)."""
+    """What slots are longer for in the emulation (`testbed.trust.dark_excess`)."""
     rest: str = ""
     """The spraying policy that sends over packet switches what circuits leave over; where there is none, it
     goes into clean-up rounds."""

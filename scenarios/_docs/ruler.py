@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from testbed.experiment.dilation import Dilation
 from testbed.report.palette import BOUND, INK, fixed_canvas, styled
-from testbed.run.dilation import Dilation
-from testbed.run.similitude import ROCE_HEADER_BYTES, ROCE_PAYLOAD_BYTES
+from testbed.trust.similitude import ROCE_HEADER_BYTES, ROCE_PAYLOAD_BYTES
 from traffic.packets import DEFAULT_MTU
 
 REAL, EMULATED = "#0072b2", "#e69f00"

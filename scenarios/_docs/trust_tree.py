@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from testbed.report.palette import INK, fixed_canvas, styled
-from testbed.run.agreement import AGREES_FROM, AGREES_TO
+from testbed.trust.agreement import AGREES_FROM, AGREES_TO
 
 STOP, CARE, GO, MODEL = "#c0262d", "#b07d00", "#1f7a4d", "#2457a6"
 

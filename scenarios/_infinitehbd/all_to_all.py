@@ -10,7 +10,7 @@ from controller.circuits.round_circuits import (
     node_ring_paths,
     rounds_that_wait,
 )
-from testbed.run.experiment import Experiment
+from testbed.experiment.experiment import Experiment
 from testbed.study.options import size_bytes
 from topologies.errors import ScenarioError
 from topologies.khop_ring import GPU_BPS, KHopRing, khop_ring_fabric

@@ -7,12 +7,12 @@ from functools import partial
 from controller.circuits.round_circuits import exchange_paths
 from scenarios._infinitehbd.all_to_all import BY_DISTANCE, EXCHANGE, ONE_WAY, TWO_WAY, Point
 from scenarios._infinitehbd.exchange_sizes import Seen, crossover_plot, crossover_sheet
+from testbed.experiment.audit_of import sound
+from testbed.model.predict import predict
 from testbed.report.claims import SHARE, Claim, Range, arithmetic, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.table import number
-from testbed.run.audit_of import sound
-from testbed.run.outcome import LEFT_OUT, Outcome
-from testbed.run.predict import predict
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from topologies.khop_ring import KHopRing
 from traffic.metrics import communication_s
 

@@ -15,8 +15,8 @@ from controller.schedulers.infinitehbd import (
     rank_pairs,
 )
 from scenarios._infinitehbd.setting import BEST, SHUFFLED, Cluster, Setting, drawn_faults, numbered, placed
-from testbed.run.experiment import Experiment
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.leaf_spine import leaf_spine_fabric

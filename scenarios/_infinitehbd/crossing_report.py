@@ -27,7 +27,7 @@ from testbed.report.claims import LESS, MORE, Claim, Range, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import INK, canvas, horizontal_grid, legend_below, styled
 from testbed.report.table import number
-from testbed.run.outcome import LEFT_OUT, Outcome
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from traffic.metrics import cct
 
 SOURCE = "InfiniteHBD, 4.3 and 6.4"

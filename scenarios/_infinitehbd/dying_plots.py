@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from scenarios._infinitehbd.dying_ring import Stage, foreseen_of, stages_of
+from testbed.experiment.experiment import Experiment
 from testbed.report.palette import BOUND, INK, canvas, styled
-from testbed.run.experiment import Experiment
 from topologies.fabric import Fabric
 from topologies.light import Configuration, light_rings
 

@@ -10,13 +10,13 @@ import pandas as pd
 
 from scenarios._infinitehbd.dying_plots import drawn_rings
 from scenarios._infinitehbd.dying_ring import DEVICE, Stage, again, foreseen_of, stages_of, steadies_of
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
 from testbed.report.claims import Claim, ruling, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, slug
 from testbed.report.table import significant
-from testbed.run.agreement import AGREES_FROM, AGREES_TO, agrees
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import LEFT_OUT, Outcome
-from testbed.run.run import Run
+from testbed.trust.agreement import AGREES_FROM, AGREES_TO, agrees
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from topologies.fabric import Fabric, Port
 from traffic.bounds import NOTHING_LENT
 from traffic.metrics import GB, bus_bytes

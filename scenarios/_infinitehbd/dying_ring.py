@@ -8,7 +8,7 @@ from controller.circuits.devices import device_named, real_delay
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_circuits import Group, place
 from controller.circuits.ring_faults import Mode, foreseen_rings, node_fault, surviving_groups
-from testbed.run.experiment import Experiment
+from testbed.experiment.experiment import Experiment
 from testbed.study.options import known_after_s, share_at, size_bytes
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric

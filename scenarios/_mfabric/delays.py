@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.fabrics import MFABRIC
 from scenarios._mfabric.section import FIGURE_ONLY, Section
 from scenarios._mfabric.steps import DELAY_S, Iterations, Setting, StepPoint, StepStudy, step_section
+from testbed.experiment.region_plan import First
 from testbed.report.claims import MORE, TOLERANCE, Claim, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled
 from testbed.report.table import duration_text
-from testbed.run.region_plan import First
 
 SOURCE = "mFabric, D.7 (Figure 28)"
 MODEL, RATE_BPS = "mixtral-8x22b", 400e9

@@ -7,7 +7,7 @@ tensor-parallel rank cross servers; a server's by a spare one of the global pool
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from testbed.run.experiment import Experiment
+from testbed.experiment.experiment import Experiment
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic
 from topologies.mfabric import regions

@@ -10,13 +10,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._mfabric.failure_points import STEADY, STEP
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
 from testbed.report.claims import LIGHTRAIL, Range, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import BOUND, COLOURS, INK, canvas, colours, horizontal_grid, legend_below, styled
 from testbed.report.table import number
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import LEFT_OUT, Outcome
-from testbed.run.run import Run
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from traffic.faults import moved
 
 MS = 1e3

@@ -29,14 +29,14 @@ from scenarios._mfabric.failure_points import (
 from scenarios._mfabric.section import Part, Section
 from scenarios._mfabric.steps import DELAY_S, SERVERS, Setting, step_section
 from scenarios._mfabric.training_points import GATEWAYS, PHASE
+from testbed.experiment.audit_of import sound
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.region_plan import RegionalSetup
+from testbed.model.predict import predict
 from testbed.report.claims import MORE, TOLERANCE, Claim, predicted
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import COLOURS, canvas, horizontal_grid, styled
 from testbed.report.table import lines_of
-from testbed.run.audit_of import sound
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.region_plan import RegionalSetup
 from testbed.study.computed import Call
 from topologies.mfabric import mfabric_fabric, region_gpus
 from traffic.compose import placed

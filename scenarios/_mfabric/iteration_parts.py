@@ -6,8 +6,8 @@ add up to the iteration, exactly.
 
 from collections.abc import Iterator
 
-from testbed.run.experiment import Experiment
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
 from traffic.clock import NEVER, SECOND
 from traffic.delegated import DelegatedSetup
 from traffic.job import Collective, Job, Node

@@ -24,14 +24,14 @@ from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC
 from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
 from scenarios._mfabric.shares import EVEN, tokens_of
 from scenarios._mfabric.steps import DELAY_S
+from testbed.experiment.audit_of import sound
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.region_plan import RegionalSetup
+from testbed.model.predict import predict
 from testbed.report.claims import MORE, Claim, around, predicted
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 from testbed.report.table import lines_of
-from testbed.run.audit_of import sound
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.region_plan import RegionalSetup
 from testbed.study.computed import Call, Found
 from topologies.big_switch import big_switch_fabric
 from topologies.fabric import Fabric

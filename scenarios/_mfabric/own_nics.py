@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.run.experiment import Experiment
+from testbed.experiment.experiment import Experiment
 from traffic.collectives.all_to_all import AllToAll
 from traffic.demand import Demand
 from traffic.job import Collective, Node

@@ -14,7 +14,7 @@ import numpy as np
 
 from scenarios._mfabric.fabrics import GPUS, NICS, RINGS, TOPOOPT
 from scenarios._mfabric.training_points import Training
-from testbed.run.experiment import Experiment
+from testbed.experiment.experiment import Experiment
 from topologies.fabric import Fabric
 from topologies.own import own_object
 from topologies.patch_panel import patch_panel_fabric

@@ -18,14 +18,14 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
+from testbed.experiment.audit_of import sound
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.report.claims import Claim, Range, around, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
 from testbed.report.table import lines_of
-from testbed.run.audit_of import sound
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
 from testbed.study.call_json import Row
 from testbed.study.computed import Call, Found
 from topologies.fabric import Fabric

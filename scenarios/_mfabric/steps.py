@@ -34,11 +34,11 @@ from scenarios._mfabric.training_points import (
     over_circuits,
     training,
 )
+from testbed.experiment.audit_of import sound
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.region_plan import First
+from testbed.model.predict import predict
 from testbed.report.page import Findings
-from testbed.run.audit_of import sound
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.region_plan import First
 from testbed.study.computed import Call
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError

@@ -12,14 +12,14 @@ import pandas as pd
 from controller.schedulers.demand import Matrix
 from controller.schedulers.mfabric import circuit_counts, circuit_order, transfer_bound_s, transfer_s
 from controller.schedulers.mfabric_exact import MOST_SERVERS, best_circuits
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.region_plan import regions_of
 from testbed.report.claims import LIGHTRAIL, Claim, worst_claim
 from testbed.report.page import Block, Line, Sheet
 from testbed.report.table import lines_of
-from testbed.run.carried import carrying, logged, packets_in_the_dark
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import LEFT_OUT, Outcome
-from testbed.run.region_plan import regions_of
-from testbed.run.run import Run
+from testbed.trust.carried import carrying, logged, packets_in_the_dark
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from topologies.mfabric import Region, regions
 
 MS = 1e3

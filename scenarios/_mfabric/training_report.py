@@ -10,13 +10,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._mfabric.training_circuits import changes_claims, changes_sheet, circuits_sheet
+from testbed.core.run import Run
+from testbed.experiment.region_plan import RegionalSetup
 from testbed.report.claims import Claim, Range, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import INK, Shades, canvas, colours, horizontal_grid, styled
 from testbed.report.table import number
-from testbed.run.outcome import LEFT_OUT, Outcome
-from testbed.run.region_plan import RegionalSetup
-from testbed.run.run import Run
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from topologies.errors import FabricError
 from topologies.fabric import Fabric
 from topologies.fabric_bill import CircuitPort, fabric_bill

@@ -10,16 +10,16 @@ from scenarios._figure import figure, median_s
 from scenarios._spectra.ocs_sweep import SWITCHES as PAPERS_SWITCHES
 from scenarios._spectra.ocs_sweep import cases
 from scenarios.ocs_spectra import ocs_spectra
+from testbed.experiment.ocs_plan import plan_of
 from testbed.machine.datapath import default_datapath
-from testbed.run.calibrate import CALIBRATIONS
-from testbed.run.dark_excess import DARK_EXCESSES
-from testbed.run.ocs_plan import plan_of
-from testbed.run.trial import tried
 from testbed.study.emulating import network_of
 from testbed.study.machine import Machine
 from testbed.study.output import progress_bar
 from testbed.study.scaling import prepared
 from testbed.study.study import Options
+from testbed.trust.calibrate import CALIBRATIONS
+from testbed.trust.dark_excess import DARK_EXCESSES
+from testbed.trust.trial import tried
 from traffic.workloads.ocs_workloads import Matrix, benchmark, moe
 
 SWITCHES, DELAY, SEEDS = 4, 0.01, 30

@@ -11,7 +11,7 @@ from controller.circuits.ocs_reconfig import OcsReconfig
 from controller.schedulers.coin_change import KShortest
 from controller.schedulers.topoopt import Group, Plan, panel_circuits, topology_finder
 from scenarios._topoopt.fabrics import EXPANDER, TOPOOPT, expander_pairs
-from testbed.run.experiment import Experiment
+from testbed.experiment.experiment import Experiment
 from topologies.fabric import Fabric
 from topologies.patch_panel import patch_panel_fabric
 from topologies.routing import Routing

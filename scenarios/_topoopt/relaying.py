@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import shortest_path
 
 from controller.schedulers.coin_change import bandwidth_tax
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
+from testbed.experiment.experiment import Experiment
+from testbed.trust.outcome import Outcome
 from topologies.fabric import Fabric, Port
 from traffic.bounds import server_matrix
 from traffic.collectives.pattern import Pattern

@@ -32,11 +32,11 @@ from scenarios._topoopt.fabrics import (
 from scenarios._topoopt.networks import Network, circuit_network, plan_network, switch_network
 from scenarios._topoopt.points import INSIDE, Trained, over_expander, over_ocs, over_panel
 from scenarios._topoopt.relaying import circuit_hops, circuit_loads, circuits_between, sent_between
-from testbed.run.audit_of import sound
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
-from testbed.run.predict import predict
+from testbed.experiment.audit_of import sound
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.study.call_json import Row
+from testbed.trust.outcome import Outcome
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from traffic.models.layered import LayeredModel

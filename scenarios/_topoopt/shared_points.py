@@ -35,10 +35,10 @@ from scenarios._topoopt.fabrics import (
     oversubscribed_fat_tree,
 )
 from scenarios._topoopt.points import INSIDE, Trained, data_parallel, over_panel, plan_for
-from testbed.run.audit_of import sound
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.experiment.audit_of import sound
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.study.computed import Call, Found
 from topologies.big_switch import big_switch_fabric
 from topologies.fat_tree import fat_tree_fabric, least_k

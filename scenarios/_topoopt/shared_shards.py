@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from controller.circuits.shard_order import Shard
 from controller.circuits.shards import Shards
 from controller.schedulers.topoopt import Group, panel_circuits, topology_finder
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
 from testbed.report.claims import Claim, Range, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.table import number
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import LEFT_OUT, Outcome
-from testbed.run.run import Run
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from topologies.light import Circuit
 from topologies.patch_panel import patch_panel_fabric, sharded_panel_fabric
 from traffic.collectives.ring import Ring

@@ -32,7 +32,7 @@ from testbed.report.claims import (
 )
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.table import number
-from testbed.run.outcome import LEFT_OUT, Outcome
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from traffic.metrics import busbw_gbytes_s, collective_times_s
 from traffic.models.layered import LayeredModel
 

@@ -26,13 +26,13 @@ from controller.schedulers.topoopt import Group, Plan, topology_finder
 from scenarios._topoopt.fabrics import TOPOOPT
 from scenarios._topoopt.points import over_fixed_circuits
 from scenarios._topoopt.relaying import Bytes, between_servers
+from testbed.experiment.experiment import Experiment
 from testbed.report.node_report import titled
 from testbed.report.nodes import nodes_of
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.table import number, significant
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
 from testbed.study.study import Study, no_claims
+from testbed.trust.outcome import Outcome
 from topologies.events import View
 from topologies.fabric import Fabric
 from traffic.collectives.pattern import Pattern

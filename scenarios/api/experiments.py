@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+from testbed.experiment.experiment import Experiment
 from testbed.machine.files import exists
 from testbed.report.replaced import replaced
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Kind
-from testbed.run.experiment import Experiment
 from testbed.study.carry_out import carry_out
 from testbed.study.study import RUN, Options, Study, no_claims
 from topologies.errors import ScenarioError

@@ -288,7 +288,7 @@ class Network:
         Parameters
         ----------
         time_factor
-            Emulated time over real time (`testbed.run.dilation.Dilation.time`); it may differ from one
+            Emulated time over real time (`testbed.experiment.dilation.Dilation.time`); it may differ from one
             experiment to the next.
         loss
             Whether links lose packets: not while connections are made.

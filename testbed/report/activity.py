@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from testbed.core.run import Run
 from testbed.report.waits import outages, timed, under_way_and_waiting
-from testbed.run.run import Run
 from topologies.fabric import Fabric
 from traffic.clock import NEVER, SECOND
 from traffic.tables import LIT, in_seconds

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from testbed.core.run import Run
 from testbed.report.activity import light_spans, server_spans, timed_messages
-from testbed.run.run import Run
 from topologies.fabric import Fabric
 
 MOST_EVENTS = 50_000

@@ -24,7 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from testbed.report.means import WORDS, transports_of
-from testbed.run.outcome import LEFT_OUT
+from testbed.trust.outcome import LEFT_OUT
 
 TOLERANCE = 0.10
 SAME = 0.02
@@ -102,7 +102,7 @@ def under_each_transport(
     judge
         What judges claims by the summary of one transport.
     table
-        From `testbed.run.outcome.summary`.
+        From `testbed.trust.outcome.summary`.
     """
     return [
         replace(claim, transport=transport)
@@ -127,7 +127,7 @@ def judged(sentence: Sentence, table: pd.DataFrame, *, by_model: bool = False) -
     sentence
         What is claimed.
     table
-        From `testbed.run.outcome.summary`.
+        From `testbed.trust.outcome.summary`.
     by_model
         Whether predictions rule it: only where it is about predictions, and not about what a paper measured.
     """

@@ -1,4 +1,4 @@
-"""What is claimed of schedules that are executed, held against the summary of `testbed.run.outcome`.
+"""What is claimed of schedules that are executed, held against the summary of `testbed.trust.outcome`.
 
 Spectra's claims are about plans; here they are held against what the circuits carried. lightrail's
 are that what was planned is what happens.
@@ -10,7 +10,7 @@ from functools import partial
 import pandas as pd
 
 from testbed.report.claims import LIGHTRAIL, MORE, Claim, Sentence, judged, mean, ratio
-from testbed.run.outcome import LEFT_OUT
+from testbed.trust.outcome import LEFT_OUT
 
 EXECUTED = 1.15
 """How much longer than predicted an execution may take."""

@@ -7,7 +7,7 @@ from functools import partial
 import pandas as pd
 
 from testbed.report.claims import Claim, Range, Sentence, judged
-from testbed.run.outcome import LEFT_OUT
+from testbed.trust.outcome import LEFT_OUT
 from topologies.printable import printable
 
 AGAIN: Range = (0.95, 1.05)
@@ -26,7 +26,7 @@ def repeat_claims(
     Parameters
     ----------
     table, before
-        Summaries of the repetition and of the run that is repeated (`testbed.run.outcome.summary`).
+        Summaries of the repetition and of the run that is repeated (`testbed.trust.outcome.summary`).
     source
         What is repeated, as a reader knows it.
     changed

@@ -6,6 +6,7 @@ from itertools import groupby
 
 import pandas as pd
 
+from testbed.experiment.experiment import LIMIT
 from testbed.report.claims import Claim
 from testbed.report.figures import figures
 from testbed.report.means import in_order, points, transports_of
@@ -13,8 +14,8 @@ from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import block_rows, caption, more_words, significant, time_unit
 from testbed.report.transports import shares_text, transports_text
-from testbed.run.agreement import AGREES_FROM, AGREES_TO, LIMIT, LIMIT_MARK, MARK
-from testbed.run.outcome import LEFT_OUT, Outcome
+from testbed.trust.agreement import AGREES_FROM, AGREES_TO, LIMIT_MARK, MARK
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from topologies.fabric import Fabric
 from traffic.metrics import collective_times_s, kinds_busbw_gbytes_s
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from testbed.report.means import WORDS
-from testbed.run.outcome import Verdict
+from testbed.trust.outcome import Verdict
 
 FIGURE = re.compile(r"(?<![\w:.])\d[\d.,]*")
 """A number that stands alone; those in names of ports do not."""

@@ -6,13 +6,13 @@ from math import nan
 
 import pandas as pd
 
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.repetitions import differing
 from testbed.report.means import Mean, counted_words, over_seeds, verdict_text
 from testbed.report.page import Block, Line, Sheet
 from testbed.report.table import left_out_texts, number, significant
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import LEFT_OUT, Outcome
-from testbed.run.repetitions import differing
-from testbed.run.run import Run
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from traffic.faults import AS_IT_WAS
 from traffic.job import Compute, Job
 from traffic.metrics import communication_s

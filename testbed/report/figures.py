@@ -21,7 +21,7 @@ from testbed.report.plots import (
 )
 from testbed.report.timeline import timeline_of
 from testbed.report.training_plots import phase_bars, phased
-from testbed.run.outcome import Outcome
+from testbed.trust.outcome import Outcome
 
 
 def figures(outcomes: Sequence[Outcome], table: pd.DataFrame, baseline: str = BASELINE) -> list[Plot]:

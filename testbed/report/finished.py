@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from testbed.experiment.experiment import Experiment
 from testbed.report.chrome_trace import chrome_trace
 from testbed.report.csv_text import csv_text
 from testbed.report.nodes import nodes_of
 from testbed.report.point_file import point_bytes
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, summary_row
+from testbed.trust.outcome import Outcome, summary_row
 
 
 @dataclass(frozen=True)

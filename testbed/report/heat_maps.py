@@ -16,11 +16,11 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from testbed.experiment.experiment import Experiment
 from testbed.report.means import in_order
 from testbed.report.palette import HEAT, INK, NO_CELL, fixed_canvas, named, over, styled
 from testbed.report.table import number
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import LEFT_OUT, Outcome
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from traffic.metrics import load_mse, nic_received_bytes, nic_sent_bytes, uplink_bytes
 
 UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))

@@ -16,15 +16,15 @@ from typing import Protocol, cast
 import pandas as pd
 
 from testbed.audit.finding import Audit
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
 from testbed.machine.files import exists, make_directory, read_whole, write_whole
 from testbed.machine.shortage import shortage
 from testbed.machine.walk import own_folder
 from testbed.report.checksums import Sums, content_of
 from testbed.report.finished import Finished
 from testbed.report.point_file import PointFile, with_head_of
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
-from testbed.run.run import Run
+from testbed.trust.outcome import Outcome
 from topologies.errors import MachineError, ScenarioError
 from topologies.fabric import Port
 from topologies.printable import printable

@@ -1,8 +1,8 @@
 """Means over seeds: the numbers that the table, the plots, the claims and the report share.
 
 A point is a workload under a scheme and a transport, over its seeds; no run has two experiments of one name
-that are more than its seeds (`testbed.run.repetitions`). A void seed never hides in a mean: it is left out
-where there are others, and where all are void the mean says that it is. An unsound one has no numbers.
+that are more than its seeds (`testbed.experiment.repetitions`). A void seed never hides in a mean: it is left
+out where there are others, and where all are void the mean says that it is. An unsound one has no numbers.
 """
 
 import math
@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from testbed.run.agreement import LIMIT
-from testbed.run.outcome import LEFT_OUT
+from testbed.experiment.experiment import LIMIT
+from testbed.trust.outcome import LEFT_OUT
 from traffic.transports.registry import DATAGRAMS
 
 BASELINE = "ecmp"
@@ -57,11 +57,11 @@ class Point:
     words: dict[str, int]
     """How many seeds have which verdict, the best first."""
     is_limit: bool
-    """Whether its prediction is a fluid limit (`testbed.run.agreement.LIMIT`)."""
+    """Whether its prediction is a fluid limit (`testbed.trust.agreement.LIMIT`)."""
     means: dict[str, Mean]
     """By the summary's columns, and those that `with_ratios` adds."""
     likeness: str = ""
-    """How like the emulation is to the real network (`testbed.run.similitude`); the words of all seeds."""
+    """How like the emulation is to the real network (`testbed.trust.similitude`); the words of all seeds."""
 
     def __getitem__(self, column: str) -> Mean:
         """Return the mean of a column."""
@@ -118,7 +118,7 @@ def with_ratios(table: pd.DataFrame, baseline: str = BASELINE) -> pd.DataFrame:
     Parameters
     ----------
     table
-        From `testbed.run.outcome.summary`.
+        From `testbed.trust.outcome.summary`.
     baseline
         A scheme; points have NaN if it did not run their workload and seed under their transport. Bytes
         over circuits are compared with the baseline of the transport beside them, or the first there is.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from testbed.experiment.experiment import LIMIT
 from testbed.report.claims import Claim
 from testbed.report.collective_report import VERDICTS, fabric_text, scale_text
 from testbed.report.figures import TIMELINE_CAPTION
@@ -15,9 +16,9 @@ from testbed.report.page import TRACES, Block, Line, Page, Plot, Sheet, counted
 from testbed.report.run_json import Run
 from testbed.report.table import number, significant
 from testbed.report.timeline import timeline_of
-from testbed.run.agreement import ALL_LIMITED, LIMIT, MARK, MARKED, agreement_text
-from testbed.run.outcome import Outcome
-from testbed.run.similitude import few_packets_text, likeness, message_packets
+from testbed.trust.agreement import ALL_LIMITED, MARK, MARKED, agreement_text
+from testbed.trust.outcome import Outcome
+from testbed.trust.similitude import few_packets_text, likeness, message_packets
 from traffic.job_bounds import job_bound_s
 
 MOST_SHOWN = 60

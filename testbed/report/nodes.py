@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from testbed.run.outcome import Outcome
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.trust.outcome import Outcome
 from traffic.job import Compute, Job
 from traffic.metrics import collective_times_s, collectives_busbw_gbytes_s
 

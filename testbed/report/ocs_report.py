@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.circuits.devices import DEVICES, ReconfigurationDelay
+from testbed.experiment.ocs_plan import plan_of
 from testbed.report.claims import Claim
 from testbed.report.collective_report import VERDICTS
 from testbed.report.figures import TIMELINE_CAPTION
@@ -34,9 +35,8 @@ from testbed.report.table import (
 )
 from testbed.report.timeline import timeline_of
 from testbed.report.transports import transports_text
-from testbed.run.agreement import LIMITED, MARK, MARKED
-from testbed.run.ocs_plan import plan_of
-from testbed.run.outcome import Outcome
+from testbed.trust.agreement import LIMITED, MARK, MARKED
+from testbed.trust.outcome import Outcome
 
 WORDS = ("scheme", "circuits", "verdict")
 NUMBERS = (

@@ -9,7 +9,7 @@ import pandas as pd
 from testbed.report.means import Point, over_seeds, points
 from testbed.report.page import Block, Line, Sheet
 from testbed.report.table import left_out_texts, number, significant
-from testbed.run.outcome import LEFT_OUT
+from testbed.trust.outcome import LEFT_OUT
 
 HEADERS = ("in order", "p50", "p99", "most", "held [kB]")
 CAPTION = (
@@ -26,7 +26,7 @@ def order_sheets(table: pd.DataFrame) -> list[Sheet]:
     Parameters
     ----------
     table
-        From `testbed.run.outcome.summary`.
+        From `testbed.trust.outcome.summary`.
     """
     rows = _known(table)
     if not rows:

@@ -15,7 +15,7 @@ from testbed.report.ocs_report import circuit_page
 from testbed.report.page import Format, Page, Plot
 from testbed.report.ring_report import ring_page
 from testbed.report.run_json import Run
-from testbed.run.outcome import Outcome
+from testbed.trust.outcome import Outcome
 from topologies.fabric import Fabric
 
 PAGES = {"schemes": collective_page, "circuits": circuit_page, "nodes": node_page, "rings": ring_page}

@@ -23,7 +23,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FixedFormatter, Formatter, FuncFormatter, LogFormatterSciNotation
 
 from testbed.report.means import BIG_SWITCH, Point, in_order
-from testbed.run.outcome import LEFT_OUT
+from testbed.trust.outcome import LEFT_OUT
 from topologies.printable import printable
 
 Arguments = ParamSpec("Arguments")

@@ -31,8 +31,8 @@ from testbed.report.palette import (
     write_mark,
 )
 from testbed.report.table import time_unit
-from testbed.run.agreement import AGREES_FROM, AGREES_TO
-from testbed.run.outcome import LEFT_OUT, Outcome
+from testbed.trust.agreement import AGREES_FROM, AGREES_TO
+from testbed.trust.outcome import LEFT_OUT, Outcome
 from traffic.metrics import crossing_times_s
 
 PERCENTILES = {"mean": "cct_mean_s", "p80": "cct_p80_s", "p95": "cct_p95_s", "p99": "cct_p99_s"}
@@ -54,7 +54,7 @@ def busbw_bars(table: pd.DataFrame, shades: Shades, baseline: str = BASELINE) ->
     Parameters
     ----------
     table, shades
-        From `testbed.run.outcome.summary`, and the colours of all schemes of its run.
+        From `testbed.trust.outcome.summary`, and the colours of all schemes of its run.
     baseline
         The scheme whose busbw is 1; a workload that it did not run has no bars.
     """

@@ -6,7 +6,7 @@ member           what it holds
 point.json       format, key of the experiment, and what an `Outcome` has beside experiment and tables
 names.json       of each run what the numbers in its tables stand for: nodes, paths, lanes, ports, OCSes
 TABLE.parquet    a table of `traffic.tables`: of all runs, whose names are a column; absent without rows
-carried.parquet  what circuits carried (`testbed.run.carried`), where that was seen
+carried.parquet  what circuits carried (`testbed.trust.carried`), where that was seen
 ================ ==========================================================================================
 
 The checksum of `testbed.report.checksums` is the archive's comment. What is read is checked against what this
@@ -25,13 +25,13 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
 from testbed.audit.finding import Audit
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.live.light_log import LightLog
 from testbed.report.checksums import content_of, with_checksum
 from testbed.report.point_tables import TABLES, Names, names_of, rows_of, table_bytes, tables_of
-from testbed.run.carried import COLUMNS
-from testbed.run.experiment import Experiment
-from testbed.run.light_log import LightLog
-from testbed.run.outcome import Outcome
-from testbed.run.run import Run
+from testbed.trust.carried import COLUMNS
+from testbed.trust.outcome import Outcome
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
 from topologies.strict_json import first_of

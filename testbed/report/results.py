@@ -8,9 +8,9 @@ records.csv  a row per message and backend: workload, scheme, circuits, transpor
              `traffic.records`
 nodes.csv    a row per node of a point's job: workload, scheme, circuits, transport, seed, then
              `testbed.report.nodes`
-summary.csv  a row per point: `testbed.run.outcome.summary`, and what its kind of run has besides
+summary.csv  a row per point: `testbed.trust.outcome.summary`, and what its kind of run has besides
 wire.csv     a row per circuit that an OCS had lit and time that it had, where circuits follow the job:
-             workload, scheme, circuits, transport, seed, then `testbed.run.carried.carried`
+             workload, scheme, circuits, transport, seed, then `testbed.trust.carried.carried`
 run.json     all that is needed to run it again: `testbed.report.run_json`
 traces/*     what happened when, for Perfetto, of the first point of each workload, scheme and transport:
              `testbed.report.chrome_trace`
@@ -34,6 +34,8 @@ from typing import Self, Unpack
 
 import pandas as pd
 
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.repetitions import check_named_apart
 from testbed.machine.files import GrowingFile, directory_lock, exists, make_directory, remove, write_whole
 from testbed.machine.processes import PROCESSES, interrupt_deferred
 from testbed.report.checksums import SUMS
@@ -48,9 +50,7 @@ from testbed.report.rows import Rows
 from testbed.report.run_json import Known, Run, planned_lines, run_json
 from testbed.report.slow_links import slow_text
 from testbed.report.transports import alike_text, choices_text
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, summary_row
-from testbed.run.repetitions import check_named_apart
+from testbed.trust.outcome import Outcome, summary_row
 from topologies.errors import MachineError, ScenarioError
 
 WRITTEN = (

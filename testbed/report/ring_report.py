@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pandas as pd
 
+from testbed.experiment.experiment import LIMIT
 from testbed.report.claims import Claim
 from testbed.report.node_report import how_text, node_page, node_sheet, titled, whole
 from testbed.report.nodes import nodes_of
 from testbed.report.page import Block, Line, Page, Sheet
 from testbed.report.run_json import Run
 from testbed.report.table import number, significant
-from testbed.run.agreement import ALL_LIMITED, LIMIT, MARK, MARKED, agreement_text
-from testbed.run.outcome import Outcome
+from testbed.trust.agreement import ALL_LIMITED, MARK, MARKED, agreement_text
+from testbed.trust.outcome import Outcome
 from topologies.fabric import Fabric
 from traffic.collectives.pattern import Pattern
 from traffic.collectives.ring import Ring

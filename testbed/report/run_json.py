@@ -16,14 +16,13 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, NonNegativeInt, ValidationError
 
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import LIMIT, Experiment
 from testbed.machine.datapath import Datapath
 from testbed.machine.files import read_whole
 from testbed.machine.versions import machine, versions
 from testbed.report.means import BASELINE
-from testbed.run.agreement import LIMIT
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.similitude import REAL_LINK_DELAY_S, Number
+from testbed.trust.similitude import REAL_LINK_DELAY_S, Number
 from topologies.errors import LightrailError, ScenarioError, TraceError
 from topologies.own import say_own
 from topologies.strict_json import first_of, object_of, shown
@@ -77,7 +76,7 @@ class Run:
     settings: Mapping[str, object] = field(default_factory=dict)
     """The effective settings, read back from the machine; anything that JSON can hold."""
     similitude: Mapping[str, Sequence[Number]] = field(default_factory=dict)
-    """The dimensionless numbers of each workload that was emulated (`testbed.run.similitude`)."""
+    """The dimensionless numbers of each workload that was emulated (`testbed.trust.similitude`)."""
     inert: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By scheme and transport, the constants of a reactive scheme that could not act."""
     real_link_delay_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = REAL_LINK_DELAY_S

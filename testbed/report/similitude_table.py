@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.report.table import block_table
-from testbed.run.similitude import FOLLOWS, KEPT_WITHIN, Number, few_packets_text, likeness, message_packets
+from testbed.trust.similitude import FOLLOWS, KEPT_WITHIN, Number, few_packets_text, likeness, message_packets
 
 CAPTION = (
     "Systems behave alike where their dimensionless numbers agree (Buckingham). Kept: within a factor of "

@@ -16,8 +16,8 @@ from testbed.report.claims import Claim, Range, side_by_side
 from testbed.report.means import BASELINE, Mean, Point, points
 from testbed.report.page import Line
 from testbed.report.terminal import Terminal
-from testbed.run.agreement import LIMIT_MARK, LIMITED, MARK, MARKED, agreement_text
-from testbed.run.similitude import few_packets_text
+from testbed.trust.agreement import LIMIT_MARK, LIMITED, MARK, MARKED, agreement_text
+from testbed.trust.similitude import few_packets_text
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 DURATIONS = ((60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -57,7 +57,7 @@ def summary_table(table: pd.DataFrame, baseline: str = BASELINE, note: str = "")
     Parameters
     ----------
     table
-        From `testbed.run.outcome.summary`.
+        From `testbed.trust.outcome.summary`.
     baseline
         The scheme that busbw is relative to; the caption says so where a workload lacks it.
     note

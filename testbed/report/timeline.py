@@ -20,11 +20,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
+from testbed.core.run import Run
 from testbed.report.activity import LANES, light_spans, merged, server_spans, shares, waiting_spans
 from testbed.report.palette import BOUND, fixed_canvas, named, over, styled
 from testbed.report.table import UNITS, significant
-from testbed.run.outcome import Outcome
-from testbed.run.run import Run
+from testbed.trust.outcome import Outcome
 from topologies.fabric import Fabric
 
 MOST_ROWS = 32

@@ -29,7 +29,7 @@ def phase_bars(table: pd.DataFrame, shades: Shades, model: str) -> Figure:
     Parameters
     ----------
     table, shades
-        From `testbed.run.outcome.summary`, and the colours of all schemes of its run.
+        From `testbed.trust.outcome.summary`, and the colours of all schemes of its run.
     model
         One of `phased`.
     """

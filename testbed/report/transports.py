@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from testbed.run.outcome import SHARES
+from testbed.trust.outcome import SHARES
 from traffic.transports.registry import DATAGRAMS, by_bytes, congestion_control
 
 SENT_WITHIN = 1.02
@@ -54,7 +54,7 @@ def choices_text(table: pd.DataFrame) -> str:
     Parameters
     ----------
     table
-        From `testbed.run.outcome.summary`.
+        From `testbed.trust.outcome.summary`.
     """
     said = []
     for (scheme, transport), rows in table.groupby(["name", "transport"], sort=False):

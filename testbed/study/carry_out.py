@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from testbed.cli import FabricCLI
+from testbed.cli.cli import FabricCLI
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.memory import check_memory
+from testbed.experiment.repetitions import check_named_apart
+from testbed.experiment.run_time import SENT_BYTES
 from testbed.machine.datapath import Datapath
 from testbed.report.faults import fault_sheets
 from testbed.report.results import ResultsDirectory
 from testbed.report.slow_links import slow_text
-from testbed.run.experiment import Experiment
-from testbed.run.memory import check_memory
-from testbed.run.repetitions import check_named_apart
-from testbed.run.run_time import SENT_BYTES
 from testbed.study.directories import Directory
 from testbed.study.dry_run import foreseen
 from testbed.study.emulating import network_of

@@ -14,11 +14,10 @@ from typing import Annotated, NoReturn, TypeVar, get_origin
 import typer
 from rich.text import Text
 
+from testbed.experiment.experiment import Experiment
 from testbed.machine.signals import hear, heard, ignore, said_of
 from testbed.machine.stopped import say_what_is_stopped
 from testbed.report.results import ENTERED
-from testbed.run.experiment import Experiment
-from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.carry_out import carry_out
 from testbed.study.computed import Computed, compute
 from testbed.study.glances import Failures
@@ -37,6 +36,7 @@ from testbed.study.options import (
 )
 from testbed.study.output import print_tables, say
 from testbed.study.study import Options, Study
+from testbed.trust.similitude import REAL_LINK_DELAY_S
 from topologies.addresses import ENTROPIES
 from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Fabric

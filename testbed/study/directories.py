@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Unpack
 
+from testbed.experiment.dilation import UNSCALED
+from testbed.experiment.experiment import Experiment
 from testbed.machine.datapath import Datapath
 from testbed.machine.files import directory_lock, exists, file_lock, make_directory, write_whole
 from testbed.machine.versions import sources
@@ -32,11 +34,9 @@ from testbed.report.run_json import (
     sources_of,
     with_readings,
 )
-from testbed.run.dilation import UNSCALED
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
 from testbed.study.glances import Failures
 from testbed.study.study import RUN, Options, Part, Study
+from testbed.trust.outcome import Outcome
 from topologies.errors import ScenarioError
 from topologies.own import own_sources
 

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.run_time import START_BYTES, boots, memory_bytes, run_time
 from testbed.machine.processes import PROCESSES
 from testbed.machine.sandbox import raise_descriptor_limit
 from testbed.network.open_files import TOO_MANY, engine_files, switch_files
 from testbed.report.page import counted
 from testbed.report.similitude_table import similitude_table
-from testbed.run.constants import constant_numbers
-from testbed.run.experiment import Experiment
-from testbed.run.run_time import START_BYTES, boots, memory_bytes, run_time
-from testbed.run.similitude import Number, similitude
 from testbed.study.emulating import constants_of, workload_of
 from testbed.study.glances import Glance, glances
 from testbed.study.machine import machine_for
 from testbed.study.output import progress_bar
 from testbed.study.scaling import scaled
 from testbed.study.study import Options, Study
+from testbed.trust.constants import constant_numbers
+from testbed.trust.similitude import Number, similitude
 from topologies.fabric import Fabric
 from traffic.transports.registry import sends_datagrams
 

@@ -9,25 +9,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from testbed.experiment.experiment import Experiment
+from testbed.live.emulate import check_losses
 from testbed.machine.congestion import check_congestion_control, check_marks
 from testbed.machine.datapath import Datapath, check_datapath
+from testbed.model.predict import predict
 from testbed.network.link_sample import worst_link_error
 from testbed.network.netem import check_netem, link_netems
 from testbed.network.network import Network
 from testbed.network.readback import effective, port_settings, unmet
 from testbed.report.finished import Finished, finished
-from testbed.run.calibrate import CALIBRATIONS, Calibration, ContradictedError
-from testbed.run.constants import constant_numbers, constants
-from testbed.run.control import Control, control
-from testbed.run.emulate import check_losses
-from testbed.run.experiment import Experiment
-from testbed.run.fidelity import with_control
-from testbed.run.light_control import light_control
-from testbed.run.outcome import Outcome
-from testbed.run.predict import predict
-from testbed.run.scale import load_bps
-from testbed.run.similitude import Number, facts_of, similitude
-from testbed.run.trial import tried
+from testbed.trust.calibrate import CALIBRATIONS, Calibration, ContradictedError
+from testbed.trust.constants import constant_numbers, constants
+from testbed.trust.control import Control, control
+from testbed.trust.fidelity import with_control
+from testbed.trust.light_control import light_control
+from testbed.trust.outcome import Outcome
+from testbed.trust.scale import load_bps
+from testbed.trust.similitude import Number, facts_of, similitude
+from testbed.trust.trial import tried
 from topologies.fabric import Fabric
 from traffic.transports.registry import congestion_control
 
@@ -124,7 +124,7 @@ class ControlledPoints:
     """Carries controls out between the points of a network.
 
     A point is judged by the control before it at once, so that a run that is interrupted keeps every point,
-    judged by what was known. A schedule's control is one over its OCSes (`testbed.run.light_control`); the
+    judged by what was known. A schedule's control is one over its OCSes (`testbed.trust.light_control`); the
     circuits of a rule have none.
 
     Parameters

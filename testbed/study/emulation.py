@@ -10,12 +10,8 @@ from typing import cast
 
 from rich.progress import Progress
 
-from testbed.run.calibrate import Calibration, ContradictedError
-from testbed.run.control import Control
-from testbed.run.experiment import Experiment
-from testbed.run.fidelity import with_control
-from testbed.run.outcome import Outcome
-from testbed.run.run_time import boots
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.run_time import boots
 from testbed.study.directories import (
     Directory,
     comparison_of,
@@ -31,6 +27,10 @@ from testbed.study.ray_cluster import RayCluster, opened
 from testbed.study.scaling import prepared
 from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
+from testbed.trust.calibrate import Calibration, ContradictedError
+from testbed.trust.control import Control
+from testbed.trust.fidelity import with_control
+from testbed.trust.outcome import Outcome
 from topologies.errors import ScenarioError
 
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from rich.progress import Progress
 
+from testbed.experiment.experiment import Experiment
 from testbed.machine.processes import PROCESSES, in_processes
+from testbed.model.predict import predict
 from testbed.report.means import BIG_SWITCH
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.scale import busy_s, load_bps, plain
-from testbed.run.similitude import Facts, facts_of
+from testbed.trust.scale import busy_s, load_bps, plain
+from testbed.trust.similitude import Facts, facts_of
 from topologies.fabric import Fabric
 from traffic.fault_text import WrittenFault
 from traffic.faults import Fault
@@ -58,7 +58,7 @@ class Glance:
     level_s: float
     """The same over links without delay and loss, which decides its scale [s]."""
     load_bps: float
-    """What switches forward over such links (`testbed.run.scale.load_bps`) [bit/s]."""
+    """What switches forward over such links (`testbed.trust.scale.load_bps`) [bit/s]."""
     messages: float
     """How many it has."""
     queue_pairs: float

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from testbed.machine.datapath import Datapath
-from testbed.run.calibrate import CALIBRATIONS, Calibration
-from testbed.run.dark_excess import DARK_EXCESSES, DarkExcess
 from testbed.study.output import say
 from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
+from testbed.trust.calibrate import CALIBRATIONS, Calibration
+from testbed.trust.dark_excess import DARK_EXCESSES, DarkExcess
 
 
 @dataclass(frozen=True)

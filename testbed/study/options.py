@@ -10,7 +10,7 @@ from controller.circuits.devices import Device
 from testbed.machine.congestion import check_known
 from testbed.machine.datapath import DEFAULT, Datapath
 from testbed.report.page import FORMATS, Format
-from testbed.run.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
+from testbed.trust.calibrate import FASTEST_NIC_BPS, SLOWEST_NIC_BPS
 from topologies.errors import ScenarioError
 from topologies.fabric import MOST_BUFFER_BYTES
 from traffic.fault_text import WrittenFault

@@ -8,18 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from testbed.experiment.experiment import Experiment
 from testbed.machine.processes import in_processes
+from testbed.model.predict import predict
 from testbed.report.finished import Finished, finished
 from testbed.report.kept_points import KeptPoints
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
-from testbed.run.predict import predict
 from testbed.study.directories import Directory, directory_of, of_part, planned_before
 from testbed.study.emulating import Asked
 from testbed.study.glances import glances, predicted_by
 from testbed.study.output import progress_bar
 from testbed.study.ray_cluster import opened
 from testbed.study.study import Options, Study
+from testbed.trust.outcome import Outcome
 
 Result = TypeVar("Result")
 

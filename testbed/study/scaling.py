@@ -8,17 +8,17 @@ from rich.progress import Progress
 
 from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
 from controller.schedulers.bounds import makespan_lower_bound
+from testbed.experiment.dilation import UNSCALED, Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import LONGEST_S, OcsPlan, dilation_for, plan_of
 from testbed.network.netem import check_delays
-from testbed.run.calibrate import rate_factor
-from testbed.run.dark_excess import DarkExcess
-from testbed.run.dilation import UNSCALED, Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import LONGEST_S, OcsPlan, dilation_for, plan_of
-from testbed.run.outcome import bound_s
-from testbed.run.scale import job_volume, plain
 from testbed.study.glances import Glance, glances
 from testbed.study.machine import Machine
 from testbed.study.study import Options, Study
+from testbed.trust.calibrate import rate_factor
+from testbed.trust.dark_excess import DarkExcess
+from testbed.trust.outcome import bound_s
+from testbed.trust.scale import job_volume, plain
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 

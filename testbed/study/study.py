@@ -11,16 +11,13 @@ from typing import Annotated, TypeVar
 import pandas as pd
 import typer
 
+from testbed.experiment.dilation import UNSCALED
+from testbed.experiment.experiment import Experiment
 from testbed.machine.files import exists
 from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim
 from testbed.report.page import Findings, Format
 from testbed.report.run_json import Kind, Typed
-from testbed.run.dilation import UNSCALED
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
-from testbed.run.scale import RINGS_S
-from testbed.run.similitude import REAL_LINK_DELAY_S
 from testbed.study.glances import Failures
 from testbed.study.options import (
     DatapathOption,
@@ -35,6 +32,9 @@ from testbed.study.options import (
     emulated_bps,
     plot_formats,
 )
+from testbed.trust.outcome import Outcome
+from testbed.trust.scale import RINGS_S
+from testbed.trust.similitude import REAL_LINK_DELAY_S
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 

@@ -15,16 +15,14 @@ import pandas as pd
 from pydantic import Field
 
 from controller.circuits.rule import Rule
+from testbed.experiment.circuits_registry import CircuitsRule, OwnCircuits
+from testbed.experiment.circuits_rule import bound, scheme_alone
+from testbed.experiment.dilation import UNSCALED
+from testbed.experiment.experiment import MOST_SEED, Experiment
+from testbed.experiment.ocs_plan import plan_of
 from testbed.report.claims import Claim
 from testbed.report.page import Findings
 from testbed.report.run_json import Kind
-from testbed.run.circuits_registry import CircuitsRule, OwnCircuits
-from testbed.run.circuits_rule import bound, scheme_alone
-from testbed.run.dilation import UNSCALED
-from testbed.run.experiment import MOST_SEED, Experiment
-from testbed.run.ocs_plan import plan_of
-from testbed.run.outcome import Outcome
-from testbed.run.scale import RINGS_S
 from testbed.study.glances import Failures
 from testbed.study.named_trace import leave_out_others, size_fabric
 from testbed.study.options import (
@@ -65,6 +63,8 @@ from testbed.study.toml_document import (
     read_document,
     value_at,
 )
+from testbed.trust.outcome import Outcome
+from testbed.trust.scale import RINGS_S
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from topologies.own import check_returns, is_a, own_code, own_files, own_object, say_own

@@ -21,8 +21,8 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
-from testbed.run.circuits_registry import CIRCUITS, RULES
-from testbed.run.experiment import Experiment
+from testbed.experiment.circuits_registry import CIRCUITS, RULES
+from testbed.experiment.experiment import Experiment
 from testbed.study.output import say
 from testbed.study.toml_document import MOST_POINTS, Document, Keys, Table, alternatives
 from topologies.big_switch import big_switch_fabric

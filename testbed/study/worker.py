@@ -30,7 +30,7 @@ from typing import NoReturn, TypeVar, cast
 from testbed.machine.machine_lock import machine_lock
 from testbed.machine.sandbox import Sandbox, inside_sandbox
 from testbed.machine.shortage import EMULATION_BYTES, RAISE_MEMORY, too_little
-from testbed.run.packed import pack, unpack
+from testbed.study.packed import pack, unpack
 from topologies.errors import MachineError
 
 Event = TypeVar("Event")
@@ -93,7 +93,7 @@ class EmulationWorker:
         function
             A function at the top of a module that can be imported, which returns a generator.
         arguments
-            What it is called with. They are packed, as is what it yields (`testbed.run.packed`).
+            What it is called with. They are packed, as is what it yields (`testbed.study.packed`).
 
         Raises
         ------

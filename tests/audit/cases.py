@@ -15,10 +15,10 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.ocs_reconfig import OcsReconfig
 from controller.schedulers.coin_change import CoinChange
 from scenarios._topoopt.points import Trained, data_parallel, over_ocs, over_panel, plan_for
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import Scheduled, over_ocses
-from testbed.run.region_plan import Prediction, RegionalSetup, regions_of
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled, over_ocses
+from testbed.experiment.region_plan import Prediction, RegionalSetup, regions_of
 from tests.scenarios.topoopt_models import dense, model_of, table
 from tests.testbed import moved_cases, test_foreseen
 from tests.testbed.ocs_cases import experiment_of as schedule_of

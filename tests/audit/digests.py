@@ -11,7 +11,7 @@ import hashlib
 
 import pandas as pd
 
-from testbed.run.predict import predict
+from testbed.model.predict import predict
 from tests.audit.cases import small_runs
 from traffic.tables import Tables
 

@@ -26,29 +26,29 @@ from pathlib import Path
 
 import pandas as pd
 
-from testbed.run.predict import predict
+from testbed.model.predict import predict
 from tests.audit.cases import small_runs
 from topologies.errors import LightrailError
 from traffic.tables import Tables
 
 MUTATED = (
-    "testbed.run.carriers",
-    "testbed.run.computing",
-    "testbed.run.deciding",
-    "testbed.run.faulting",
-    "testbed.run.fluid_backend",
-    "testbed.run.fluid_choices",
-    "testbed.run.fluid_light",
-    "testbed.run.gates",
-    "testbed.run.job_graph",
-    "testbed.run.ledger",
-    "testbed.run.light",
-    "testbed.run.kernel",
-    "testbed.run.nvlink",
-    "testbed.run.placing",
-    "testbed.run.revising",
-    "testbed.run.solved_once",
-    "testbed.run.written",
+    "testbed.core.carriers",
+    "testbed.core.computing",
+    "testbed.core.deciding",
+    "testbed.core.faulting",
+    "testbed.model.backend",
+    "testbed.model.choices",
+    "testbed.model.ocses",
+    "testbed.model.gates",
+    "testbed.core.job_graph",
+    "testbed.core.ledger",
+    "testbed.core.light",
+    "testbed.core.kernel",
+    "testbed.model.nvlink",
+    "testbed.core.placing",
+    "testbed.core.revising",
+    "testbed.model.solved_once",
+    "testbed.core.written",
     "traffic.fluid.bundles",
     "traffic.fluid.choice",
     "traffic.fluid.maxmin",

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from testbed.audit.audit import audited
 from testbed.audit.finding import Audit, Circumstances, Finding
-from testbed.run.audit_of import sound
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.experiment.audit_of import sound
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from tests.audit.cases import small_runs
 from tests.traffic.cases import lent_for
 from topologies.errors import LightrailError, UnsoundError

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from controller.circuits.ocs_reconfig import OcsReconfig
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from tests.audit.cases import small_runs
 from tests.testbed.test_clock import shifted_back
 from traffic.clock import SECOND

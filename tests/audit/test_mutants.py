@@ -17,24 +17,24 @@ from numpy.typing import NDArray
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.audit.audit import audited
 from testbed.audit.finding import Circumstances, Wire
-from testbed.run import carriers as carrying
-from testbed.run import fluid_backend as predicting
-from testbed.run import placing, revising
-from testbed.run import solved_once as solving
-from testbed.run.computing import Computing
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.faulting import Faulting, states_of_links
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.fluid_light import FluidLight
-from testbed.run.job_graph import JobGraph
-from testbed.run.kernel import Kernel, Phase
-from testbed.run.ledger import Ledger, Op
-from testbed.run.movers import Arrived, Lead, Order
-from testbed.run.ocs_plan import Scheduled, over_ocses
-from testbed.run.predict import predict
-from testbed.run.revising import Revising
-from testbed.run.run import Run
+from testbed.core import carriers as carrying
+from testbed.core import placing, revising
+from testbed.core.computing import Computing
+from testbed.core.faulting import Faulting, states_of_links
+from testbed.core.job_graph import JobGraph
+from testbed.core.kernel import Kernel, Phase
+from testbed.core.ledger import Ledger, Op
+from testbed.core.movers import Arrived, Lead, Order
+from testbed.core.revising import Revising
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled, over_ocses
+from testbed.model import backend as predicting
+from testbed.model import solved_once as solving
+from testbed.model.backend import FluidBackend
+from testbed.model.ocses import FluidLight
+from testbed.model.predict import predict
 from tests.audit.cases import small_runs
 from tests.traffic.cases import lent_for
 from topologies.events import Show, View

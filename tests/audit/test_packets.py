@@ -8,7 +8,7 @@ import pytest
 
 from testbed.audit.audit import audited
 from testbed.audit.finding import Circumstances
-from testbed.run.predict import predict
+from testbed.model.predict import predict
 from tests.audit.cases import small_runs
 from topologies.fabric import Fabric
 from traffic.effects import Lossy

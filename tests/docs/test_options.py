@@ -6,7 +6,7 @@ import re
 import pytest
 
 from testbed.machine.datapath import DEFAULT
-from testbed.run.kept import CACHE
+from testbed.trust.kept import CACHE
 from tests.docs.pages import DOCS
 from tests.scenarios.command import ran
 from tests.scenarios.test_rails import SHARED

@@ -5,8 +5,8 @@ from math import inf, isclose
 
 import pytest
 
-from testbed.run import agreement, calibrate, fidelity, scale, similitude
-from testbed.run.fidelity import CONTROL, DRAINED, PACKETS, PRESSED, Limit
+from testbed.trust import agreement, calibrate, fidelity, scale, similitude
+from testbed.trust.fidelity import CONTROL, DRAINED, PACKETS, PRESSED, Limit
 from tests.docs.pages import DOCS
 
 UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "%": 1e-2}

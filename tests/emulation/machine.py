@@ -3,8 +3,8 @@
 import threading
 from typing import Self
 
-from testbed.run.evidence import cpu_pressure_s
-from testbed.run.fidelity import PRESSED
+from testbed.trust.evidence import cpu_pressure_s
+from testbed.trust.fidelity import PRESSED
 from tests.excused import EXCUSED
 
 WINDOW_S = 1.0

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from scenarios._infinitehbd.all_to_all import DELAY, EXCHANGE, TWO_WAY, all_to_alls
+from testbed.experiment.dilation import Dilation
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.trial import tried
+from testbed.trust.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 

@@ -9,11 +9,11 @@ from pathlib import Path as File
 import numpy as np
 import pytest
 
+from testbed.core.packet_paths import paths_over
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.live.emulate import Emulation, emulate
 from testbed.machine.residue import until
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import Emulation, emulate
-from testbed.run.experiment import Experiment
-from testbed.run.packet_paths import paths_over
 from tests.emulation.conftest import Booted
 from tests.testbed.cases import queue_pairs_of
 from topologies.addresses import interface

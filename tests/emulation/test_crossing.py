@@ -7,9 +7,9 @@ import pytest
 
 from scenarios._infinitehbd.crossing import crossings, wire_share
 from scenarios._infinitehbd.setting import BEST, OPTIMISED, RANKED, UNCONSTRAINED, Cluster, Setting
+from testbed.experiment.dilation import Dilation
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.trial import tried
+from testbed.trust.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from topologies.addresses import interface

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.live.backend import LiveBackend
 from testbed.machine.commands import output_of
 from testbed.machine.kernel import inside_namespace
+from testbed.model.backend import FluidBackend
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.live_backend import LiveBackend
-from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.forwarding_cases import (

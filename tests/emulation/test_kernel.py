@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
+from testbed.core.kernel import Kernel
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.live.backend import LiveBackend
+from testbed.model.backend import FluidBackend
 from testbed.network.network import Network
 from testbed.report.nodes import node_table
-from testbed.run.dilation import Dilation
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.live_backend import LiveBackend
-from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.run_cases import DELAY_S, Case, moe, ring

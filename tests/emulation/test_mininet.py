@@ -10,7 +10,7 @@ import pytest
 from mininet.cli import CLI
 from mininet.log import lg
 
-from testbed.cli import FabricCLI
+from testbed.cli.cli import FabricCLI
 from testbed.machine.kernel import inside_namespace
 from testbed.network.wiring import FIRST_TABLE, links_down
 from tests.emulation.conftest import Booted

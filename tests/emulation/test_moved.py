@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from testbed.experiment.dilation import Dilation
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.trial import tried
+from testbed.trust.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.moved_cases import GPU_MOVES, HEALTHY, SERVER_MOVES, losing

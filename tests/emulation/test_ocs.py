@@ -15,14 +15,14 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.registry import SCHEDULERS
 from controller.schedulers.schedule import Schedule
 from controller.schedulers.schedule import Slot as ScheduleSlot
-from testbed.cli import FabricCLI
+from testbed.cli.cli import FabricCLI
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.ocs_plan import plan_of
+from testbed.live.emulate import emulate
 from testbed.machine.residue import until
 from testbed.network.network import READY_S
 from testbed.network.openvswitch import vsctl
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import emulate
-from testbed.run.ocs_plan import plan_of
-from testbed.run.trial import tried
+from testbed.trust.trial import tried
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from tests.testbed.ocs_cases import light_of, partially, planned

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from controller.circuits.devices import device_named, real_delay
+from testbed.experiment.ocs_plan import off_diagonal, plan_of
 from testbed.report.run_json import experiments_of
-from testbed.run.ocs_plan import off_diagonal, plan_of
 from tests.emulation.machine import Machine
 from tests.tools import CHECKOUT, need_sandbox
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from testbed.experiment.circuits_registry import CIRCUITS
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
 from testbed.network.network import Network
-from testbed.run.circuits_registry import CIRCUITS
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.trial import tried
+from testbed.trust.trial import tried
 from tests.docs.pages import file_of
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine

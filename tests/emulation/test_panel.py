@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from testbed.experiment.dilation import Dilation
+from testbed.live.emulate import emulate
+from testbed.model.predict import predict
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import emulate
-from testbed.run.predict import predict
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.panel_cases import panel_step, took_s

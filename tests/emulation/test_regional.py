@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.region_plan import RegionalSetup
+from testbed.live.emulate import Emulation, emulate
+from testbed.live.news import News
+from testbed.model.predict import predict
 from testbed.network.network import Network
-from testbed.run.carried import carried, carrying, packets_in_the_dark
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import Emulation, emulate
-from testbed.run.experiment import Experiment
-from testbed.run.light_news import News
-from testbed.run.predict import predict
-from testbed.run.region_plan import RegionalSetup
-from testbed.run.run import Run
+from testbed.trust.carried import carried, carrying, packets_in_the_dark
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.region_cases import (
@@ -72,8 +72,8 @@ def test_an_ocs_that_never_lights_what_is_ordered_ends_the_run(
     sandbox: Box | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = News.read
-    monkeypatch.setattr("testbed.run.light_news.News.read", lambda news: read(news)[:0])
-    monkeypatch.setattr("testbed.run.live_light.LIGHT_S", 0.5)
+    monkeypatch.setattr("testbed.live.news.News.read", lambda news: read(news)[:0])
+    monkeypatch.setattr("testbed.live.ocses.LIGHT_S", 0.5)
     experiment = with_delay(toy_experiment(toy_step(ranks=4), servers=4), 50e-6)
     with pytest.raises(StuckError, match=r"OCS .* did not light what was ordered within"):
         live(replace(experiment, dilation=DILATION))

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, bound_s
-from testbed.run.predict import predict
-from testbed.run.run import Run
-from testbed.run.trial import tried
+from testbed.trust.outcome import Outcome, bound_s
+from testbed.trust.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.ocs_cases import experiment_of

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from controller.circuits.shards import Shards
+from testbed.core.kernel import Kernel
+from testbed.core.movers import Backend
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.live.backend import LiveBackend
+from testbed.model.backend import FluidBackend
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.live_backend import LiveBackend
-from testbed.run.movers import Backend
-from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.shard_cases import RATE_BPS, ring, shard

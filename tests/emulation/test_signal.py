@@ -5,9 +5,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import Emulation, emulate
-from testbed.run.experiment import Experiment
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.live.emulate import Emulation, emulate
 from tests.emulation.conftest import Booted
 from tests.emulation.machine import Machine
 from topologies.addresses import interface

@@ -19,13 +19,13 @@ from controller.schedulers.coin_change import (
     coin_change,
     hops_between,
 )
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.residue import END_S, until
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
-from testbed.run.trial import tried
+from testbed.trust.outcome import Outcome
+from testbed.trust.trial import tried
 from tests.controller.schedulers.lit_panels import Panel
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted

@@ -6,9 +6,9 @@ import pytest
 
 from scenarios._topoopt.relaying import relaying
 from scenarios._topoopt.trace_rings import circuits_table, trace_scenario
+from testbed.experiment.dilation import Dilation
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.trial import tried
+from testbed.trust.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from topologies.patch_panel import patch_panel_fabric

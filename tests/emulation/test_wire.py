@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.live.emulate import Emulation, emulate
+from testbed.model.predict import predict
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import Emulation, emulate
-from testbed.run.evidence import Watch
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.trust.evidence import Watch
 from tests.emulation.conftest import Booted
 from tests.testbed.ocs_cases import experiment_of
 from tests.testbed.tables import check_tables

@@ -4,8 +4,8 @@ import select
 import sys
 from itertools import permutations
 
-from testbed.run.dilation import Dilation
-from testbed.run.live_backend import LiveBackend
+from testbed.experiment.dilation import Dilation
+from testbed.live.backend import LiveBackend
 from tests.emulation.live import RATE_FACTOR, Live
 from topologies.rail import rail_fabric
 

@@ -15,12 +15,12 @@ from controller.circuits.circuits import circuits_from_text
 from controller.circuits.programs import program_from_text
 from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus
 from controller.packet.routing import forwarding_rules
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, bound_s
-from testbed.run.predict import predict
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.study.options import faults as faults_of_option
 from testbed.study.study_file import study_of_file
 from testbed.study.toml_document import assigned
+from testbed.trust.outcome import Outcome, bound_s
 from tests.controller.test_northbound_ocs import Played
 from tests.fuzz.commands import command
 from tests.fuzz.formats import meaning

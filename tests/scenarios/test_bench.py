@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from scenarios import bench
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import Emulation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Measures
-from testbed.run.packet_paths import paths_over
-from testbed.run.predict import predict
+from testbed.core.packet_paths import paths_over
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.live.emulate import Emulation
+from testbed.model.predict import predict
+from testbed.trust.outcome import Measures
 from tests.testbed.cases import HEALTHY, queue_pairs_of, slowed
 from topologies.rail import rail_fabric
 from traffic.steps import single

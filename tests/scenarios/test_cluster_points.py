@@ -9,13 +9,10 @@ from typing import cast
 
 import pytest
 
+from testbed.experiment.experiment import Experiment
 from testbed.report.finished import finished
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
-from testbed.run.calibrate import Calibration
-from testbed.run.dark_excess import DarkExcess, Excess
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, Verdict
 from testbed.study.emulating import Asked, Emulated, Event
 from testbed.study.emulation import Emulation
 from testbed.study.machine import Machine, weakest
@@ -23,6 +20,9 @@ from testbed.study.output import progress_bar
 from testbed.study.ray_cluster import RayCluster
 from testbed.study.study import Options
 from testbed.study.worker import EmulationWorker
+from testbed.trust.calibrate import Calibration
+from testbed.trust.dark_excess import DarkExcess, Excess
+from testbed.trust.outcome import Outcome, Verdict
 from tests.testbed.cases import experiment_of, outcome_of
 from topologies.errors import ScenarioError
 from topologies.rail import rail_fabric

@@ -9,22 +9,22 @@ from typing import cast
 import pandas as pd
 import pytest
 
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
 from testbed.network.network import Network
 from testbed.report.finished import finished
 from testbed.report.kept_points import KeptPoints
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run
-from testbed.run.calibrate import CALIBRATIONS, Calibration, ContradictedError
-from testbed.run.control import Control
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.kept import CACHE, machine_name
-from testbed.run.outcome import Verdict
 from testbed.study.emulating import Asked, ControlledPoints, Described, Emulated, Event
 from testbed.study.emulation import Emulation
 from testbed.study.output import progress_bar
 from testbed.study.study import Options
 from testbed.study.worker import EmulationWorker
+from testbed.trust.calibrate import CALIBRATIONS, Calibration, ContradictedError
+from testbed.trust.control import Control
+from testbed.trust.kept import CACHE, machine_name
+from testbed.trust.outcome import Verdict
 from tests.testbed.cases import experiment_of, outcome_of, small_outcomes
 from tests.testbed.ocs_cases import experiment_of as experiment_of_ocs
 from topologies.rail import rail_fabric

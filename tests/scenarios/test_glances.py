@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from rich.progress import Progress, TaskID
 
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.report.means import BIG_SWITCH
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.scale import busy_s, load_bps, plain
-from testbed.run.similitude import facts_of
 from testbed.study import glances as module
 from testbed.study.glances import Failures, Glance, glances, predicted_by
+from testbed.trust.scale import busy_s, load_bps, plain
+from testbed.trust.similitude import facts_of
 from topologies.errors import ScenarioError
 from topologies.rail import rail_fabric
 from traffic.fault_text import WrittenFault

@@ -10,11 +10,11 @@ import pytest
 from scenarios._infinitehbd.all_to_all import BY_DISTANCE, DELAY, EXCHANGE, ONE_WAY, TWO_WAY, all_to_alls
 from scenarios._infinitehbd.all_to_all_report import all_to_all_findings
 from scenarios._infinitehbd.exchange_sizes import ALL_FORMS, Forms
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.report.page import Findings
 from testbed.report.run_json import experiments_of
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, Verdict, Word
-from testbed.run.predict import predict
+from testbed.trust.outcome import Outcome, Verdict, Word
 from tests.scenarios.command import ran
 from tests.testbed.runs import changed
 from traffic.metrics import communication_s

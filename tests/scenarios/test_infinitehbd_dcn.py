@@ -23,9 +23,9 @@ from scenarios._infinitehbd.setting import (
     drawn_faults,
     percent_of,
 )
-from testbed.run.outcome import Outcome, Verdict, Word
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.model.predict import predict
+from testbed.trust.outcome import Outcome, Verdict, Word
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from traffic.metrics import communication_s, link_bytes, path_bytes

@@ -11,14 +11,14 @@ from controller.circuits.ring_faults import Mode
 from scenarios._infinitehbd.dying_plots import drawn_rings
 from scenarios._infinitehbd.dying_report import dying_findings, dying_table, ring_table
 from scenarios._infinitehbd.dying_ring import Dying, dying_ring, stages_of
+from testbed.core.run import Run
+from testbed.experiment.audit_of import sound
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.report.claims import Claim
 from testbed.report.page import Sheet
 from testbed.report.run_json import experiments_of
-from testbed.run.audit_of import sound
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, Verdict, Word
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.trust.outcome import Outcome, Verdict, Word
 from tests.scenarios import command
 from tests.testbed.runs import changed
 from topologies.errors import LightrailError

@@ -19,10 +19,10 @@ from scenarios._mfabric.failure_points import (
 from scenarios._mfabric.failure_report import failure_findings, lacking_bytes
 from scenarios._mfabric.failures import MODELS, POINTS, failures
 from scenarios._mfabric.steps import Setting
+from testbed.model.predict import predict
 from testbed.report.palette import colours
 from testbed.report.run_json import experiments_of
-from testbed.run.outcome import Outcome
-from testbed.run.predict import predict
+from testbed.trust.outcome import Outcome
 from tests.results_page import SCALE, documented
 from tests.scenarios import command
 from tests.scenarios.test_mfabric_prototype import asked

@@ -11,8 +11,8 @@ from controller.circuits.foreseen import Foreseen
 from scenarios._mfabric.fabrics import NICS, RINGS, TOPOOPT
 from scenarios._mfabric.panel import KEPT_BACK, expected_job, panel_experiment
 from scenarios._mfabric.training_points import GATEWAYS, Training, training
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.pattern import Pattern
 from traffic.models.moe import model_named

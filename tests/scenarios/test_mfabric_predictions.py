@@ -8,8 +8,8 @@ import pytest
 from controller.schedulers.copilot import WINDOW
 from scenarios._mfabric import predictions
 from scenarios._mfabric.predictions import copilot_predictions
-from testbed.run.predict import predict
-from testbed.run.region_plan import RegionalSetup
+from testbed.experiment.region_plan import RegionalSetup
+from testbed.model.predict import predict
 from tests.testbed.region_cases import DELAY, MACHINES, MODEL, toy_experiment
 from traffic.models.moe_step import moe_step
 from traffic.workloads.gate import gate_loads, gate_tokens

@@ -14,12 +14,12 @@ from scenarios._mfabric.training_circuits import changed_between, changes_claims
 from scenarios._mfabric.training_points import OWN_NIC, over_circuits, training
 from scenarios._mfabric.training_report import held_times, iteration_table, training_findings
 from scenarios.mfabric_prototype import Name, figure_10, prototype_points
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.report.palette import colours
 from testbed.report.run_json import experiments_of
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Measures, Outcome, Verdict, Word
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.trust.outcome import Measures, Outcome, Verdict, Word
 from tests.scenarios import command
 from tests.testbed.runs import changed
 from topologies.big_switch import big_switch_fabric

@@ -15,9 +15,9 @@ from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric import lookahead as look
 from scenarios._mfabric import shares as share
 from scenarios._mfabric.section import Section
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.region_plan import RegionalSetup
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.region_plan import RegionalSetup
+from testbed.model.predict import predict
 from testbed.study.output import sheet_table
 from tests.computed_here import found_of
 from tests.results_page import SCALE, documented

@@ -44,8 +44,8 @@ from scenarios._mfabric.steps import (
     step_fabric,
     waits_s,
 )
+from testbed.model.predict import predict
 from testbed.report.claims import Claim
-from testbed.run.predict import predict
 from testbed.study.output import sheet_table
 from tests.results_page import SCALE, documented
 from topologies.errors import ScenarioError

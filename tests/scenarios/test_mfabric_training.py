@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.experiment.region_plan import RegionalSetup
 from testbed.report.run_json import experiments_of
-from testbed.run.region_plan import RegionalSetup
 from tests.scenarios import command
 from traffic.collectives.ring import Ring
 

@@ -19,15 +19,15 @@ from controller.circuits.devices import DEVICES, LEAST_DELAY_S
 from scenarios._spectra import ocs_sweep
 from scenarios._spectra.ocs_sweep import Case, cases
 from scenarios.ocs_spectra import RATE_BPS, ocs_spectra
-from testbed.run.calibrate import Calibration
-from testbed.run.dark_excess import DarkExcess, Excess
-from testbed.run.dilation import UNSCALED
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import plan_of
+from testbed.experiment.dilation import UNSCALED
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import plan_of
 from testbed.study.glances import Glance, glances
 from testbed.study.machine import Machine
 from testbed.study.scaling import SLOTS_NIC_BPS, check_slots, scaled
 from testbed.study.study import Options, Study
+from testbed.trust.calibrate import Calibration
+from testbed.trust.dark_excess import DarkExcess, Excess
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from traffic.workloads.ocs_workloads import SCALED

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from scenarios._rails.claims_rails import rails_claims
+from testbed.model.predict import predict
 from testbed.report.run_json import experiments_of
-from testbed.run.outcome import Outcome
-from testbed.run.predict import predict
 from testbed.study.study_options import described
+from testbed.trust.outcome import Outcome
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
 from topologies.rail import rail_fabric

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.experiment.experiment import Experiment
 from testbed.report.claims import Claim
 from testbed.report.page import Findings
-from testbed.run.experiment import Experiment
 from testbed.study.study import Study, no_claims
 from testbed.study.study_file import Whole, study_of_file
 from testbed.study.study_tables import FORMS, OTHERS
@@ -317,7 +317,7 @@ STEPS = """
 from dataclasses import dataclass
 from testbed.report.claims import Claim
 from testbed.report.page import Findings
-from testbed.run.experiment import Experiment
+from testbed.experiment.experiment import Experiment
 from topologies.rail import rail_fabric
 from traffic.steps import single
 from traffic.workloads.synthetic import uniform

@@ -48,9 +48,9 @@ from scenarios._topoopt.shared_shards import (
     shards_findings,
     waited_s,
 )
+from testbed.model.predict import predict
 from testbed.report.claims import PREDICTED, Claim
-from testbed.run.outcome import Outcome
-from testbed.run.predict import predict
+from testbed.trust.outcome import Outcome
 from tests.results_page import TOPOOPT_SHARED, documented
 from tests.scenarios.command import ran
 from traffic.collectives.ring import Ring

@@ -35,12 +35,12 @@ from scenarios._topoopt.testbed_points import (
 )
 from scenarios._topoopt.testbed_report import testbed_claims as claims_of
 from scenarios._topoopt.testbed_report import testbed_findings as findings_of
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.report.run_json import experiments_of
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Measures, Outcome, Verdict
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.trust.outcome import Measures, Outcome, Verdict
 from tests.scenarios.command import ran
 from tests.scenarios.topoopt_models import models
 from traffic.collectives.ring import Ring

@@ -18,8 +18,8 @@ from scenarios._topoopt.trace_rings import (
     step_plan,
     trace_scenario,
 )
-from testbed.run.outcome import Outcome
-from testbed.run.predict import predict
+from testbed.model.predict import predict
+from testbed.trust.outcome import Outcome
 from tests.scenarios import command
 from topologies.fabric import Fabric
 from topologies.patch_panel import patch_panel_fabric

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from scenarios.ocs_spectra import ocs_spectra
-from testbed.cli import FabricCLI
-from testbed.run.experiment import Experiment
-from testbed.run.live_backend import LiveBackend
+from testbed.cli.cli import FabricCLI
+from testbed.experiment.experiment import Experiment
+from testbed.live.backend import LiveBackend
 from testbed.study.command import MOST_WINDOW_PACKETS, Changes
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError

@@ -5,11 +5,11 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Measures, Outcome, Verdict
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
+from testbed.trust.outcome import Measures, Outcome, Verdict
 from tests.testbed.runs import changed
 from topologies.events import View
 from topologies.fabric import Fabric

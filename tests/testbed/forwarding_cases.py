@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from testbed.run.kernel import Kernel
-from testbed.run.movers import Backend
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.movers import Backend
+from testbed.core.run import Run
 from tests.testbed.run_cases import DELAY_S, When
 from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers

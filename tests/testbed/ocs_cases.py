@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.light_log import LightLog
-from testbed.run.ocs_plan import Scheduled, dilation_for, over_ocses, plan_of
-from testbed.run.outcome import Outcome
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled, dilation_for, over_ocses, plan_of
+from testbed.live.light_log import LightLog
+from testbed.trust.outcome import Outcome
 from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand

@@ -4,8 +4,8 @@ import numpy as np
 
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
-from testbed.run.experiment import Experiment
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
 from topologies.light import Circuit, duplex
 from topologies.patch_panel import patch_panel_fabric
 from traffic.collectives.all_to_all import AllToAll

@@ -12,9 +12,9 @@ from controller.schedulers.matching import heaviest_permutation
 from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule, Slot
 from controller.schedulers.spectra import spectra
-from testbed.run.kernel import Kernel
-from testbed.run.movers import Backend
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.movers import Backend
+from testbed.core.run import Run
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from traffic.collectives.all_to_all import AllToAll
 from traffic.demand import Demand

@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 
 from controller.circuits.rule import Decides
-from testbed.run.kernel import Kernel
-from testbed.run.movers import Backend
-from testbed.run.revising import Revise
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.movers import Backend
+from testbed.core.revising import Revise
+from testbed.core.run import Run
 from topologies.events import Event, FaultDetected, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.light import duplex

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from testbed.run.run import Run
+from testbed.core.run import Run
 from topologies.fabric import Nic, Path
 from traffic.clock import NEVER, SECOND
 from traffic.records import NVLINK, path_of

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from controller.circuits.shard_order import Shard
 from controller.circuits.shards import Shards
-from testbed.run.experiment import Experiment
+from testbed.experiment.experiment import Experiment
 from topologies.light import Circuit, duplex
 from topologies.patch_panel import sharded_panel_fabric
 from traffic.collectives.ring import Ring

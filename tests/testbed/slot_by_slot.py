@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.circuits.circuits import Circuits
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import plan_of
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import plan_of
 
 Lit = tuple[float, float, int]
 """From when to when a circuit is lit, and on which OCS."""

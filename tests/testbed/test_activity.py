@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 
 from scenarios._infinitehbd.all_to_all import EXCHANGE, all_to_alls
 from scenarios._infinitehbd.dying_ring import Dying, dying_ring
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import plan_of
+from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
 from testbed.report.activity import (
     SPANS,
     light_spans,
@@ -20,10 +24,6 @@ from testbed.report.activity import (
     waiting_spans,
 )
 from testbed.report.waits import outages, under_way_and_waiting
-from testbed.run.experiment import Experiment
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.ocs_plan import plan_of
-from testbed.run.predict import predict
 from tests.testbed.ocs_cases import DELAY_S, OCSES, experiment_of
 from tests.testbed.run_cases import moe, ring
 from tests.testbed.runs import changed

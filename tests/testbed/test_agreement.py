@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testbed.run.agreement import agreement_text, findings, nic_busy
-from testbed.run.outcome import Verdict, summary_row
+from testbed.trust.agreement import agreement_text, findings, nic_busy
+from testbed.trust.outcome import Verdict, summary_row
 from tests.testbed.cases import HEALTHY, experiment_of, outcome_of, slowed, small_fabric
 from traffic.workloads.synthetic import uniform
 

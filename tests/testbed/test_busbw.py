@@ -19,8 +19,8 @@ from scenarios._topoopt.testbed_points import (
     trained_on,
 )
 from scenarios._topoopt.trace_rings import trace_scenario
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import summary_row
+from testbed.experiment.experiment import Experiment
+from testbed.trust.outcome import summary_row
 from tests.testbed.cases import outcome_of
 from topologies.fabric import Fabric
 from topologies.light import duplex

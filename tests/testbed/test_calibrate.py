@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from testbed.machine.datapath import Datapath
-from testbed.run import kept
-from testbed.run.calibrate import (
+from testbed.trust import kept
+from testbed.trust.calibrate import (
     CALIBRATIONS,
     FORMAT_VERSION,
     HEADROOM,
@@ -22,8 +22,8 @@ from testbed.run.calibrate import (
     rate_factor,
     safe_share,
 )
-from testbed.run.control import Control
-from testbed.run.kept import CACHE, SHARED_S, machine_name
+from testbed.trust.control import Control
+from testbed.trust.kept import CACHE, SHARED_S, machine_name
 from tests.other_user import NO_FILES, OTHER, given, need_root, plant, yard
 from topologies.errors import MachineError
 from topologies.rail import rail_fabric

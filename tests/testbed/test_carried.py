@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from controller.circuits.status import LogEntry
+from testbed.experiment.dilation import Dilation
 from testbed.network.circuit_tap import CROSSING, Crossings
-from testbed.run import carried as module
-from testbed.run.carried import carried, carrying, logged, packets_in_the_dark
-from testbed.run.dilation import Dilation
+from testbed.trust import carried as module
+from testbed.trust.carried import carried, carrying, logged, packets_in_the_dark
 from topologies.light import Circuit
 
 

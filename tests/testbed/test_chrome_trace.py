@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.core.run import Run
+from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
 from testbed.report import chrome_trace as module
 from testbed.report.chrome_trace import chrome_trace
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.predict import predict
-from testbed.run.run import Run
 from tests.testbed.cases import slowed
 from tests.testbed.ocs_cases import experiment_of
 from tests.testbed.run_cases import Case, moe, ring

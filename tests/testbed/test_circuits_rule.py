@@ -10,11 +10,11 @@ import pytest
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.rule import Rule
-from testbed.run.circuits_registry import CIRCUITS, CircuitsRule, OwnCircuits
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import Scheduled
-from testbed.run.predict import predict
+from testbed.experiment.circuits_registry import CIRCUITS, CircuitsRule, OwnCircuits
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled
+from testbed.model.predict import predict
 from topologies.errors import LightrailError, ScenarioError, StuckError
 from topologies.events import (
     Event,

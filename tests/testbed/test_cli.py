@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from mininet.cli import CLI
 
-import testbed.cli
-import testbed.run.faults_by_hand
-from testbed.cli import FabricCLI
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, Verdict
-from testbed.run.predict import predict
+import testbed.cli.cli
+import testbed.cli.faults_by_hand
+from testbed.cli.cli import FabricCLI
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
+from testbed.trust.outcome import Outcome, Verdict
 from tests.testbed.cases import VOID, outcome_of
 from topologies.errors import StuckError
 from topologies.fabric import Fabric, Link, Nic, Port
@@ -121,20 +121,20 @@ class Trials:
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     network = Network(rail_fabric(2, 2, spines=1))
     monkeypatch.setattr(
-        testbed.run.faults_by_hand, "links_down", lambda _fabric: sorted(network.down, key=str)
+        testbed.cli.faults_by_hand, "links_down", lambda _fabric: sorted(network.down, key=str)
     )
-    monkeypatch.setattr(testbed.run.faults_by_hand, "turn_links", network.turn)
+    monkeypatch.setattr(testbed.cli.faults_by_hand, "turn_links", network.turn)
     return network
 
 
 @pytest.fixture
 def trials(network: Network, monkeypatch: pytest.MonkeyPatch) -> Trials:
     trials = Trials(network)
-    monkeypatch.setattr(testbed.cli, "link_errors", trials.link_errors)
-    monkeypatch.setattr(testbed.cli, "worst_link_error", trials.worst_link_error)
-    monkeypatch.setattr(testbed.cli, "tried", trials.trial)
-    monkeypatch.setattr(testbed.cli, "port_settings", lambda _network: {})
-    monkeypatch.setattr(testbed.cli, "unmet", lambda *_: ["a port is not shaped"])
+    monkeypatch.setattr(testbed.cli.cli, "link_errors", trials.link_errors)
+    monkeypatch.setattr(testbed.cli.cli, "worst_link_error", trials.worst_link_error)
+    monkeypatch.setattr(testbed.cli.cli, "tried", trials.trial)
+    monkeypatch.setattr(testbed.cli.cli, "port_settings", lambda _network: {})
+    monkeypatch.setattr(testbed.cli.cli, "unmet", lambda *_: ["a port is not shaped"])
     return trials
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from testbed.run.experiment import Experiment
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
 from tests.testbed.run_cases import Case, moe, ring
 from topologies.errors import ScenarioError
 from topologies.fat_tree import fat_tree_fabric

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from topologies.errors import ScenarioError
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll

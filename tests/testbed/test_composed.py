@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.run import Run
+from testbed.model.backend import FluidBackend
 from tests.examples import examples
 from tests.traffic.cases import lent_for
 from tests.traffic.job_cases import jobs

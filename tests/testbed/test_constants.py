@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from testbed.run.constants import constant_numbers, constants
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.trust.constants import constant_numbers, constants
 from topologies.rail import rail_fabric
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from testbed.run.control import shift
-from testbed.run.packet_paths import paths_over
+from testbed.core.packet_paths import paths_over
+from testbed.trust.control import shift
 from topologies.big_switch import big_switch_fabric
 from topologies.fabric import Fabric, Port
 from topologies.fat_tree import fat_tree_fabric

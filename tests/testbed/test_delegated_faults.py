@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.region_plan import First
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.region_plan import First
+from testbed.model.predict import predict
 from tests.examples import examples
 from tests.testbed.region_cases import check_bytes, lost, toy_experiment, toy_step
 from topologies.fabric import Fabric

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.run.dilation import Dilation
+from testbed.experiment.dilation import Dilation
 from topologies.errors import ScenarioError
 from traffic.messages import CHUNK_BYTES
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from testbed.report.doubts import doubts
 from testbed.report.results import ResultsDirectory
-from testbed.run.outcome import Verdict
 from testbed.study.results_table import results_table
+from testbed.trust.outcome import Verdict
 from tests.testbed.cases import STRAINED, VOID, small_outcomes, with_verdict
 from tests.testbed.test_results import RUN
 

@@ -10,15 +10,15 @@ from typing import cast
 import pytest
 
 from controller.circuits.status import PortCounters, PortStatus
+from testbed.live.emulate import Emulation
 from testbed.machine.processes import beside
 from testbed.machine.wall_clock import STEP_S, wall_ahead_s
+from testbed.model.predict import predict
 from testbed.network.network import Network
 from testbed.network.readback import PortSetting
-from testbed.run import evidence
-from testbed.run.emulate import Emulation
-from testbed.run.evidence import Watch
-from testbed.run.fidelity import verdict
-from testbed.run.predict import predict
+from testbed.trust import evidence
+from testbed.trust.evidence import Watch
+from testbed.trust.fidelity import verdict
 from tests.testbed.cases import HEALTHY, experiment_of, small_fabric
 from tests.traffic.relay import taken_back
 from topologies.fabric import Port

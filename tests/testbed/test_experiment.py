@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import Scheduled
-from testbed.run.predict import predict
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled
+from testbed.model.predict import predict
 from tests.topologies.strategies import fabrics
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic

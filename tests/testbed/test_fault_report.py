@@ -5,12 +5,12 @@ from math import isnan
 
 import pytest
 
+from testbed.experiment.dilation import UNSCALED
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.report.faults import fault_sheets, fault_table
 from testbed.report.page import Line
-from testbed.run.dilation import UNSCALED
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, Verdict
-from testbed.run.predict import predict
+from testbed.trust.outcome import Outcome, Verdict
 from tests.testbed.cases import VOID, slowed
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll

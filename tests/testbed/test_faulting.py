@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.movers import Expect, KnowRates, Lead, Order, SetDaemon, SetLink
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.movers import Expect, KnowRates, Lead, Order, SetDaemon, SetLink
+from testbed.core.run import Run
+from testbed.model.backend import FluidBackend
 from topologies.fabric import Link, Port
 from topologies.rail import rail_fabric
 from traffic.clock import ps

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import pytest
 from mininet.cli import CLI
 
-import testbed.run.faults_by_hand
+import testbed.cli.faults_by_hand
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_faults import Mode
 from scenarios._infinitehbd.dying_ring import Dying, dying_ring
-from testbed.cli import FabricCLI
-from testbed.run.experiment import Experiment
-from testbed.run.faults_by_hand import FaultsByHand
+from testbed.cli.cli import FabricCLI
+from testbed.cli.faults_by_hand import FaultsByHand
+from testbed.experiment.experiment import Experiment
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Link
 from topologies.khop_ring import KHopRing
@@ -63,7 +63,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     def turn(_fabric: Fabric, links: Iterable[Link], *, works: bool) -> None:
         (found.down.difference_update if works else found.down.update)(links)
 
-    monkeypatch.setattr(testbed.run.faults_by_hand, "turn_links", turn)
+    monkeypatch.setattr(testbed.cli.faults_by_hand, "turn_links", turn)
     monkeypatch.setattr(CLI, "__init__", lambda *_: None)  # it would read lines where it is made
     return found
 
@@ -139,7 +139,7 @@ def test_cli_lists_faults_has_one_happen_and_shows_what_changed(
 def test_cli_without_foreseen_faults_takes_those_of_the_option(
     network: Network, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testbed.run.faults_by_hand, "links_down", lambda _fabric: [])
+    monkeypatch.setattr(testbed.cli.faults_by_hand, "links_down", lambda _fabric: [])
     cli = FabricCLI(network, {})  # type: ignore[arg-type]
     for line in ("fail node 1", "fail"):
         cli.onecmd(line)

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from controller.circuits.status import LogEntry
-from testbed.run.control import Control
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.fidelity import (
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled, over_ocses, plan_of
+from testbed.live.light_log import LightLog
+from testbed.model.predict import predict
+from testbed.trust.control import Control
+from testbed.trust.fidelity import (
     ALWAYS,
     NOTHING_SENT,
     PACKETS,
@@ -21,10 +24,7 @@ from testbed.run.fidelity import (
     verdict_of_light,
     with_control,
 )
-from testbed.run.light_log import LightLog
-from testbed.run.ocs_plan import Scheduled, over_ocses, plan_of
-from testbed.run.outcome import Measures, Outcome, Verdict
-from testbed.run.predict import predict
+from testbed.trust.outcome import Measures, Outcome, Verdict
 from tests.testbed import ocs_cases
 from tests.testbed.cases import HEALTHY, experiment_of, outcome_of, small_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.movers import Light, LightChanged
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.movers import Light, LightChanged
+from testbed.core.run import Run
+from testbed.model.backend import FluidBackend
 from tests.examples import examples
 from tests.traffic.cases import Work, admitted_by, assigned, lent_for, rail_paths, rates, work_of, works
 from topologies.errors import ScenarioError

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.fluid_choices import FluidChoices
-from testbed.run.packet_paths import paths_over
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.packet_paths import paths_over
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.model.choices import FluidChoices
+from testbed.model.predict import predict
 from tests.examples import examples
 from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.fat_tree import fat_tree_fabric

@@ -9,9 +9,9 @@ import pytest
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_faults import Mode, foreseen_rings, node_fault, surviving_groups
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from topologies.errors import ScenarioError, StuckError
 from topologies.fabric import Port
 from topologies.khop_ring import KHopRing, khop_ring_fabric

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.model.backend import FluidBackend
 from tests.examples import examples
 from tests.testbed.forwarding_cases import (
     WARM_UP_S,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testbed.run.run import Run
+from testbed.core.run import Run
 from tests.testbed.test_delegated import Case, took_s
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from topologies.big_switch import big_switch_fabric
 from traffic.models.layered import Layer, LayeredModel
 from traffic.models.strategy import Share, start_strategy

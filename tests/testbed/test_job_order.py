@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.job_graph import JobGraph
-from testbed.run.kernel import Kernel
-from testbed.run.run import Run
+from testbed.core.job_graph import JobGraph
+from testbed.core.kernel import Kernel
+from testbed.core.run import Run
+from testbed.model.backend import FluidBackend
 from topologies.events import Event, NodeDone, NodeStarted, Order, View
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.run import Run
+from testbed.model.backend import FluidBackend
 from tests.testbed.run_cases import Case, When, moe, ring
 from tests.traffic.job_cases import OPERATIONS
 from topologies.errors import ScenarioError, StuckError

@@ -6,12 +6,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from testbed.run.experiment import Experiment
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.ledger import Op
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.ledger import Op
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
 from tests.testbed.forwarding_cases import becomes_direct
 from tests.testbed.ocs_cases import experiment_of
 from tests.testbed.region_cases import lost

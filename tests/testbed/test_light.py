@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.audit.audit import audited
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.run import Run
+from testbed.model.backend import FluidBackend
 from tests.examples import examples
 from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
 from tests.testbed.light_cases import FABRIC, RATE, WARM, A, B, over_a_dead_link

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.run.dilation import Dilation
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.light_control import LIT_S, LONGEST_DELAY_S, SLOTS, FilledSlots
-from testbed.run.ocs_plan import plan_of
+from testbed.core.kernel import Kernel
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.ocs_plan import plan_of
+from testbed.model.backend import FluidBackend
+from testbed.trust.light_control import LIT_S, LONGEST_DELAY_S, SLOTS, FilledSlots
 from tests.testbed.ocs_cases import experiment_of, planned
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.scheme import OverCircuits

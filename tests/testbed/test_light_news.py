@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.run.light_news import News, Notice
+from testbed.live.news import News, Notice
 from topologies.errors import NetworkError
 
 NOTICE = {"ocs": "ocs1", "circuits": [[0, 3]], "until_s": 2.0, "ended": False, "error": "", "missed": 0}

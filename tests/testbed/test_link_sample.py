@@ -5,8 +5,8 @@ from itertools import chain
 import numpy as np
 import pytest
 
+from testbed.core.packet_paths import paths_over
 from testbed.network.link_sample import sampled_paths
-from testbed.run.packet_paths import paths_over
 from topologies.big_switch import big_switch_fabric
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric

@@ -7,11 +7,11 @@ from typing import cast
 import pytest
 
 from controller.circuits.programs import Program
+from testbed.experiment.dilation import Dilation
+from testbed.live import programs as live_programs
+from testbed.live.news import News, Notice
+from testbed.live.programs import LAST_S, LAST_SHARE, LINGER_S, LivePrograms
 from testbed.network.network import Network
-from testbed.run import live_programs
-from testbed.run.dilation import Dilation
-from testbed.run.light_news import News, Notice
-from testbed.run.live_programs import LAST_S, LAST_SHARE, LINGER_S, LivePrograms
 from topologies.events import Show, TimedCircuits
 from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric

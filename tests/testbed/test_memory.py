@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios._bench_memory import WITHIN, estimated_over_measured
+from testbed.experiment import memory
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.memory import check_memory, messages_of, prediction_bytes
 from testbed.machine import shortage
-from testbed.run import memory
-from testbed.run.experiment import Experiment
-from testbed.run.memory import check_memory, messages_of, prediction_bytes
-from testbed.run.predict import predict
+from testbed.model.predict import predict
 from tests.audit.cases import small_runs
 from tests.testbed.test_shortage import limited
 from tests.tools import CHECKOUT

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from testbed.experiment.experiment import Experiment
+from testbed.model.backend import FluidBackend
 from testbed.report.nodes import node_table, nodes_of
-from testbed.run.experiment import Experiment
-from testbed.run.fluid_backend import FluidBackend
 from tests.testbed.cases import outcome_of, small_fabric
 from tests.testbed.run_cases import ring
 from tests.testbed.runs import changed

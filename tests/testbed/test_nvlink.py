@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.run.movers import NVLINK, Arrived, Backend, Flows, Happening
-from testbed.run.moving import Moving
+from testbed.core.movers import NVLINK, Arrived, Backend, Flows, Happening
+from testbed.live.moving import Moving
 from tests.examples import examples
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric

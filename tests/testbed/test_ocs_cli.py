@@ -7,7 +7,7 @@ import pytest
 from mininet.cli import CLI
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.cli import FabricCLI
+from testbed.cli.cli import FabricCLI
 from topologies.errors import NetworkError
 from topologies.parallel_ocs import parallel_ocs_fabric
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from controller.circuits.devices import DEVICES, ReconfigurationDelay, device_named, real_delay
 from controller.schedulers.registry import SCHEDULERS
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import Scheduled, over_ocses, plan_of
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled, over_ocses, plan_of
 from tests.testbed.ocs_cases import partially, planned
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Link, Port, Server, Switch

@@ -9,10 +9,10 @@ import pytest
 from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.registry import SCHEDULERS
 from controller.schedulers.schedule import Schedule, Slot
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import over_ocses, plan_of
-from testbed.run.predict import predict
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import over_ocses, plan_of
+from testbed.model.predict import predict
 from tests.testbed.ocs_cases import DELAY, DELAY_S, OCSES, SERVERS, experiment_of, partially, planned
 from tests.testbed.slot_by_slot import ends_s
 from topologies.parallel_ocs import parallel_ocs_fabric

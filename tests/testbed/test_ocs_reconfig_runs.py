@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from controller.circuits.ocs_reconfig import SIP_ML, OcsReconfig
-from testbed.run.circuits_registry import CIRCUITS
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.experiment.circuits_registry import CIRCUITS
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from topologies.patch_panel import patch_panel_fabric
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand

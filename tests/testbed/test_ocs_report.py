@@ -12,6 +12,10 @@ from matplotlib.collections import LineCollection
 
 from controller.circuits.devices import ReconfigurationDelay, device_named, real_delay
 from controller.circuits.status import LogEntry
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import LONGEST_S, PATIENT_S, dilation_for, plan_of
+from testbed.live.light_log import LightLog
+from testbed.model.predict import predict
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.means import BIG_SWITCH
 from testbed.report.nodes import nodes_of
@@ -22,11 +26,7 @@ from testbed.report.plots import cct_percentiles, times_over_bound
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, experiments_of
 from testbed.report.table import time_unit
-from testbed.run.experiment import Experiment
-from testbed.run.light_log import LightLog
-from testbed.run.ocs_plan import LONGEST_S, PATIENT_S, dilation_for, plan_of
-from testbed.run.outcome import Outcome, Verdict, summary
-from testbed.run.predict import predict
+from testbed.trust.outcome import Outcome, Verdict, summary
 from tests.testbed.cases import VOID, slowed
 from tests.testbed.ocs_cases import DELAY, DELAY_S, OCSES, SERVERS, experiment_of, light_of
 from topologies.big_switch import big_switch_fabric

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from testbed.report.order import CAPTION, order_sheets, order_text
 from testbed.report.results import ResultsDirectory
-from testbed.run.outcome import Outcome, summary
 from testbed.study.results_table import results_table
+from testbed.trust.outcome import Outcome, summary
 from tests.testbed.cases import VOID, small_outcomes, with_orders, with_verdict
 from tests.testbed.test_results import RUN
 from traffic.transports.host_settings import TransportSetup

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import ORDER, Verdict, summary_row
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.trust.outcome import ORDER, Verdict, summary_row
 from tests.testbed.cases import HEALTHY, OVERTAKEN, experiment_of, outcome_of, small_fabric
 from topologies.rail import rail_fabric
 from traffic.demand import Demand

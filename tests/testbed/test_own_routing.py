@@ -8,10 +8,10 @@ import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
-from testbed.run.experiment import Experiment
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.packet_paths import paths_over
-from testbed.run.predict import predict
+from testbed.core.packet_paths import paths_over
+from testbed.experiment.experiment import Experiment
+from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
 from tests.testbed.forwarding_cases import LongWay, long_way, ring_fabric, stride_circuits
 from topologies.errors import LightrailError, ScenarioError, StuckError
 from topologies.fabric import Fabric, Nic, Port

@@ -4,7 +4,7 @@ from itertools import permutations
 
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
-from testbed.run.packet_paths import paths_over
+from testbed.core.packet_paths import paths_over
 from topologies.big_switch import big_switch_fabric
 from topologies.fabric import Nic
 from topologies.mfabric import mfabric_fabric

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from scenarios.api.experiments import run
+from testbed.experiment.experiment import Experiment
 from testbed.report.images import image_of
 from testbed.report.page import FORMATS, Format
 from testbed.report.palette import canvas
-from testbed.run.experiment import Experiment
 from testbed.study.study import Options
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError

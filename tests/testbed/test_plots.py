@@ -44,7 +44,7 @@ from testbed.report.plots import (
     emulated_against_predicted,
     overtaken_by_packets,
 )
-from testbed.run.outcome import Outcome, summary
+from testbed.trust.outcome import Outcome, summary
 from tests.hostile_names import NAMES, raw
 from tests.testbed.cases import (
     STRAINED,

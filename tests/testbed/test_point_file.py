@@ -19,19 +19,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.report.checksums import with_checksum
 from testbed.report.finished import finished
 from testbed.report.kept_points import KeptPoints
 from testbed.report.point_file import HEAD, KNOWN, NAMES, PointFile, point_bytes
 from testbed.report.point_tables import ARROW, TABLES, UNFOLDS
-from testbed.run.carried import COLUMNS
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Measures, Outcome, Verdict
-from testbed.run.predict import predict
-from testbed.run.run import Run
-from testbed.run.similitude import Number
 from testbed.study.emulating import Asked
 from testbed.study.prediction import kept_point
+from testbed.trust.carried import COLUMNS
+from testbed.trust.outcome import Measures, Outcome, Verdict
+from testbed.trust.similitude import Number
 from tests.testbed.cases import small_outcomes, with_orders
 from tests.testbed.moved_cases import GPU_MOVES, HEALTHY, losing
 from tests.testbed.region_cases import lost, toy_experiment, toy_step

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.run.outcome import bound_s
-from testbed.run.packet_paths import paths_over
-from testbed.run.predict import is_informed, predict
+from testbed.core.packet_paths import paths_over
+from testbed.model.predict import is_informed, predict
+from testbed.trust.outcome import bound_s
 from tests.examples import examples
 from tests.testbed import ocs_cases
 from tests.testbed.cases import experiment_of, queue_pairs_of, small_fabric

@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from testbed.experiment.experiment import Experiment
 from testbed.machine.residue import until
 from testbed.machine.versions import sources
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
+from testbed.model.predict import predict
 from testbed.study.ray_cluster import RayCluster, opened
 from tests.tools import CHECKOUT, path_of
 from topologies.errors import DemandError, MachineError, ScenarioError

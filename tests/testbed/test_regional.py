@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from controller.schedulers.mfabric import region_circuits
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.region_plan import Prediction, RegionalSetup, regions_of
+from testbed.model.predict import predict
 from testbed.report.activity import light_spans
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, summary_row
-from testbed.run.predict import predict
-from testbed.run.region_plan import Prediction, RegionalSetup, regions_of
-from testbed.run.run import Run
-from testbed.run.similitude import facts_of
+from testbed.trust.outcome import Outcome, summary_row
+from testbed.trust.similitude import facts_of
 from tests.testbed.region_cases import DELAY, MACHINES, MODEL, file_step, toy_experiment, toy_step, with_delay
 from topologies.errors import ScenarioError
 from topologies.mfabric import mfabric_fabric, regions

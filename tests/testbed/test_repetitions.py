@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import Scheduled, over_ocses
-from testbed.run.repetitions import check_named_apart
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled, over_ocses
+from testbed.experiment.repetitions import check_named_apart
 from topologies.errors import ScenarioError
 from topologies.fabric import Port
 from topologies.parallel_ocs import parallel_ocs_fabric

@@ -8,14 +8,14 @@ from html.parser import HTMLParser
 import pytest
 
 from scenarios._rails.claims_rails import rails_claims
+from testbed.experiment.experiment import Experiment
 from testbed.report.claims import arithmetic
 from testbed.report.collective_report import collective_page, links_text, sentence
 from testbed.report.images import image_of
 from testbed.report.page import Page as ReportPage
 from testbed.report.report_html import report_html
 from testbed.report.run_json import Run
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, Verdict, summary
+from testbed.trust.outcome import Outcome, Verdict, summary
 from tests.blank import blank
 from tests.hostile_names import NAMES, raw
 from tests.testbed.cases import (

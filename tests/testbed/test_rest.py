@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule, Slot
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.fluid_choices import ROUNDING
-from testbed.run.kernel import Kernel
-from testbed.run.ocs_plan import Scheduled, over_ocses
-from testbed.run.outcome import bound_s
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled, over_ocses
+from testbed.model.backend import FluidBackend
+from testbed.model.choices import ROUNDING
+from testbed.model.predict import predict
+from testbed.trust.outcome import bound_s
 from tests.examples import examples
 from tests.testbed.rest_cases import (
     CIRCUIT_BPS,

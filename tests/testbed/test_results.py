@@ -25,7 +25,7 @@ from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.results import ResultsDirectory
 from testbed.report.rows import Rows
 from testbed.report.run_json import Run, experiments_of
-from testbed.run.outcome import Outcome, summary
+from testbed.trust.outcome import Outcome, summary
 from tests.testbed.cases import VOID, experiment_of, outcome_of, small_outcomes, with_verdict
 from tests.tools import CHECKOUT
 from topologies.errors import MachineError, ScenarioError

@@ -2,12 +2,12 @@
 
 import pytest
 
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.report.ring_report import kinds_table
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
-from testbed.run.predict import predict
-from testbed.run.scale import job_volume
+from testbed.trust.outcome import Outcome
+from testbed.trust.scale import job_volume
 from topologies.rail import rail_fabric
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job

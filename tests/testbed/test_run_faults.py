@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.run.dilation import UNSCALED
-from testbed.run.experiment import Experiment
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.run import Run
+from testbed.experiment.dilation import UNSCALED
+from testbed.experiment.experiment import Experiment
+from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
 from tests.examples import examples
 from tests.testbed.ocs_cases import experiment_of
 from topologies.errors import ScenarioError, StuckError

@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios import repeat
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled
 from testbed.machine.versions import sources
 from testbed.report.run_json import (
     Run,
@@ -28,13 +31,10 @@ from testbed.report.run_json import (
     settings_of,
     with_readings,
 )
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import Scheduled
-from testbed.run.similitude import Number
 from testbed.study import directories
 from testbed.study.directories import new_run, planned_before, with_all_readings
 from testbed.study.study import Options, Study
+from testbed.trust.similitude import Number
 from tests.testbed.run_files import unsealed
 from topologies.errors import LightrailError, ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric

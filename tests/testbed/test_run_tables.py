@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from testbed.run.run import Run
-from testbed.run.run_tables import Of, Rows, counted
+from testbed.core.run import Run
+from testbed.core.run_tables import Of, Rows, counted
 from topologies.fabric import Nic, Port
 from traffic.clock import NEVER
 from traffic.spraying.policy import QueuePair

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.run_time import LONGER, START_BYTES, boots, memory_bytes, run_time
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.run_time import LONGER, START_BYTES, boots, memory_bytes, run_time
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.steps import single

@@ -19,7 +19,7 @@ from testbed.report.node_report import node_sheet
 from testbed.report.palette import colours
 from testbed.report.plots import cct_over_transports
 from testbed.report.table import block_rows, claims_table, held_text, summary_table
-from testbed.run.outcome import Outcome, summary
+from testbed.trust.outcome import Outcome, summary
 from tests.testbed.cases import VOID, bars_of, small_outcomes, under_credit_and_tcp, with_verdict
 from tests.testbed.test_table import shown
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from controller.circuits.shard_order import Shard
 from controller.circuits.shards import Sharded, Shards, ShardsState
-from testbed.run.experiment import Experiment
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.kernel import Kernel
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
 from tests.testbed.shard_cases import (
     FIRST,
     FLIP_S,

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.circuits.devices import ReconfigurationDelay
+from testbed.experiment.dilation import UNSCALED, Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.ocs_plan import Scheduled, over_ocses
+from testbed.model.predict import predict
 from testbed.report.similitude_table import similitude_caption, similitude_rows
-from testbed.run.dilation import UNSCALED, Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.ocs_plan import Scheduled, over_ocses
-from testbed.run.predict import predict
-from testbed.run.similitude import (
+from testbed.trust.similitude import (
     DECISIVE,
     FEW_PACKETS,
     KEPT_WITHIN,

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from tests.testbed.tables import rows
 from topologies.errors import LightrailError
 from topologies.fabric import Port

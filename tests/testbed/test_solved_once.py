@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.run.experiment import Experiment
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.predict import predict
-from testbed.run.run import Run
-from testbed.run.solved_once import solved_once
+from testbed.core.kernel import Kernel
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
+from testbed.model.solved_once import solved_once
 from tests.examples import examples
 from tests.testbed.cases import DILATION
 from tests.testbed.tables import check_tables

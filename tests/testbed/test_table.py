@@ -11,8 +11,8 @@ from rich.table import Table
 from scenarios._rails.claims_rails import rails_claims
 from testbed.report.claims import LIGHTRAIL, Claim, Ruling, arithmetic
 from testbed.report.table import ARITHMETIC, block_table, claims_table, held_text, least_width, summary_table
-from testbed.run.outcome import Outcome, Verdict, summary
-from testbed.run.similitude import MEDIAN_PACKETS, PRODUCT, Number
+from testbed.trust.outcome import Outcome, Verdict, summary
+from testbed.trust.similitude import MEDIAN_PACKETS, PRODUCT, Number
 from tests.testbed.cases import (
     STRAINED,
     VOID,

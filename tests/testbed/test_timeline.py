@@ -10,6 +10,9 @@ from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
 from scenarios._infinitehbd.dying_ring import Dying, dying_ring
+from testbed.core.run import Run
+from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
 from testbed.report.images import image_of
 from testbed.report.timeline import (
     COLLECTIVES,
@@ -23,10 +26,7 @@ from testbed.report.timeline import (
     timeline,
     timeline_of,
 )
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.outcome import Verdict
-from testbed.run.predict import predict
-from testbed.run.run import Run
+from testbed.trust.outcome import Verdict
 from tests.testbed.cases import VOID, slowed, small_outcomes, with_verdict
 from tests.testbed.run_cases import moe, ring
 from tests.testbed.runs import changed, run_of

@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from testbed.run.movers import Backend
-from testbed.run.predict import predict
-from testbed.run.running import kernel_of
+from testbed.core.movers import Backend
+from testbed.experiment.running import kernel_of
+from testbed.model.predict import predict
 from tests.audit.cases import small_runs
 from tests.testbed import toy_backend
 from tests.testbed.tables import check_tables

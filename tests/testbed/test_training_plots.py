@@ -2,13 +2,13 @@
 
 import pytest
 
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from testbed.report.figures import figures
 from testbed.report.palette import colours
 from testbed.report.training_plots import phase_bars, phased
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, summary
-from testbed.run.predict import predict
+from testbed.trust.outcome import Outcome, summary
 from tests.testbed.cases import bars_of
 from topologies.rail import rail_fabric
 from traffic.job import Compute

@@ -14,8 +14,8 @@ from testbed.report.collective_report import sentence
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import Run, datapath_of
 from testbed.report.transports import WHAT, shares_text, transports_text
-from testbed.run.outcome import Verdict
 from testbed.study.directories import new_run
+from testbed.trust.outcome import Verdict
 from tests.testbed.cases import outcome_of, small_outcomes
 from tests.testbed.run_files import unsealed
 from tests.testbed.test_ocs_report import big_switch, executed_of

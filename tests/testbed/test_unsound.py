@@ -7,15 +7,15 @@ import pandas as pd
 
 from scenarios._rails.claims_rails import rails_claims
 from testbed.audit.finding import Audit, Finding
+from testbed.core.run import Run
 from testbed.report.collective_report import VERDICTS
 from testbed.report.means import WORDS, points
 from testbed.report.palette import colours
 from testbed.report.plots import busbw_bars, cct_percentiles
 from testbed.report.table import STYLES, caption
-from testbed.run.control import Control
-from testbed.run.fidelity import WORST_LAST, with_control
-from testbed.run.outcome import MEASURED, Outcome, Verdict, summary
-from testbed.run.run import Run
+from testbed.trust.control import Control
+from testbed.trust.fidelity import WORST_LAST, with_control
+from testbed.trust.outcome import MEASURED, Outcome, Verdict, summary
 from tests.testbed.cases import bars_of, small_outcomes
 
 FOUND = Finding("capacity", "h0:0 cannot have carried 9 bytes of 'a2a' from 0 s to 1 s", "legs", 3)

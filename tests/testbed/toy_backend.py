@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, count, pairwise
 
-from testbed.run import movers
-from testbed.run.fluid_light import FluidLight
-from testbed.run.movers import NVLINK, Arrived, Flows, Left
-from testbed.run.packet_paths import PacketPaths
+from testbed.core import movers
+from testbed.core.movers import NVLINK, Arrived, Flows, Left
+from testbed.core.packet_paths import PacketPaths
+from testbed.model.ocses import FluidLight
 from topologies.errors import StuckError
 from topologies.fabric import Fabric, Port
 from topologies.routes import Routes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.run.experiment import Experiment
+from testbed.experiment.experiment import Experiment
 from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Port
 from topologies.rail import rail_fabric

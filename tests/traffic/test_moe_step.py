@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
+from testbed.core.kernel import Kernel
+from testbed.model.backend import FluidBackend
 from topologies.errors import DemandError
 from topologies.fat_tree import fat_tree_fabric
 from traffic.collectives.all_to_all import AllToAll

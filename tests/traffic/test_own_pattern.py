@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.run.experiment import Experiment
+from testbed.experiment.experiment import Experiment
 from topologies.errors import DemandError, ScenarioError, TraceError
 from topologies.events import View
 from topologies.fabric import Port

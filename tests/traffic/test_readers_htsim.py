@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
-from testbed.run.predict import predict
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
+from testbed.trust.outcome import Outcome
 from tests.traffic.trace_files import HTSIM, TRIGGERED, written
 from topologies.errors import TraceError
 from topologies.fabric import Fabric

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
 from controller.schedulers.coin_change import CoinChange, KShortest
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from tests.controller.schedulers.lit_panels import Panel
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import View

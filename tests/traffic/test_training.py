@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.predict import predict
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
 from tests.traffic.job_cases import OPERATIONS
 from topologies.errors import DemandError, ScenarioError
 from topologies.fabric import Fabric

@@ -6,7 +6,7 @@ rates. A lane that several pools may use, each with others besides, counts as on
 serves those not yet empty evenly.
 
 *In shares* (oblivious spraying; a policy whose attribute ``oblivious`` is true): each path is sent what
-entropies take it, whatever becomes of the packets there (`testbed.run.fluid_choices`).
+entropies take it, whatever becomes of the packets there (`testbed.model.choices`).
 
 *One at a time* (PLB; a policy whose attribute ``settles`` is true): a message moves while it is congested
 and another of its paths is better, and stays when none is. That is a state in which no message gains by

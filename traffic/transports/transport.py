@@ -129,6 +129,6 @@ def packet_s(rate_bps: float, packet_bytes: int = PACKET_BYTES) -> float:
     Notes
     -----
     Above 72 Mbit/s, with the default MTU, it is `LEAST_PACKET_S`, since nothing here acts faster; there a
-    transport's constants are of more packets the faster NICs are (`testbed.run.constants` says so of a run).
+    transport's constants are of more packets the faster NICs are (`testbed.trust.constants` says so).
     """
     return max(8 * (packet_bytes + HEADER_BYTES) / rate_bps, LEAST_PACKET_S)

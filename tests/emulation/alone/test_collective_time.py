@@ -2,8 +2,8 @@
 
 import pytest
 
-from testbed.run.emulate import emulate
-from testbed.run.predict import predict
+from testbed.live.emulate import emulate
+from testbed.model.predict import predict
 from tests.emulation.conftest import Booted
 from tests.emulation.machine import Machine
 from tests.emulation.test_collective import DILATION, assert_all_arrived, computed, experiment

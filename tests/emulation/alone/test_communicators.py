@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from testbed.core.packet_paths import paths_over
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.live.emulate import Emulation, emulate
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import Emulation, emulate
-from testbed.run.experiment import Experiment
-from testbed.run.packet_paths import paths_over
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from topologies.leaf_spine import leaf_spine_fabric

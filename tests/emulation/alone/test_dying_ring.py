@@ -9,12 +9,12 @@ from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_faults import Mode
 from scenarios._infinitehbd.dying_report import dying_table, ring_table
 from scenarios._infinitehbd.dying_ring import Dying, dying_ring
+from testbed.cli.faults_by_hand import FaultsByHand
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.faults_by_hand import FaultsByHand
-from testbed.run.run import Run
-from testbed.run.trial import tried
+from testbed.trust.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.machine import Machine

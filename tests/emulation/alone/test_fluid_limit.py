@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.live.emulate import emulate
+from testbed.model.predict import predict
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import emulate
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import bound_s
-from testbed.run.predict import predict
+from testbed.trust.outcome import bound_s
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from topologies.rail import rail_fabric

@@ -4,11 +4,11 @@ import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._bench_honesty import CASES
-from testbed.run.control import control
-from testbed.run.dilation import Dilation
-from testbed.run.fidelity import CONTROL
-from testbed.run.light_control import light_control
-from testbed.run.outcome import Outcome
+from testbed.experiment.dilation import Dilation
+from testbed.trust.control import control
+from testbed.trust.fidelity import CONTROL
+from testbed.trust.light_control import light_control
+from testbed.trust.outcome import Outcome
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.machine import Machine

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome
-from testbed.run.trial import tried
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.trust.outcome import Outcome
+from testbed.trust.trial import tried
 from tests.emulation.conftest import Booted
 from tests.emulation.machine import Machine
 from topologies.fabric import Fabric

@@ -10,13 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
 from testbed.machine.netlink import kernel_has_netem
 from testbed.network import netem as netem_module
 from testbed.network.network import Network
 from testbed.network.readback import port_settings, unmet
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.trial import tried
+from testbed.trust.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.emulation.live import RATE_FACTOR, Live

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.ocs_plan import plan_of
+from testbed.live.emulate import emulate
 from testbed.network.ocs_bench import ocs_figures
-from testbed.run.dilation import Dilation
-from testbed.run.emulate import emulate
-from testbed.run.ocs_plan import plan_of
-from testbed.run.trial import tried
+from testbed.trust.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.conftest import Booted
 from tests.testbed.ocs_cases import light_of, planned

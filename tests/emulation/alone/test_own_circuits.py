@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.experiment.circuits_registry import CIRCUITS
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
 from testbed.network.network import Network
-from testbed.run.circuits_registry import CIRCUITS
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.trial import tried
+from testbed.trust.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.test_own_circuits import RULE, SCRIPT

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
+from testbed.core.kernel import Kernel
+from testbed.core.movers import Backend
+from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
+from testbed.live.backend import LiveBackend
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.residue import END_S, until
+from testbed.model.backend import FluidBackend
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.fluid_backend import FluidBackend
-from testbed.run.kernel import Kernel
-from testbed.run.live_backend import LiveBackend
-from testbed.run.movers import Backend
-from testbed.run.run import Run
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 from tests.testbed.run_cases import When

@@ -7,9 +7,9 @@ import pytest
 from scenarios._topoopt.relaying import relaying
 from scenarios._topoopt.testbed_points import DIRECT, RELAYED
 from scenarios.topoopt_testbed import topoopt_testbed
+from testbed.experiment.dilation import Dilation
 from testbed.network.network import Network
-from testbed.run.dilation import Dilation
-from testbed.run.trial import tried
+from testbed.trust.trial import tried
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
 

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from pyroute2 import IPRoute
 
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
 from testbed.machine.congestion import check_congestion_control, check_marks
 from testbed.machine.datapath import default_datapath
 from testbed.machine.kernel import inside_namespace
 from testbed.network.network import Network
 from testbed.network.readback import port_settings
 from testbed.network.wiring import RTAX_RTO_MIN
-from testbed.run.dilation import Dilation
-from testbed.run.experiment import Experiment
-from testbed.run.outcome import Outcome, bound_s
-from testbed.run.trial import tried
+from testbed.trust.outcome import Outcome, bound_s
+from testbed.trust.trial import tried
 from tests.docs.pages import file_of
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine

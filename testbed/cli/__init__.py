@@ -1,0 +1,1 @@
+"""Mininet's CLI over a booted network."""

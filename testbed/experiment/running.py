@@ -1,0 +1,44 @@
+"""An experiment over a backend: what predicts it and what emulates it run the same."""
+
+from testbed.core.kernel import Kernel
+from testbed.core.movers import Backend
+from testbed.experiment.experiment import Experiment
+from traffic.communicators import Communicators
+from traffic.job import Job
+from traffic.scheme import Scheme
+
+
+def kernel_of(
+    experiment: Experiment,
+    backend: Backend,
+    *,
+    job: Job | None = None,
+    scheme: Scheme | None = None,
+    communicators: Communicators | None = None,
+    couples: bool = False,
+) -> Kernel:
+    """Return what runs an experiment once over a backend.
+
+    Parameters
+    ----------
+    experiment, backend, couples
+        As of `testbed.core.kernel.Kernel`.
+    job
+        What runs of it; by default its own job.
+    scheme, communicators
+        Those of a run that this one is part of; by default new ones.
+    """
+    rule = experiment.rule
+    return Kernel(
+        experiment.fabric,
+        job or experiment.job,
+        backend,
+        scheme or experiment.new_scheme(),
+        circuits=rule.decides if rule else None,
+        faults=experiment.faults,
+        revise=experiment.revisions,
+        lit=rule.first if rule else None,
+        routing=experiment.bound_routing,
+        communicators=communicators or experiment.communicators,
+        couples=couples,
+    )

@@ -1,0 +1,1 @@
+"""The live backend: a booted network on a dilated clock."""

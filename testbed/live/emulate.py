@@ -1,0 +1,192 @@
+"""The emulation: an experiment through the kernel over a booted network."""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+import pandas as pd
+
+from controller.circuits.status import LogEntry
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.experiment.running import kernel_of
+from testbed.live.backend import LiveBackend
+from testbed.live.light_log import LightLog
+from testbed.machine.garbage import no_garbage_collection
+from testbed.machine.netlink import kernel_has_netem
+from testbed.machine.wall_clock import STEP_S
+from testbed.network.circuit_tap import CircuitTap, Crossings
+from testbed.network.network import Network
+from topologies.errors import MachineError, ScenarioError
+from topologies.fabric import Path
+from traffic.metrics import communication_s
+from traffic.spraying.policy import QueuePair
+from traffic.tables import GRANTS
+from traffic.transports.loop import STUCK_S, Health, PacketCounts
+from traffic.transports.order import Reordering
+
+IDLE_S = 5.0
+"""How long an OCS may take to go dark before an experiment."""
+
+
+@dataclass(frozen=True, eq=False)
+class Emulation:
+    """What was seen of an experiment over a network."""
+
+    run: Run
+    """In real seconds and bytes."""
+    paths: dict[QueuePair, Path]
+    """The path of each queue pair, read off the wire."""
+    health: Health
+    """How the engine fared, at emulated scale."""
+    emulated_s: float
+    """How long it took at emulated scale, without compute that was skipped [s]."""
+    light: LightLog | None = None
+    """What circuits did, if there were any."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """What a reactive policy counted, as shares."""
+    logs: Mapping[str, list[LogEntry]] = field(default_factory=dict)
+    """What each OCS that is reconfigured did [emulated seconds]."""
+    crossings: Mapping[str, Crossings] | None = None
+    """Packets that crossed each OCS where circuits follow the job, if none was missed nor the clock set."""
+    inert: tuple[str, ...] = ()
+    """What of a reactive policy could not act."""
+    order: Reordering | None = None
+    """How packets overtook each other, where they are datagrams."""
+    on_the_way: int = 0
+    """The most that a lane, or a message that chooses, had on its way when asked [real bytes]."""
+
+    @property
+    def packets(self) -> PacketCounts | None:
+        """What became of packets over packet switches, where they are datagrams and some were sent."""
+        return self.health.packets if self.health.packets.sent else None
+
+    @property
+    def sent_over_granted(self) -> float:
+        """All that was sent over all that was granted; NaN where nothing was granted."""
+        grants = self.run.tables.grants
+        granted, sent = (int(grants[name].sum()) for name in ("granted_bytes", "sent_bytes"))
+        return sent / granted if granted else math.nan
+
+
+def emulate(
+    experiment: Experiment, network: Network, *, stuck_s: float = STUCK_S, skips: bool | None = None
+) -> Emulation:
+    """Carry an experiment's job over a network that was booted at its scale.
+
+    Parameters
+    ----------
+    experiment, network
+        The network's fabric and rate are the experiment's.
+    stuck_s
+        After how long without progress a queue pair is an error, at emulated scale [s].
+    skips
+        Whether compute only shows in the tables, and is not waited for; by default in a chain, where
+        nothing else runs meanwhile.
+
+    Raises
+    ------
+    MachineError
+        If a fault has links lose packets, and this machine's kernel has no netem.
+    ScenarioError
+        If the network is another fabric's, or at another rate or MTU, or its hosts are set for another
+        transport, or a link's delay cannot be honoured.
+    StuckError, NetworkError
+        If bytes do not arrive, a switch refuses circuits, or a part of the network died.
+    """
+    booted = network.fabric, network.rate_factor, network.mtu, network.host, network.routing
+    wanted = experiment.fabric, experiment.dilation.rate, experiment.mtu, experiment.host
+    if booted != (*wanted, experiment.bound_routing):
+        raise ScenarioError("the network was booted for another experiment", "boot one for this")
+    check_losses([fault.name for fault in experiment.faults if fault.loses])
+    fabric, dilation = experiment.fabric, experiment.dilation
+    before = _prepare_ocses(experiment, network)
+    skips = experiment.job.is_chain if skips is None else skips
+    beside_packets = experiment.circuits and not experiment.over_circuits
+    tapped = CircuitTap(fabric) if beside_packets else nullcontext()
+    backed = LiveBackend(
+        network,
+        dilation,
+        transport=experiment.transport,
+        stuck_s=stuck_s,
+        skips=skips,
+        sending=experiment.sending,
+        faults=experiment.faults,
+    )
+    with tapped as tap, backed as backend:
+        kernel = kernel_of(experiment, backend)
+        with no_garbage_collection():
+            run = _with_grants(kernel.run(), backend)
+        health, shares = backend.health, backend.shares
+        inert, order = backend.inert, backend.order
+    emulated_s = dilation.emulated_s(communication_s(run.tables) if skips else run.iteration_s)
+    logs = {
+        name: [entry for entry in network.northbound.ocs_log(name) if entry.number > number]
+        for name, number in before.items()
+    }
+    light = _light_log(experiment, backend, logs, run) if experiment.has_slots else None
+    crossings = tap.crossings if tap and not (tap.missed or tap.stepped_s > STEP_S) else None
+    return Emulation(
+        run,
+        backend.packet_paths.seen,
+        health,
+        emulated_s,
+        light,
+        shares,
+        logs,
+        crossings,
+        inert,
+        order,
+        backend.on_the_way,
+    )
+
+
+def check_losses(lossy: Sequence[str]) -> None:
+    """Raise MachineError if there are faults by which links lose packets, and the kernel has no netem."""
+    if lossy and not kernel_has_netem():
+        raise MachineError(
+            f"this machine's kernel has no netem, which {lossy[0]!r} needs for the loss of links",
+            "leave it out, or load or install its module sch_netem",
+        )
+
+
+def _with_grants(run: Run, backend: LiveBackend) -> Run:
+    """Return a run with what receivers granted and senders sent until now in its tables."""
+    grants, tables, now_ps = backend.grants, run.tables, backend.now_ps
+    lanes = tuple(dict.fromkeys([*tables.lanes, *(queue_pair for queue_pair, *_ in grants)]))
+    rows = [(lanes.index(queue_pair), now_ps, *sizes) for queue_pair, *sizes in grants]
+    return Run(replace(tables, lanes=lanes, grants=pd.DataFrame(rows, columns=list(GRANTS)).astype(GRANTS)))
+
+
+def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:
+    """Tell OCSes how long they are dark, and have those begin dark that show nothing before the job starts.
+
+    Returned is the number of each one's newest reconfiguration.
+    """
+    for name, delay in experiment.ocs_delays.items():
+        if experiment.rule and not experiment.has_slots and name not in experiment.rule.first:
+            # What an experiment before left lit would be there at once.
+            network.northbound.light(name, "-", partial=False, busy="replace")
+            network.northbound.wait_idle(name, IDLE_S)
+        network.northbound.set_delay(name, delay.scaled(experiment.dilation.time), experiment.seed)
+    return {name: network.northbound.ocs(name).number for name in experiment.ocs_delays}
+
+
+def _light_log(
+    experiment: Experiment,
+    backend: LiveBackend,
+    logs: dict[str, list[LogEntry]],
+    run: Run,
+) -> LightLog:
+    programs, circuits = backend.programs, backend.programs.circuits
+    return LightLog(
+        experiment=experiment,
+        cct_s=float(run.messages["end_s"].max()),
+        undelivered_bytes=(*programs.left_over, 0),
+        slots=tuple(circuits.slots),
+        logs=logs,
+        start_s=programs.begun_at or 0.0,
+        datagrams=circuits.datagrams,
+        payload_bytes=circuits.size_bytes,
+    )

@@ -1,0 +1,89 @@
+"""The OCSes of a booted network: what its controller is ordered, and what it says of them."""
+
+import time
+from pathlib import Path
+
+from controller.circuits.circuits import Circuits
+from controller.circuits.programs import Day, Program
+from testbed.core.movers import Light
+from testbed.live.news import Notice
+from testbed.network.network import Network
+from topologies.errors import StuckError
+from topologies.events import Provision
+from topologies.light import Circuit, Configuration
+
+LIGHT_S, MOST_DELAYS = 20.0, 20
+"""An OCS lights what is ordered within so long [s] and so many times its delay, which may vary."""
+LIT_FOR_S = 1e6
+"""How long a program's day lasts: until the next is ordered."""
+
+
+class LiveLight:
+    """Orders circuits that stay; all times are those of `time.monotonic`.
+
+    Parameters
+    ----------
+    network
+        Whose OCSes.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network, self._fabric = network, network.fabric
+        self.ordered: dict[str, tuple[float, tuple[Circuit, ...]]] = {}
+        """What each OCS is to light and has not yet, and when it is due."""
+        self.setting: dict[str, tuple[float, tuple[Circuit, ...]]] = {}
+        """When each OCS will have provisioned what it was to, and that."""
+        self._lights_s: dict[str, float] = {}
+        """How long each may take to light what is ordered."""
+
+    def carry_out(self, order: Light | Provision, news: Path) -> None:
+        """Do what is ordered of OCSes, which say what they light to a socket."""
+        if isinstance(order, Provision):
+            status = self._network.northbound.provision(order.ocs, order.circuits)
+            self.setting[order.ocs] = status.shadow_ready_s or time.monotonic(), order.circuits
+            return
+        self._order(order.circuits)
+        if order.flips:
+            self._network.northbound.flip_all(tuple(order.circuits), news)
+        else:
+            programs = {ocs: self._lasting(ocs, pairs) for ocs, pairs in order.circuits.items()}
+            self._network.northbound.show_all(programs, news)
+
+    def _lasting(self, ocs: str, circuits: tuple[Circuit, ...]) -> Program:
+        """Return the program of an OCS that lights circuits until the next order."""
+        ports = self._fabric.switches[self._fabric.switch_index[ocs]].ports
+        return Program((Day(Circuits(ports, circuits), LIT_FOR_S),))
+
+    def heard(self, notice: Notice) -> tuple[Circuit, ...] | None:
+        """Return what an OCS has lit by a notice, as it was ordered; None if it lit something else."""
+        _, ordered = self.ordered.get(notice.ocs, (0.0, None))
+        if ordered is None or notice.until_s is None or notice.circuits != tuple(sorted(ordered)):
+            return None
+        del self.ordered[notice.ocs]
+        return ordered
+
+    def provisioned(self) -> list[tuple[str, tuple[Circuit, ...]]]:
+        """Return the OCSes that have provisioned what was ordered by now, each once, and their circuits."""
+        now = time.monotonic()
+        found = [(ocs, circuits) for ocs, (at, circuits) in self.setting.items() if at <= now]
+        for ocs, _ in found:
+            del self.setting[ocs]
+        return found
+
+    def check_due(self) -> None:
+        """Raise StuckError if an OCS has not lit what was ordered when it was due."""
+        now = time.monotonic()
+        for ocs, (due, _) in self.ordered.items():
+            if now > due:
+                raise StuckError(
+                    f"OCS {ocs} did not light what was ordered within {self._lights_s[ocs]:g} s",
+                    "repeat the run",
+                )
+
+    def _order(self, circuits: Configuration) -> None:
+        now = time.monotonic()
+        for ocs, pairs in circuits.items():
+            if ocs not in self._lights_s:
+                delay_s = self._network.northbound.ocs(ocs).delay_s
+                self._lights_s[ocs] = LIGHT_S + MOST_DELAYS * delay_s
+            self.ordered[ocs] = now + self._lights_s[ocs], tuple(pairs)

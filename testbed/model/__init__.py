@@ -1,0 +1,1 @@
+"""The model: fluids over the same links, on a clock of its own."""

@@ -1,0 +1,1 @@
+"""Whether a result can be believed: calibration, controls, evidence, verdict, similitude, agreement."""

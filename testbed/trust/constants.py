@@ -1,0 +1,139 @@
+"""The constants of a transport and of a reactive scheme, in what they are of and in seconds of the emulation.
+
+They are in packets at a NIC's rate or in round trips, so that both are the same at every scale, but for two
+kinds, which are named as not kept: where a NIC is so fast that a packet counts as `LEAST_PACKET_S`, the
+constants are of more packets; and what the kernel's TCP times by its own clock no dilation reaches.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from testbed.experiment.experiment import Experiment
+from testbed.network.wiring import BURST_S, MIN_BURST_PACKETS
+from testbed.trust.similitude import Number
+from traffic.packets import frame_bytes, packet_bytes
+from traffic.spraying.policy import ReactivePolicy
+from traffic.spraying.registry import policy_named
+from traffic.spraying.reps import Reps
+from traffic.transports import credit, datagram_engine, feeder, ideal, late_binding, nic_sender, round_trips
+from traffic.transports.host_settings import CARRYING_TIMEOUT_PACKETS, LOSSY_TIMEOUT_PACKETS
+from traffic.transports.registry import congestion_control
+from traffic.transports.transport import packet_s
+
+OF_TRANSPORTS: dict[str, dict[str, float]] = {
+    "credit": {
+        "between looks at grants and NICs": datagram_engine.TICK_PACKETS,
+        "held by a NIC before it takes another packet": nic_sender.DEPTH_PACKETS,
+        "missing before it counts as lost, at least": datagram_engine.LOST_PACKETS,
+        "granted and not delivered, of a NIC": credit.QUEUE_PACKETS,
+        "granted and not delivered, of a source at least": credit.LEAST_PACKETS,
+        "granted at once, when asked late": credit.SAVED_PACKETS,
+        "granted at once, after a pause": credit.FIRST_PACKETS,
+    },
+    "ideal": {
+        "period of shares": ideal.PERIOD_PACKETS,
+        "least time of a window": ideal.LEAST_WINDOW_PACKETS,
+        "longest time of a window": ideal.MOST_WINDOW_PACKETS,
+    },
+}
+"""The constants of the transports that come with lightrail, in packets at a NIC's rate."""
+OF_CHOICES = {
+    "held by a NIC before it takes another chunk": late_binding.DEPTH_PACKETS,
+    "between looks at NICs": late_binding.TICK_PACKETS,
+    "between looks at what waits": feeder.SWEEP_PACKETS,
+}
+"""Those of what carries reactive schemes over connections."""
+OF_MARKS = {"queued unmarked": round_trips.MARK_PACKETS}
+OF_THE_KERNEL_S = {
+    "delayed acknowledgement, at least": 0.04,
+}
+"""What TCP times by the kernel's clock, whatever controls its congestion (TCP_DELACK_MIN) [s]."""
+OF_CONTROLS_S = {
+    "cubic": {"growth to the window before a loss, of 20 packets": (20 * 0.3 / 0.4) ** (1 / 3)},
+    "bbr": {"look for the least round trip": 0.2, "between such looks": 10.0},
+}
+"""And what a congestion control does (RFC 9438, 4.2: K; tcp_bbr.c) [s]."""
+Unit = Literal["packets", "round trips"]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One constant of what moves bytes."""
+
+    name: str
+    unit: Unit
+    value: float
+    """As it is meant, in its unit."""
+    emulated: float
+    """As it is in this emulation, in its unit."""
+    emulated_s: float | None
+    """The same in the emulation's time [s]; None of round trips, which are measured."""
+    kept: bool
+    """Whether it is as it is meant."""
+
+
+def constants(experiment: Experiment) -> tuple[Constant, ...]:
+    """Return the constants of an experiment's transport and scheme; none where circuits alone carry it."""
+    nics = experiment.fabric.nics
+    if (experiment.has_slots and not experiment.spraying) or not nics:
+        return ()
+    rate_bps = max(map(experiment.fabric.nic_rate_bps, nics)) * experiment.dilation.rate
+    sending_s = 8 * frame_bytes(experiment.mtu) / rate_bps
+    turn_s = packet_s(rate_bps, packet_bytes(experiment.mtu))
+
+    def in_packets(name: str, packets: float) -> Constant:
+        here = packets * turn_s / sending_s
+        return Constant(name, "packets", packets, here, packets * turn_s, turn_s <= sending_s * (1 + 1e-9))
+
+    name, control = experiment.transport.name, congestion_control(experiment.transport.name)
+    sprays = experiment.transport.sprays
+    packets = dict(OF_TRANSPORTS.get(name, {}))
+    if not (control or sprays or experiment.transport.least_timeout_s):
+        lossy = experiment.fabric.lossy
+        packets["least timeout of what carries"] = (
+            LOSSY_TIMEOUT_PACKETS if lossy else CARRYING_TIMEOUT_PACKETS
+        )
+    found = [in_packets(f"{name}: {what}", value) for what, value in packets.items()]
+    bucket = max(BURST_S / sending_s, MIN_BURST_PACKETS)
+    found.append(_against_clock("shapers: what they lend", MIN_BURST_PACKETS, bucket, sending_s))
+    if control is not None:
+        clocks = OF_THE_KERNEL_S | OF_CONTROLS_S.get(control, {})
+        found += [
+            _against_clock(f"{name}: {what}", 0.0, s / sending_s, sending_s) for what, s in clocks.items()
+        ]
+    policy = policy_named(experiment.spraying, sprays) if experiment.spraying else None
+    if isinstance(policy, ReactivePolicy):
+        of_choices = OF_MARKS if sprays else OF_CHOICES | OF_MARKS
+        found += [in_packets(f"reactive schemes: {what}", value) for what, value in of_choices.items()]
+    if sprays:
+        found.append(_in_trips(f"{name}: missing before it counts as lost", datagram_engine.LOST_ROUND_TRIPS))
+    if isinstance(policy, Reps):
+        found.append(_in_trips("reps: silent before it counts as failed", policy.silent_round_trips))
+        found.append(_in_trips("reps: frozen", policy.freeze_round_trips))
+    return tuple(found)
+
+
+def constant_numbers(experiment: Experiment) -> tuple[Number, ...]:
+    """Return the constants as numbers of the table of similitude: meant, and in this emulation."""
+    return tuple(
+        Number(f"{each.name} [{each.unit}]", each.value, each.emulated, each.kept, _words(each))
+        for each in constants(experiment)
+    )
+
+
+def _in_trips(name: str, trips: float) -> Constant:
+    return Constant(name, "round trips", trips, trips, None, True)
+
+
+def _against_clock(name: str, packets: float, here: float, sending_s: float) -> Constant:
+    """Return what the kernel has in seconds, against so many packets that it is to be; 0 for none."""
+    return Constant(name, "packets", packets, here, here * sending_s, here <= packets * (1 + 1e-9))
+
+
+def _words(constant: Constant) -> str:
+    here = "" if constant.emulated_s is None else f", {1000 * constant.emulated_s:.3g} ms here"
+    if constant.kept:
+        return f"kept{here}"
+    if constant.value:
+        return f"more packets than at a lower rate{here}: nothing here acts as fast"
+    return f"not dilated{here}, by the kernel's clock: fewer packets where NICs are emulated slower"

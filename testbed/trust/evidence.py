@@ -1,0 +1,208 @@
+"""The evidence: what a run did to the machine, from the machine's own counters; what is missing is NaN."""
+
+import math
+import os
+import resource
+import time
+from collections.abc import Collection
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pandas as pd
+
+from testbed.core.run import Run
+from testbed.live.emulate import Emulation
+from testbed.live.light_log import LightLog
+from testbed.machine.stalls import StallWatch, cpu_s
+from testbed.machine.wall_clock import wall_ahead_s
+from testbed.network.network import Network
+from testbed.network.readback import PortSetting, port_settings, unmet
+from testbed.trust.outcome import Measures
+from topologies.errors import NetworkError
+from topologies.fabric import Port
+from traffic.packets import packet_bytes
+from traffic.tables import PACKET_COUNTS, WIRE
+from traffic.transports.loop import PacketCounts
+
+PRESSURE, STAT = Path("/proc/pressure/cpu"), Path("/proc/stat")
+
+
+class Watch:
+    """Counts what happens to the machine between entering and leaving; a context manager.
+
+    Parameters
+    ----------
+    network
+        What runs.
+    failing
+        The ports of links that are to fail, or to be slower. What is lost there is the fault's, not the
+        machine's, and so is what meets a switch without a rule.
+    restarts
+        Whether the switches' daemon is to be killed: what it counts begins anew then, and is not known.
+    relit
+        Whether circuits change: what meets a switch without a rule is then mostly what the old rules
+        carried (`_of_datagrams`). What is lost between circuits is sent again, which is counted.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        failing: Collection[Port] = (),
+        *,
+        restarts: bool = False,
+        relit: bool = False,
+    ) -> None:
+        self._network = network
+        self._before_settings, self._settings = dict[Port, PortSetting](), dict[Port, PortSetting]()
+        """What was read of the ports last but one, and last."""
+        self._failing = frozenset(failing)
+        self._restarts, self._relit = restarts, relit
+        self._pid = 0 if restarts else network.openvswitch.pid
+        """The switches' daemon; 0 if it is not to be watched."""
+        self._stalls = StallWatch(self._pid) if self._pid else None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Watch":
+        """Note all counters."""
+        self._before = self._counters()
+        if self._stalls:
+            self._stack.enter_context(self._stalls)
+        return self
+
+    def __exit__(self, kind: object, *_error: object) -> None:
+        """Note them again, unless the run failed, and perhaps what counts with it."""
+        self._stack.close()
+        if kind is None:
+            self._after = self._counters()
+
+    @property
+    def unmet(self) -> list[str]:
+        """What the ports' settings no longer are when the run has ended, a sentence each."""
+        return unmet(self._network, self._settings)
+
+    def measures(self, emulation: Emulation, worst_link_error: float) -> Measures:
+        """Return what the run did to the machine."""
+        light, change = emulation.light, self._change
+        seconds = max(change["seconds"], 1e-9)
+        own_cpu_s = change["engine_cpu_s"] + (change["switch_cpu_s"] if self._pid else 0.0)
+        payload_bytes = light.payload_bytes if light else emulation.health.payload_bytes
+        measures = Measures(
+            retransmits=emulation.health.retransmits,
+            packets=math.ceil(payload_bytes / packet_bytes(self._network.mtu)),
+            queue_drops=change["queue_drops"],
+            queue_marks=change["queue_marks"],
+            socket_drops=change["socket_drops"],
+            switch_drops=change["switch_drops"],
+            cpu_pressure=change["pressure_s"] / seconds,
+            switch_cpu=change["switch_cpu_s"] / seconds,
+            engine_cpu=change["engine_cpu_s"] / seconds,
+            other_cpu=max(change["all_cpu_s"] - own_cpu_s, 0.0) / seconds,
+            switch_stall_s=self._stalls.longest_s if self._stalls else math.nan,
+            stall_s=emulation.health.stall_s,
+            lateness_s=emulation.health.lateness_s,
+            clock_step_s=change["wall_ahead_s"],
+            aggregate_bps=8.0 * payload_bytes / max(emulation.emulated_s, 1e-9),
+            worst_link_error=worst_link_error,
+            sent_over_granted=emulation.sent_over_granted,
+        )
+        if packets := emulation.packets:
+            counts = {f"packets_{name}": count for name, count in asdict(packets).items()}
+            measures = replace(measures, **counts)
+        return _of_datagrams(measures, light) if light else measures
+
+    def wired(self, run: Run) -> Run:
+        """Return a run with what each port sent meanwhile in its tables, by the interfaces' counters."""
+        ports = tuple(dict.fromkeys([*run.tables.ports, *sorted(self._settings)]))
+        rows = [
+            (
+                ports.index(port),
+                after.sent_bytes - before.sent_bytes,
+                after.sent_packets - before.sent_packets,
+                after.drops + after.unsent - before.drops - before.unsent,
+            )
+            for port, after in sorted(self._settings.items())
+            for before in [self._before_settings[port]]
+        ]
+        wire = pd.DataFrame(rows, columns=list(WIRE)).astype(WIRE)
+        return Run(replace(run.tables, wire=wire, ports=ports))
+
+    def with_packets(self, run: Run, packets: PacketCounts | None) -> Run:
+        """Return a run with what became of its packets in its tables, where they are datagrams.
+
+        What Open vSwitch dropped is known only if all packets that meet no rule count among it.
+        """
+        if packets is None:
+            return run
+        drops = {name: self._change[name] for name in ("queue_drops", "socket_drops", "switch_drops")}
+        if self._failing or self._relit:
+            drops["switch_drops"] = math.nan
+        known = {name: -1 if math.isnan(count) else round(count) for name, count in drops.items()}
+        table = pd.DataFrame([asdict(packets) | known]).astype(PACKET_COUNTS)
+        return Run(replace(run.tables, packets=table))
+
+    @property
+    def _change(self) -> dict[str, float]:
+        """By how much each counter grew meanwhile."""
+        return {name: self._after[name] - self._before[name] for name in self._before}
+
+    def _counters(self) -> dict[str, float]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        self._before_settings, self._settings = self._settings, port_settings(self._network)
+        settings = [setting for port, setting in self._settings.items() if port not in self._failing]
+        switches, pid = self._network.fabric.switches, self._pid
+        return {
+            "seconds": time.monotonic(),
+            "wall_ahead_s": wall_ahead_s(),
+            "pressure_s": cpu_pressure_s(),
+            "engine_cpu_s": usage.ru_utime + usage.ru_stime,
+            "all_cpu_s": all_cpu_s(),
+            "switch_cpu_s": cpu_s(pid) if pid else math.nan,
+            "queue_drops": sum(setting.drops for setting in settings),
+            "queue_marks": sum(setting.marked for setting in settings),
+            "socket_drops": self._network.openvswitch.packet_drops() + sum(s.lost for s in settings),
+            "switch_drops": sum(self._switch_drops(switch.name) for switch in switches),
+        }
+
+    def _switch_drops(self, switch: str) -> float:
+        if self._restarts:
+            return math.nan
+        try:
+            status = self._network.northbound.ports(switch)
+        except NetworkError:  # it is not connected
+            return math.nan
+        works = [port for port in status.ports if Port(switch, port.port) not in self._failing]
+        missed = 0 if self._failing or self._relit else status.table_miss_packets
+        return missed + sum(port.rx_dropped + port.tx_dropped for port in works)
+
+
+def _of_datagrams(measures: Measures, light: LightLog) -> Measures:
+    """Return measures over circuits, where what was lost is known datagram by datagram.
+
+    Open vSwitch's own count of packets without a rule is of no use there: when rules change it counts
+    what the old ones carried, some hundred packets that all arrived. Nor is there a rate to sample: light
+    does not queue.
+    """
+    return replace(
+        measures,
+        retransmits=-(-light.lost_bytes * light.datagrams // max(light.payload_bytes, 1)),
+        packets=light.datagrams,
+        switch_drops=math.nan,
+        stall_s=math.nan,
+        lateness_s=light.lateness_s,
+    )
+
+
+def cpu_pressure_s() -> float:
+    """Return for how long so far some process waited for a CPU; NaN where the kernel does not say."""
+    try:
+        text = PRESSURE.read_text()
+    except OSError:
+        return math.nan
+    return int(text.split("total=")[1].split()[0]) / 1e6
+
+
+def all_cpu_s() -> float:
+    """Return the CPU time that all processes of the machine have used, or its host took [s] (proc(5))."""
+    user, nice, system, _idle, _waits, irq, softirq, stolen = map(int, STAT.read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + stolen) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,98 @@
+"""At which scale experiments are emulated: what a machine carries safely, for long enough to be timed."""
+
+from collections.abc import Sequence
+
+from testbed.core.run import Run
+from testbed.experiment.experiment import Experiment
+from testbed.trust.calibrate import hop_load_bps, volume_factor
+from topologies.fabric import Fabric
+from traffic.collectives.ring import Ring
+from traffic.job import Collective, Job
+from traffic.metrics import communication_s, crossed_bytes
+from traffic.packets import DEFAULT_MTU, packet_bytes
+from traffic.tables import Tables
+
+RING_STEP_PACKETS = 20
+"""What each step of a ring consists of at least, or the emulation would be of packets and not of bytes."""
+EXACT_STEP_PACKETS = 80
+"""The same where a job then takes no longer than `RINGS_S`: what a step costs beyond its bytes, its first
+packet over three links and a grant, is some two packets."""
+RINGS_S = 25.0
+"""How long a job may take at emulated scale for its rings' steps to be of so many packets [s]."""
+LONGEST_S = 120.0
+"""How long a job takes at most at emulated scale, whatever that does to its smallest messages."""
+
+
+def load_bps(experiment: Experiment, predicted: Run) -> float:
+    """Return what switches forward at real rates, payload times hops [bit/s].
+
+    That is the mean while collectives follow each other; where they overlap, or circuits are lit in slots,
+    all NICs may send at once.
+    """
+    tables = predicted.tables
+    if experiment.job.is_chain and not experiment.has_slots:
+        return hop_load_bps(tables, communication_s(tables))
+    fabric = experiment.fabric
+    return sum(fabric.nic_rate_bps(nic) for nic in fabric.nics) * _mean_hops(tables)
+
+
+def job_volume(
+    job: Job,
+    fabric: Fabric,
+    rate: float,
+    bounds_s: Sequence[float],
+    longest_s: float,
+    mtu: int = DEFAULT_MTU,
+    rings_s: float = RINGS_S,
+) -> float:
+    """Return emulated over real bytes: enough to be timed and for rings of whole packets, and no more.
+
+    Collectives inside servers are of no packets, and do not count.
+
+    Parameters
+    ----------
+    job, fabric
+        What runs, and where.
+    rate
+        Emulated over real rate.
+    bounds_s
+        How long the bytes of each of its points are under way at least [s]; the shortest decides.
+    longest_s
+        How long the longest of its points takes, as predicted [s].
+    mtu
+        Of the emulation [bytes].
+    rings_s
+        How long it may take at emulated scale for rings' steps to be of so many packets that they show no
+        more of packets than they must [s].
+    """
+    crossing = [node.pattern for node in job.collectives if _crosses(node, fabric)]
+    timed = volume_factor(rate, bounds_s, len(crossing))
+    rings = {pattern for pattern in crossing if isinstance(pattern, Ring)}
+    steps = (part.placed_as for ring in rings for part in ring.lower(coupled=True).parts)
+    step = min((float(step.min()) for step in steps), default=float("inf"))
+    coarse, exact = (
+        packets * packet_bytes(mtu) / step for packets in (RING_STEP_PACKETS, EXACT_STEP_PACKETS)
+    )
+    soon, most = (span_s * rate / longest_s if longest_s else 1.0 for span_s in (rings_s, LONGEST_S))
+    return min(max(timed, coarse, min(exact, soon)), most, 1.0)
+
+
+def busy_s(job: Job, predicted: Run) -> float:
+    """Return how long a run keeps the emulation busy, at real scale: compute of a chain is skipped [s]."""
+    return communication_s(predicted.tables) if job.is_chain else predicted.iteration_s
+
+
+def plain(fabric: Fabric) -> Fabric:
+    """Return a fabric without delay and loss: these lower the load on the mean and not at its peak."""
+    return fabric.with_links(delay_s=0.0, loss=0.0)
+
+
+def _crosses(node: Collective, fabric: Fabric) -> bool:
+    return len({fabric.gpu_servers[gpu] for gpu in node.gpus}) > 1
+
+
+def _mean_hops(tables: Tables) -> float:
+    """Return how many links of switches a byte crosses on average."""
+    crossing_bytes = crossed_bytes(tables)
+    bit_hops = hop_load_bps(tables, 1.0)
+    return bit_hops / 8 / crossing_bytes if crossing_bytes else 0.0
