@@ -11,7 +11,7 @@ import numpy as np
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._figure import figure
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
@@ -56,12 +56,12 @@ def ring_busbw() -> tuple[float, str]:
     size = int(RING_PACKETS * PACKET_BYTES / RING_SCALE.volume) * RAILS * len(RINGS[0])
     fabric = rail_fabric(SERVERS, RAILS, 0, rate_bps=RATE_BPS)
     job = Job("ring", fabric.gpus, (Collective("all-reduce", Ring(RINGS, size)),))
-    predicted_s = Kernel(fabric, job, FluidBackend(fabric, {}), _OwnRails()).run().iteration_s
+    predicted_s = Simulation(fabric, job, FluidBackend(fabric, {}), _OwnRails()).run().iteration_s
     took_s = []
     with Network(fabric, RING_SCALE.rate) as network:
         for _ in range(3):
             with LiveBackend(network, RING_SCALE) as backend:
-                took_s.append(Kernel(fabric, job, backend, _OwnRails()).run().iteration_s)
+                took_s.append(Simulation(fabric, job, backend, _OwnRails()).run().iteration_s)
     ranks, median_s = len(RINGS[0]), statistics.median(took_s)
     busbw_bps = 8 * size * 2 * (ranks - 1) / ranks / median_s
     over = ", ".join(f"{each / predicted_s:.3f}" for each in took_s)
@@ -92,7 +92,7 @@ def coupled_over_stepwise() -> tuple[float, str]:
     for couples in (True, False):
         began = time.monotonic()
         times_s.append(
-            Kernel(fabric, job, FluidBackend(fabric, {}), _OwnRails(), couples=couples).run().iteration_s
+            Simulation(fabric, job, FluidBackend(fabric, {}), _OwnRails(), couples=couples).run().iteration_s
         )
         took_s.append(time.monotonic() - began)
     return times_s[0] / times_s[1], f"solved in {took_s[0]:.3f} s instead of {took_s[1]:.2f} s"
@@ -122,7 +122,7 @@ def resume_p99_s() -> tuple[float, str]:
     with Network(fabric, CIRCUIT_SCALE.rate) as network:
         network.northbound.set_delay("ocs0", ReconfigurationDelay("bench", DARK_S))
         with LiveBackend(network, CIRCUIT_SCALE) as backend:
-            run = Kernel(fabric, job, backend, scheme, circuits=_Alternating()).run()
+            run = Simulation(fabric, job, backend, scheme, circuits=_Alternating()).run()
             resent = backend.health.retransmits
     waits_s = [CIRCUIT_SCALE.emulated_s(wait_s) for wait_s in _waits_s(run)]
     value = float(np.percentile(waits_s, 99))

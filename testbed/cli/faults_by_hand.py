@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 
-from testbed.core.faulting import HEALTHY, states_of_links
+from testbed.core.failures import HEALTHY, states_of_links
 from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict
 from testbed.network.network import Network

@@ -1,101 +1,75 @@
 """Computing: what each GPU computes, one task at a time, first ready first."""
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 
-from testbed.core.ledger import Ledger
+from testbed.core.events import Computed, GpusGone, PiecesDone, TaskBegan, TaskReady
+from testbed.core.state import State
+from testbed.core.steps import Steps
 from traffic.clock import ps
-from traffic.job import Compute, Node
+from traffic.job import Compute
 
 
-class Computing:
-    """The GPUs of one run.
+def task_ready(state: State, event: TaskReady) -> Steps:
+    """Have GPUs compute what a node has them do, when they have done what was ready before."""
+    node, queued = state.graph.nodes[event.node], state.gpus.queued
+    assert isinstance(node, Compute)
+    busy = [gpu for gpu in event.gpus if _is_busy(state, gpu) or queued.get(gpu)]
+    for gpu in busy:
+        queued[gpu].append(node)
+    yield from _compute(state, node, [gpu for gpu in event.gpus if gpu not in busy] if busy else event.gpus)
+    yield from _compute_next(state, busy)
 
-    Parameters
-    ----------
-    ledger
-        Of the run.
-    stopped
-        The GPUs that compute nothing any more; they may become more.
-    now_ps, at
-        Return the time, and have something done at a time [ps].
-    began
-        Told that a GPU computes something of a node from now on.
-    done
-        Told that so many GPUs have computed what a node has them do.
-    """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        stopped: Collection[int],
-        *,
-        now_ps: Callable[[], int],
-        at: Callable[[int, Callable[[], None]], None],
-        began: Callable[[str], None],
-        done: Callable[[str, int], None],
-    ) -> None:
-        self._ledger, self._stopped = ledger, stopped
-        self._now_ps, self._at, self._began, self._done = now_ps, at, began, done
-        self._queued: dict[int, deque[Compute]] = defaultdict(deque)
-        self._computing: dict[int, str] = {}
-        """What each GPU that is not idle computes."""
+def computed(state: State, event: Computed) -> Steps:
+    """Have GPUs go on with what they are to compute next, and their node with what waits for it."""
+    stopped, gpus = state.failures.stopped, event.gpus
+    if stopped:
+        gpus = tuple(gpu for gpu in gpus if gpu not in stopped)
+    if not gpus:
+        return
+    state.record.computed(state.nodes[event.node], gpus, event.start_ps, event.end_ps)
+    for gpu in gpus:
+        del state.gpus.computing[gpu]
+    yield from _compute_next(state, gpus[:-1])
+    yield PiecesDone(event.node, len(gpus))
+    yield from _compute_next(state, gpus[-1:])
 
-    def start(self, node: Compute, gpus: Sequence[int]) -> None:
-        """Have GPUs compute what a node has them do, when they have done what was ready before."""
-        busy = [gpu for gpu in gpus if self._is_busy(gpu) or self._queued.get(gpu)]
-        for gpu in busy:
-            self._queued[gpu].append(node)
-        self._compute(node, [gpu for gpu in gpus if gpu not in busy] if busy else gpus)
-        self._compute_next(busy)
 
-    def give_up(self, gpus: Iterable[int], moves: Mapping[int, int], nodes: Mapping[str, Node]) -> list[str]:
-        """Return what GPUs that are gone had yet to compute, but for what others compute in their place.
+def gpus_gone(state: State, event: GpusGone) -> Steps:
+    """Give up what GPUs that are gone had yet to compute, but for what others compute in their place."""
+    moves, idled, queued = dict(event.moves), list[str](), state.gpus.queued
+    for gpu in event.gpus:
+        begun = filter(None, [state.gpus.computing.pop(gpu, None)])
+        left = [*begun, *(node.name for node in queued.pop(gpu, ()))]
+        if gpu not in moves:
+            idled += left
+            continue
+        own = map(state.graph.nodes.__getitem__, left)  # as they are now: they say of which GPUs each is
+        queued[moves[gpu]] += (node for node in own if isinstance(node, Compute))
+        yield from _compute_next(state, [moves[gpu]])
+    for name in (*event.ended, *idled):
+        yield PiecesDone(name)
 
-        ``nodes`` are those of the job as they are now, by name: they say of which GPUs each is.
-        """
-        idled = []
-        for gpu in gpus:
-            begun = filter(None, [self._computing.pop(gpu, None)])
-            left = [*begun, *(node.name for node in self._queued.pop(gpu, ()))]
-            if gpu not in moves:
-                idled += left
-                continue
-            own = map(nodes.__getitem__, left)
-            self._queued[moves[gpu]] += (node for node in own if isinstance(node, Compute))
-            self._compute_next([moves[gpu]])
-        return idled
 
-    def _compute(self, node: Compute, gpus: Sequence[int]) -> None:
-        """Start a task on GPUs that are idle; those that take equally long end together."""
-        if not gpus:
-            return
-        start_ps = self._now_ps()
-        self._computing.update(dict.fromkeys(gpus, node.name))
-        self._began(node.name)
-        for lasts_s, together in node.by_duration(gpus):
-            end_ps = start_ps + ps(lasts_s)
-            self._at(end_ps, partial(self._computed, node.name, together, start_ps, end_ps))
+def _compute(state: State, node: Compute, gpus: Sequence[int]) -> Steps:
+    """Start a task on GPUs that are idle; those that take equally long end together."""
+    if not gpus:
+        return
+    start_ps = state.now_ps
+    state.gpus.computing.update(dict.fromkeys(gpus, node.name))
+    yield TaskBegan(node.name)
+    for lasts_s, together in node.by_duration(gpus):
+        end_ps = start_ps + ps(lasts_s)
+        state.later(end_ps, Computed(node.name, tuple(together), start_ps, end_ps))
 
-    def _compute_next(self, gpus: Iterable[int]) -> None:
-        """Start the next task of GPUs that are idle."""
-        for gpu in gpus:
-            if (queued := self._queued.get(gpu)) and not self._is_busy(gpu):
-                self._compute(queued.popleft(), [gpu])
 
-    def _is_busy(self, gpu: int) -> bool:
-        """Return whether a GPU computes something, or nothing any more."""
-        return gpu in self._computing or gpu in self._stopped
+def _compute_next(state: State, gpus: Iterable[int]) -> Steps:
+    """Start the next task of GPUs that are idle."""
+    for gpu in gpus:
+        if (queued := state.gpus.queued.get(gpu)) and not _is_busy(state, gpu):
+            yield from _compute(state, queued.popleft(), [gpu])
 
-    def _computed(self, name: str, gpus: Sequence[int], start_ps: int, end_ps: int) -> None:
-        if self._stopped:
-            gpus = [gpu for gpu in gpus if gpu not in self._stopped]
-        if not gpus:
-            return
-        self._ledger.computed(name, gpus, start_ps, end_ps)
-        for gpu in gpus:
-            del self._computing[gpu]
-        self._compute_next(gpus[:-1])
-        self._done(name, len(gpus))
-        self._compute_next(gpus[-1:])
+
+def _is_busy(state: State, gpu: int) -> bool:
+    """Return whether a GPU computes something, or nothing any more."""
+    return gpu in state.gpus.computing or gpu in state.failures.stopped

@@ -232,10 +232,13 @@ class Backend(Protocol):
         ...
 
     def under_way(self, lanes: Sequence[int] = (), ops: Sequence[int] = ()) -> list[Left]:
-        """Report what lanes have yet to deliver, and what has become of operations that choose.
-
-        What moves together is left out. Of those that take what is lit it is what they lack.
+        """Report what lanes have yet to deliver, but for what moves together, and what operations lack that
+        choose, or take what is lit.
         """
+        ...
+
+    def carried(self, ops: Sequence[int]) -> list[Left]:
+        """Report what lanes have carried of operations that choose since this was last asked."""
         ...
 
     def owed(self, lanes: Sequence[int]) -> int:

@@ -1,156 +1,116 @@
 """Together: the flows of operations that are one, over several lanes and NVLink at once."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.core.carriers import Carriers
-from testbed.core.ledger import INSIDE, Columns, Ledger
-from testbed.core.movers import NVLINK, Backend, Flows
-from testbed.core.written import Parcels
-from topologies.fabric import Fabric
+from testbed.core.lane_table import MOST_KNOWN, OpenedLanes
+from testbed.core.lanes import open_lanes, overs
+from testbed.core.movers import NVLINK, Flows
+from testbed.core.ops import OVER_NVLINK
+from testbed.core.state import State
+from testbed.core.steps import Asks
+from testbed.core.written import Integers, Loads, packed
 from traffic.messages import Messages, crosses_network
 from traffic.messages import together as one_after_another
 from traffic.ops import Part
 from traffic.scheme import Placement
 from traffic.spraying.policy import QueuePair
 
-MOST_KNOWN = 4096
-"""So many sets of queue pairs are remembered."""
 NOWHERE = Placement((), *(np.zeros(0, dtype=np.int64) for _ in range(3)))
 """Where nothing is placed."""
 
 
-@dataclass(slots=True, eq=False)
-class _Opened:
-    """Queue pairs in use."""
+def in_step(state: State, numbers: Sequence[int], placed: Placement) -> Asks[list[Flows]]:
+    """Return the flows of operations of one collective, each of which is one over NVLink and lanes.
 
-    queue_pairs: Sequence[QueuePair]
-    carriers: NDArray[np.int64]
-    """The number of each."""
-    is_light: NDArray[np.bool_]
-    """Whether it goes over circuits."""
-    columns: Columns
-    """Medium, lane and path of each, and of NVLink after them."""
-    last: tuple[NDArray[np.int64], list[tuple[NDArray[np.int64], NDArray[np.bool_]]]] | None = None
-    """The parcels that were looked at last, and their lanes over packets and over circuits."""
-
-    def apart(
-        self, qp: NDArray[np.int64], size: NDArray[np.int64]
-    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Return the lanes and bytes of parcels over packets and of those over circuits, if there are any."""
-        if self.last is None or self.last[0] is not qp:
-            light = self.is_light[qp]
-            self.last = qp, [(self.carriers[qp[of]], of) for of in (~light, light) if of.any()]
-        return [(lane, size[of]) for lane, of in self.last[1]]
-
-
-class Together:
-    """What goes together in one run.
+    All steps are alike but for some bytes, so each lane carries the same part of each.
 
     Parameters
     ----------
-    fabric, ledger, carriers
+    state
         Of the run.
-    backend
-        Whose clock counts.
-    communicators
-        The number of the communicator of each collective that has begun.
+    numbers
+        Of the operations.
+    placed
+        Where the first step of what leaves its server goes.
     """
+    parts = [part for number in numbers if (part := state.ops.moves.get(number))]
+    moves, first = moves_of(parts)
+    (leaving,) = np.nonzero(crosses_network(moves, state.fabric))
+    (inside,) = np.nonzero(~crosses_network(moves, state.fabric))
+    opened = yield from _open(state, placed.queue_pairs, state.node_of(numbers[0]).communicator)
+    crosses, qp, size = _by_lane(placed)
+    sizes = in_proportion(moves, first, leaving[crosses], size)
+    move = np.append(leaving[crosses], inside)
+    which = np.append(qp, np.full(len(inside), len(opened.lanes)))
+    sizes = np.append(sizes, moves.bytes[inside])
+    order = np.argsort(move, kind="stable")
+    order = order[sizes[order] > 0]
+    move, which, sizes = move[order], which[order], sizes[order]
+    lane = np.append(opened.lanes, NVLINK)[which]
+    edges = np.cumsum([0, *(len(part.moves) for part in parts)])
+    flows = list[Flows]()
+    for number, begin, end in zip(numbers, edges, edges[1:], strict=False):
+        mine = slice(*np.searchsorted(move, (begin, end)))
+        ends = moves.source[move[mine]], moves.destination[move[mine]]
+        stays = bool((lane[mine] == NVLINK).all())
+        flows.append(Flows(np.full(len(ends[0]), number), sizes[mine], lane[mine], *ends, True, stays))
+        loads = _loads(state, move[mine] - begin, sizes[mine], which[mine], opened)
+        _go_together(state, number, 1, loads)
+    return flows
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        ledger: Ledger,
-        carriers: Carriers,
-        backend: Backend,
-        communicators: Mapping[str, int],
-    ) -> None:
-        self._fabric, self._ledger, self._carriers, self._backend = fabric, ledger, carriers, backend
-        self._communicator, self._ops = communicators, ledger.ops
-        self._opened: dict[tuple[int, int], _Opened] = {}
-        """The lanes in use of each communicator, by the identity of their tuple, which is kept."""
 
-    def in_step(self, numbers: Sequence[int], placed: Placement) -> list[Flows]:
-        """Return the flows of operations of one collective, each of which is one over NVLink and lanes.
+def over_lanes(state: State, number: int, placed: Placement) -> Asks[list[Flows]]:
+    """Return the flows of an operation that goes together over the lanes of its servers.
 
-        All steps are alike but for some bytes, so each lane carries the same part of each.
+    Lanes over circuits share nothing with those over packets: each are one flow, which ends when its
+    busiest link does. Senders whose lanes share packet NICs, or circuits that servers forward between, do
+    so by what they have left, so that those on the busiest link end together; what else they cross has
+    room for them.
+    """
+    opened = yield from _open(state, placed.queue_pairs, state.node_of(number).communicator)
+    flows = [
+        Flows(np.full(len(lane), number), size, lane, lane, lane, together=True)
+        for lane, size in opened.apart(placed.qp, placed.bytes)
+    ]
+    loads = _loads(state, placed.message, placed.bytes, placed.qp, opened)
+    _go_together(state, number, len(flows), loads)
+    return flows
 
-        Parameters
-        ----------
-        numbers
-            Of the operations.
-        placed
-            Where the first step of what leaves its server goes.
-        """
-        parts = [op.moves for number in numbers if (op := self._ops[number]).moves]
-        moves, first = moves_of(parts)
-        (leaving,) = np.nonzero(crosses_network(moves, self._fabric))
-        (inside,) = np.nonzero(~crosses_network(moves, self._fabric))
-        opened = self._open(placed.queue_pairs, self._communicator[self._ops[numbers[0]].node])
-        crosses, qp, size = _by_lane(placed)
-        sizes = in_proportion(moves, first, leaving[crosses], size)
-        move = np.append(leaving[crosses], inside)
-        which = np.append(qp, np.full(len(inside), len(opened.carriers)))
-        sizes = np.append(sizes, moves.bytes[inside])
-        order = np.argsort(move, kind="stable")
-        order = order[sizes[order] > 0]
-        move, which, sizes = move[order], which[order], sizes[order]
-        lane = np.append(opened.carriers, NVLINK)[which]
-        edges = np.cumsum([0, *(len(part.moves) for part in parts)])
-        flows = list[Flows]()
-        for number, begin, end in zip(numbers, edges, edges[1:], strict=False):
-            mine = slice(*np.searchsorted(move, (begin, end)))
-            ends = moves.source[move[mine]], moves.destination[move[mine]]
-            stays = bool((lane[mine] == NVLINK).all())
-            flows.append(Flows(np.full(len(ends[0]), number), sizes[mine], lane[mine], *ends, True, stays))
-            carried = move[mine] - begin, sizes[mine], which[mine]
-            self._go_together(number, flows[-1:], self._ledger.together(*carried, opened.columns))
-        return flows
 
-    def over_lanes(self, number: int, placed: Placement) -> list[Flows]:
-        """Return the flows of an operation that goes together over the lanes of its servers.
+def _loads(state: State, move: Integers, size: Integers, which: Integers, opened: OpenedLanes) -> Loads:
+    """Return what carries moves that go together; ``which`` of the lanes carries each parcel."""
+    shared = state.packing.shared
+    return Loads(shared(move), packed(size), shared(which), opened.columns)
 
-        Lanes over circuits share nothing with those over packets: each are one flow, which ends when its
-        busiest link does. Senders whose lanes share packet NICs, or circuits that servers forward between, do
-        so by what they have left, so that those on the busiest link end together; what else they cross has
-        room for them.
-        """
-        op = self._ops[number]
-        opened = self._open(placed.queue_pairs, self._communicator[op.node])
-        flows = [
-            Flows(np.full(len(lane), number), size, lane, lane, lane, together=True)
-            for lane, size in opened.apart(placed.qp, placed.bytes)
-        ]
-        carried = self._ledger.together(placed.message, placed.bytes, placed.qp, opened.columns)
-        self._go_together(number, flows, carried)
-        return flows
 
-    def _go_together(self, number: int, flows: Sequence[Flows], carried: Parcels) -> None:
-        op = self._ops[number]
-        op.pieces, op.together = len(flows), carried
-        self._ledger.sends(op.node, self._backend.now_ps)
+def _go_together(state: State, number: int, pieces: int, loads: Loads) -> None:
+    state.ops.pieces[number], state.ops.loads[number] = pieces, loads
+    state.node_of(number).sends(state.now_ps)
 
-    def _open(self, queue_pairs: Sequence[QueuePair], communicator: int) -> _Opened:
-        """Return queue pairs in use; the same tuple of them is looked at once, unless paths may change."""
-        if len(self._opened) >= MOST_KNOWN:
-            self._opened.clear()
-        key = id(queue_pairs), communicator
-        found = self._opened.get(key)
-        if found is None or self._fabric.servers_forward:
-            carriers = self._carriers.open(
-                [replace(each, communicator=communicator) for each in queue_pairs]
-                if communicator
-                else queue_pairs
-            )
-            is_light = np.array(self._carriers.are_light(carriers), dtype=bool)
-            columns = self._ledger.columns([*self._carriers.over(carriers), INSIDE])
-            found = _Opened(queue_pairs, np.array(carriers, dtype=np.int64), is_light, columns)
-            self._opened[key] = found
-        return found
+
+def _open(state: State, queue_pairs: Sequence[QueuePair], communicator: int) -> Asks[OpenedLanes]:
+    """Return queue pairs in use; the same tuple of them is looked at once, unless paths may change."""
+    if len(state.lanes.sets) >= MOST_KNOWN:
+        state.lanes.sets.clear()
+    key = id(queue_pairs), communicator
+    found = state.lanes.sets.get(key)
+    if found is None or state.fabric.servers_forward:
+        own = (
+            [replace(each, communicator=communicator) for each in queue_pairs]
+            if communicator
+            else queue_pairs
+        )
+        numbers = yield from open_lanes(state, own)
+        is_light = np.array([state.lanes[number].is_light for number in numbers], dtype=bool)
+        columns = state.record.overs.columns([*overs(state, numbers), OVER_NVLINK])
+        found = OpenedLanes(queue_pairs, np.array(numbers, dtype=np.int64), is_light, columns)
+        state.lanes.sets[key] = found
+    return found
 
 
 def _by_lane(placed: Placement) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -16,7 +16,7 @@ MOST_KNOWN = 4096
 """So many columns are remembered."""
 
 
-class Parcels(NamedTuple):
+class Loads(NamedTuple):
     """What carries moves that go together; parallel arrays, in the order of the moves."""
 
     move: Integers
@@ -49,7 +49,7 @@ class Ran(NamedTuple):
     parts: Sequence[Kept]
     times_ps: Sequence[tuple[int, int]]
     """When each operation began and ended; `NEVER` if it did not."""
-    carried: Sequence[Parcels | None]
+    carried: Sequence[Loads | None]
     """What carried the moves of each operation that go together; None if NVLink did."""
     let_go_ps: int
     """When a controller let the collective go; its first operations are owed since before."""
@@ -136,7 +136,7 @@ class Written:
         self.messages.block(count, node, part.row, communicator, *part.sent, *times_ps, False, crosses, group)
 
     def _add_moves(
-        self, node: int, number: int, part: Kept, carried: Parcels | None, times_ps: tuple[int, int]
+        self, node: int, number: int, part: Kept, carried: Loads | None, times_ps: tuple[int, int]
     ) -> None:
         """Add the legs of moves that went together, whose messages are numbered from a first one on."""
         if carried is None:

@@ -1,14 +1,14 @@
 """An experiment over a backend: what predicts it and what emulates it run the same."""
 
-from testbed.core.kernel import Kernel
 from testbed.core.movers import Backend
+from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment
 from traffic.communicators import Communicators
 from traffic.job import Job
 from traffic.scheme import Scheme
 
 
-def kernel_of(
+def simulation_of(
     experiment: Experiment,
     backend: Backend,
     *,
@@ -16,20 +16,20 @@ def kernel_of(
     scheme: Scheme | None = None,
     communicators: Communicators | None = None,
     couples: bool = False,
-) -> Kernel:
+) -> Simulation:
     """Return what runs an experiment once over a backend.
 
     Parameters
     ----------
     experiment, backend, couples
-        As of `testbed.core.kernel.Kernel`.
+        As of `testbed.core.simulation.Simulation`.
     job
         What runs of it; by default its own job.
     scheme, communicators
         Those of a run that this one is part of; by default new ones.
     """
     rule = experiment.rule
-    return Kernel(
+    return Simulation(
         experiment.fabric,
         job or experiment.job,
         backend,

@@ -266,11 +266,19 @@ class LiveBackend:
                 ]
         for op in ops:
             if feeder := self._choosing.get(op):
-                left += self._since_asked(op, feeder.carried(op), goes_on=True)
                 self.on_the_way = max(self.on_the_way, feeder.on_the_way(op))
+                lacks = feeder.real_bytes(op) - sum(feeder.carried(op).values())
+                left.append(Left(op, -1, left=lacks))
             else:
                 left.append(Left(op, -1, left=self.programs.lacking(op)))
         return left
+
+    def carried(self, ops: Sequence[int]) -> list[Left]:
+        """Report what lanes have carried of operations that choose since this was last asked."""
+        found = ((op, self._choosing[op]) for op in ops)
+        return [
+            each for op, feeder in found for each in self._since_asked(op, feeder.carried(op), goes_on=True)
+        ]
 
     def owed(self, lanes: Sequence[int]) -> int:
         """Return how many real bytes lanes have yet to deliver, but for what chose them."""

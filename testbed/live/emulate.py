@@ -10,7 +10,7 @@ import pandas as pd
 from controller.circuits.status import LogEntry
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.running import kernel_of
+from testbed.experiment.running import simulation_of
 from testbed.live.backend import LiveBackend
 from testbed.live.light_log import LightLog
 from testbed.machine.garbage import no_garbage_collection
@@ -115,9 +115,9 @@ def emulate(
         faults=experiment.faults,
     )
     with tapped as tap, backed as backend:
-        kernel = kernel_of(experiment, backend)
+        simulation = simulation_of(experiment, backend)
         with no_garbage_collection():
-            run = _with_grants(kernel.run(), backend)
+            run = _with_grants(simulation.run(), backend)
         health, shares = backend.health, backend.shares
         inert, order = backend.inert, backend.order
     emulated_s = dilation.emulated_s(communication_s(run.tables) if skips else run.iteration_s)

@@ -370,11 +370,12 @@ class FluidBackend:
                 Left(message, lane, left=round(sizes.get(message, 0.0)), on_the_way=lane in stuck)
                 for message in sorted(self._network.held(pool))
             ]
-        for op in ops:
-            if op not in self._takes_light:
-                left += self._ways.carried(op, self._choices.chosen(op, goes_on=True))
-            left.append(Left(op, -1, left=self._choices.lacking(op)))
-        return left
+        return left + [Left(op, -1, left=self._choices.lacking(op)) for op in ops]
+
+    def carried(self, ops: Sequence[int]) -> list[Left]:
+        """Report what lanes have carried of operations that choose since this was last asked."""
+        found = ((op, self._choices.chosen(op, goes_on=True)) for op in ops)
+        return [each for op, sizes in found for each in self._ways.carried(op, sizes)]
 
     def owed(self, lanes: Sequence[int]) -> int:
         """Return what lanes have yet to deliver, but for what moves together and what chose them."""

@@ -18,7 +18,7 @@ from testbed.core.packet_paths import paths_over
 from testbed.core.run import Run
 from testbed.experiment.audit_of import with_audit
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.running import kernel_of
+from testbed.experiment.running import simulation_of
 from testbed.machine.garbage import no_garbage_collection
 from testbed.model.backend import FluidBackend
 from testbed.model.solved_once import solved_once
@@ -85,11 +85,11 @@ def predict(
     scheme, communicators = experiment.new_scheme(), experiment.communicators
 
     def run(job: Job) -> Run:
-        kernel = kernel_of(
+        simulation = simulation_of(
             experiment, backend, job=job, scheme=scheme, communicators=communicators, couples=couples
         )
         with no_garbage_collection():  # a run makes many small things that last, and no cycles
-            return kernel.run()
+            return simulation.run()
 
     if experiment.rule or experiment.faults:
         found = run(experiment.job)

@@ -14,7 +14,7 @@ import numpy as np
 from controller.circuits.devices import LEAST_DELAY_S, ReconfigurationDelay
 from controller.circuits.planned import Planned
 from controller.schedulers.schedule import Schedule, Slot
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import plan_of
@@ -97,7 +97,7 @@ def light_control(network: Network, experiment: Experiment) -> Control | None:
     backed = LiveBackend(network, slots.dilation, sending=replace(experiment.sending, meeting="drain"))
     began, waited_s = time.monotonic(), cpu_pressure_s()
     with backed as backend, no_garbage_collection():
-        kernel = Kernel(plan.fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits)
+        kernel = Simulation(plan.fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits)
         took_s = float(kernel.run().messages["end_s"].max())
     pressure = (cpu_pressure_s() - waited_s) / (time.monotonic() - began)
     senders = len(plan.fabric.servers) * len(plan.ocses)

@@ -22,7 +22,8 @@ from testbed.core import placing, revising
 from testbed.core.computing import Computing
 from testbed.core.faulting import Faulting, states_of_links
 from testbed.core.job_graph import JobGraph
-from testbed.core.kernel import Kernel, Phase
+from testbed.core.events import Phase
+from testbed.core.simulation import Simulation
 from testbed.core.ledger import Ledger, Op
 from testbed.core.movers import Arrived, Lead, Order
 from testbed.core.revising import Revising

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.live.backend import LiveBackend
@@ -55,7 +55,7 @@ def test_a_job_that_nothing_can_carry_is_named(sandbox: Box | None) -> None:
         LiveBackend(network, DILATION, stuck_s=1.0) as backend,
         pytest.raises(StuckError, match=r"queue pair 0\.0>1\.1#0 waits for light, and none is to come"),
     ):
-        Kernel(case.fabric, job, backend, case.scheme).run()
+        Simulation(case.fabric, job, backend, case.scheme).run()
 
 
 def decisions(run: Run) -> list[tuple[str, str]]:
@@ -85,9 +85,9 @@ def test_compute_and_what_stays_inside_servers_take_their_time_to_the_moment(san
     compute = Compute("compute", tuple(range(8)), 1e-6, after=("ring 0",))
     job = Job("drawn", 8, (*inside, compute, replace(inside[0], name="last", after=("compute",))))
     scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    fluid = Kernel(fabric, job, FluidBackend(fabric, {}), scheme).run()
+    fluid = Simulation(fabric, job, FluidBackend(fabric, {}), scheme).run()
     with Network(fabric, DILATION.rate) as network, LiveBackend(network, DILATION) as backend:
-        emulated = Kernel(fabric, job, backend, scheme).run()
+        emulated = Simulation(fabric, job, backend, scheme).run()
     assert DILATION.emulated_s(fluid.iteration_s) < 0.001  # less than the kernel waits, and it is exact
     for column in ("start_s", "end_s"):
         assert emulated.tasks[column].tolist() == pytest.approx(fluid.tasks[column].tolist(), rel=1e-6)
@@ -117,7 +117,7 @@ def test_queue_pairs_wait_in_the_dark_and_nothing_is_lost(sandbox: Box | None) -
     with Network(fabric, scale.rate) as network:
         network.northbound.set_delay("ocs0", ReconfigurationDelay("drawn", 0.1))
         with LiveBackend(network, scale) as backend:
-            run = Kernel(fabric, job, backend, scheme, circuits=Alternate()).run()
+            run = Simulation(fabric, job, backend, scheme, circuits=Alternate()).run()
             health = backend.health
     assert run.events["what"].eq("lit").sum() >= 3, "what is sent does not fit into one turn of each"
     assert run.messages["end_s"].notna().all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.movers import Backend
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
@@ -122,7 +122,7 @@ def test_a_message_takes_all_that_is_lit_at_its_rate(
     circuits = When({NodeStarted("a"): (Show(programs),)})
 
     def run(backend: Backend) -> Run:
-        return Kernel(fabric, job, backend, OverCircuits(), circuits=circuits).run()
+        return Simulation(fabric, job, backend, OverCircuits(), circuits=circuits).run()
 
     predicted = run(FluidBackend(fabric, {ocs: DELAY_S for ocs, _ in programs}))
     scale = Dilation(rate=1e-4, volume=1e-2)
@@ -149,7 +149,7 @@ def test_programs_over_ocses_in_series_are_refused(sandbox: Box | None) -> None:
         LiveBackend(network, DILATION) as backend,
         pytest.raises(ScenarioError, match="OCS a is linked to b, and datagrams over programs cross one OCS"),
     ):
-        Kernel(case.fabric, job, backend, OverCircuits(), circuits=circuits).run()
+        Simulation(case.fabric, job, backend, OverCircuits(), circuits=circuits).run()
 
 
 def test_what_no_program_carries_is_stuck_and_not_waited_for(sandbox: Box | None) -> None:
@@ -159,4 +159,4 @@ def test_what_no_program_carries_is_stuck_and_not_waited_for(sandbox: Box | None
         LiveBackend(network, DILATION) as backend,
         pytest.raises(StuckError, match="what takes circuits of programs waits for light, and none"),
     ):
-        Kernel(two_each(), job, backend, OverCircuits()).run()
+        Simulation(two_each(), job, backend, OverCircuits()).run()

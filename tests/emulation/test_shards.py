@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from controller.circuits.shards import Shards
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.movers import Backend
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
@@ -45,7 +45,7 @@ def test_a_job_waits_for_the_flip_only(sandbox: Box | None, machine: Machine) ->
     rule = Shards(tuple(map(shard, NODES)), PANEL_S, FLIP_S).bind(fabric, job, DILATION, 0)
 
     def run(backend: Backend) -> Run:
-        return Kernel(fabric, job, backend, Routed(), circuits=rule.decides, lit=rule.first).run()
+        return Simulation(fabric, job, backend, Routed(), circuits=rule.decides, lit=rule.first).run()
 
     predicted = run(FluidBackend(fabric, {ocs: delay.mean_s for ocs, delay in rule.delays.items()}))
     with Network(fabric, DILATION.rate) as network:

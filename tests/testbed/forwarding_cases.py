@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.movers import Backend
 from testbed.core.run import Run
 from tests.testbed.run_cases import DELAY_S, When
@@ -63,7 +63,7 @@ class Forwarding:
         nodes = (Compute("warm up", (0,), WARM_UP_S), Collective("send", PointToPoint(self.messages)))
         job = chain("forwarding", gpus, nodes)
         circuits = When(orders)
-        return Kernel(
+        return Simulation(
             self.fabric,
             job,
             backend,

@@ -12,7 +12,7 @@ from controller.schedulers.matching import heaviest_permutation
 from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule, Slot
 from controller.schedulers.spectra import spectra
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.movers import Backend
 from testbed.core.run import Run
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
@@ -86,7 +86,7 @@ class Rest:
     def run(self, backend: Backend) -> Run:
         """Return what comes of it."""
         rest = Sprayed(partial(policy_named, self.policy)) if self.policy else None
-        return Kernel(self.fabric, self.job, backend, OverCircuits(rest), circuits=self.circuits).run()
+        return Simulation(self.fabric, self.job, backend, OverCircuits(rest), circuits=self.circuits).run()
 
     @cached_property
     def served(self) -> NDArray[np.float64]:

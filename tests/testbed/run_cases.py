@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 
 from controller.circuits.rule import Decides
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.movers import Backend
-from testbed.core.revising import Revise
+from testbed.core.state import Revise
 from testbed.core.run import Run
 from topologies.events import Event, FaultDetected, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
@@ -39,7 +39,7 @@ class Case:
 
     def run(self, backend: Backend, *, couples: bool = False) -> Run:
         """Return what comes of it."""
-        runner = Kernel(
+        runner = Simulation(
             self.fabric,
             self.job,
             backend,

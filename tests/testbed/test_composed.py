@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.model.backend import FluidBackend
 from tests.examples import examples
@@ -28,7 +28,7 @@ so that sums of times are exact and what ends at once does so whenever a job beg
 def run(job: Job, lent_s: float = 0.0) -> Run:
     """Run a job over `FABRIC`."""
     scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    return Kernel(
+    return Simulation(
         FABRIC, job, FluidBackend(FABRIC, {}, by_bytes=False, lent_bytes=lent_for(FABRIC, lent_s)), scheme
     ).run()
 

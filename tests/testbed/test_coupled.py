@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
@@ -36,7 +36,7 @@ SIZE = 10_000_019
 def run(fabric: Fabric, *nodes: Collective, couples: bool, scheme: Scheme = same_rail) -> Run:
     """Return what comes of collectives that start together."""
     job, backend = Job("drawn", fabric.gpus, nodes), FluidBackend(fabric, {})
-    return Kernel(fabric, job, backend, scheme, couples=couples).run()
+    return Simulation(fabric, job, backend, scheme, couples=couples).run()
 
 
 def took_s(found: Run, node: str) -> float:
@@ -153,7 +153,7 @@ def test_equal_collectives_after_each_other_take_equal_times(by_bytes: bool) -> 
     rings = nccl_rings([0, 1, 2, 3], 2)
     nodes = [Collective(f"ring {k}", Ring(rings, SIZE), (f"ring {k - 1}",) if k else ()) for k in range(3)]
     backend = FluidBackend(fabric, {}, by_bytes=by_bytes)
-    tasks = Kernel(fabric, Job("drawn", 8, tuple(nodes)), backend, same_rail, couples=True).run().tasks
+    tasks = Simulation(fabric, Job("drawn", 8, tuple(nodes)), backend, same_rail, couples=True).run().tasks
     assert (tasks["end_s"] - tasks["start_s"]).tolist() == pytest.approx([took_s_alone(fabric, rings)] * 3)
 
 
@@ -165,7 +165,7 @@ def test_queue_pairs_opened_after_a_ring_share_evenly_with_it() -> None:
     fabric = rail_fabric(3, 1, 0, rate_bps=8.0)
     nodes = (Collective("ring", Ring(((0, 1),), 400)), Collective("other", PointToPoint(((0, 2, 200),))))
     backend = FluidBackend(fabric, {}, by_bytes=False)
-    found = Kernel(fabric, Job("drawn", 3, nodes), backend, same_rail, couples=True).run()
+    found = Simulation(fabric, Job("drawn", 3, nodes), backend, same_rail, couples=True).run()
     assert [took_s(found, node) for node in ("ring", "other")] == pytest.approx([600, 400])
 
 
@@ -244,7 +244,7 @@ def test_a_ring_shares_nvlink_with_a_message_beside_it(by_bytes: bool) -> None:
     nodes = (Collective("ring", ring), Collective("message", message))
     edge = 2 * 3 * 100
     backend = FluidBackend(fabric, {}, by_bytes=by_bytes)
-    found = Kernel(fabric, Job("beside", 4, nodes), backend, same_rail, couples=True).run().tasks
+    found = Simulation(fabric, Job("beside", 4, nodes), backend, same_rail, couples=True).run().tasks
     took_s = dict(zip(found["node"], found["end_s"], strict=True))
     assert max(took_s.values()) == pytest.approx((edge + 300) / 100)
     assert took_s["message"] == pytest.approx(2 * 300 / 100)

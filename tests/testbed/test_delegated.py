@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.model.backend import FluidBackend
 from tests.examples import examples
@@ -59,7 +59,7 @@ class Case:
         )
         circuits = When({NodeStarted("warm up"): (Reconfigure({"ocs0": self.lit}),)})
         job = chain("delegated", self.fabric.gpus, nodes)
-        return Kernel(
+        return Simulation(
             self.fabric,
             job,
             backend,
@@ -184,7 +184,7 @@ def test_a_held_collective_sends_when_its_light_is_there() -> None:
     }
     for delay_s in (DELAY_S, 10 * DELAY_S):
         backend = FluidBackend(fabric, {"ocs0": delay_s})
-        run = Kernel(fabric, chain("held", 4, nodes), backend, Delegated(), circuits=When(orders)).run()
+        run = Simulation(fabric, chain("held", 4, nodes), backend, Delegated(), circuits=When(orders)).run()
         assert took_s(run) == pytest.approx(delay_s + 7.2e-3)
         assert communication_s(run.tables) == pytest.approx(took_s(run)), "what it waits for is its own time"
         assert run.events["what"].tolist() == ["held", "drained", "lit", "released"]

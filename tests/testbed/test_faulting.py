@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.movers import Expect, KnowRates, Lead, Order, SetDaemon, SetLink
 from testbed.core.run import Run
 from testbed.model.backend import FluidBackend
@@ -108,7 +108,7 @@ def _effect(random: Random) -> Effect:
 def run(faults: Sequence[Fault], backend: FluidBackend) -> Run:
     job = Job("drawn", FABRIC.gpus, (Compute("long", tuple(range(FABRIC.gpus)), ENDS_S),))
     scheme = Sprayed(lambda: policy_named("ecmp"), 0, 1 << 20)
-    return Kernel(FABRIC, job, backend, scheme, faults=faults).run()
+    return Simulation(FABRIC, job, backend, scheme, faults=faults).run()
 
 
 # What the list of faults says

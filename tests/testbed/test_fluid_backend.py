@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.movers import Light, LightChanged
 from testbed.core.run import Run
 from testbed.model.backend import FluidBackend
@@ -46,7 +46,7 @@ def run_of(work: Work, name: str, lent_s: float = 0.0) -> Run:
     lent_bytes = lent_for(work.fabric, lent_s)
     backend = FluidBackend(work.fabric, {}, by_bytes=by_bytes, paths=Seen(work.fabric), lent_bytes=lent_bytes)
     scheme = Sprayed(lambda: policy_named(name), 0, CHUNK_BYTES)
-    return Kernel(work.fabric, single(work.demand), backend, scheme).run()
+    return Simulation(work.fabric, single(work.demand), backend, scheme).run()
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from testbed.core.job_graph import JobGraph
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.model.backend import FluidBackend
 from topologies.events import Event, NodeDone, NodeStarted, Order, View
@@ -71,7 +71,7 @@ class Creeping(FluidBackend):
 
 def run(job: Job, backend: FluidBackend) -> tuple[Listening, Run]:
     listening = Listening()
-    return listening, Kernel(FABRIC, job, backend, Sprayed(Ecmp), circuits=listening).run()
+    return listening, Simulation(FABRIC, job, backend, Sprayed(Ecmp), circuits=listening).run()
 
 
 @st.composite

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.model.backend import FluidBackend
 from tests.testbed.run_cases import Case, When, moe, ring
@@ -56,7 +56,7 @@ same_rail = SameRail()
 
 def run(job: Job, *faults: Fault) -> Run:
     """Run a job over `FABRIC`."""
-    return Kernel(FABRIC, job, FluidBackend(FABRIC, {}), same_rail, faults=faults).run()
+    return Simulation(FABRIC, job, FluidBackend(FABRIC, {}), same_rail, faults=faults).run()
 
 
 def sends(name: str, *messages: tuple[int, int, int], after: tuple[str, ...] = ()) -> Collective:
@@ -123,7 +123,7 @@ def test_messages_inside_a_server_share_their_gpus_nvlink() -> None:
 def test_a_ring_takes_what_its_steps_add_up_to(operation: str) -> None:
     fabric = rail_fabric(4, 1, 0, rate_bps=8.0 * SECOND)
     job = Job("drawn", 4, (Collective("a", Ring(((0, 2, 1, 3),), 4 * SECOND, operation)),))  # type: ignore[arg-type]
-    took_s = Kernel(fabric, job, FluidBackend(fabric, {}), same_rail).run().iteration_s
+    took_s = Simulation(fabric, job, FluidBackend(fabric, {}), same_rail).run().iteration_s
     assert took_s == pytest.approx(6.0 if operation == "all-reduce" else 3.0)
 
 
@@ -138,7 +138,7 @@ def test_a_ring_takes_the_time_of_its_closed_form_and_several_no_less(
     gpus, size = len(rings[0]), chunk * len(rings) * len(rings[0])
     fabric = rail_fabric(gpus, 1, 0, rate_bps=8.0 * SECOND)
     job = Job("drawn", gpus, (Collective("a", Ring(tuple(map(tuple, rings)), size, operation)),))
-    took_s = Kernel(fabric, job, FluidBackend(fabric, {}, by_bytes=False), same_rail).run().iteration_s
+    took_s = Simulation(fabric, job, FluidBackend(fabric, {}, by_bytes=False), same_rail).run().iteration_s
     expected_s = (2 if operation == "all-reduce" else 1) * (gpus - 1) / gpus * size / SECOND
     assert took_s >= expected_s * (1 - 1e-9)
     if len(rings) == 1:  # several in different orders collide at receivers, step by step
@@ -157,7 +157,7 @@ def test_what_a_failed_link_did_not_deliver_goes_elsewhere() -> None:
 
     job = Job("drawn", 4, (sends("a", (0, 2, SECOND), (0, 3, SECOND)),))
     fault = cut("cable", (Port("h0", 0),), "a", after_s=0.25, detect_s=1.0)
-    found = Kernel(FABRIC, job, FluidBackend(FABRIC, {}), WholeMessages(around), faults=[fault]).run()
+    found = Simulation(FABRIC, job, FluidBackend(FABRIC, {}), WholeMessages(around), faults=[fault]).run()
     assert rows(found.messages, "end_s", "path") == [
         (2.0, "250@h0:0,leaf0:1 750@h0:1,leaf1:1"),
         (3.0, "1000@h0:1,leaf1:1"),
@@ -189,7 +189,7 @@ def test_a_scheme_that_chooses_hears_of_each_message_until_it_has_arrived_or_is_
     job = Job("drawn", 4, (sends("a", (0, 2, SECOND), (1, 3, SECOND)), sends("b", (0, 3, SECOND))))
     fault = cut("cable", (Port("h0", 0),), "a", after_s=1e-9, detect_s=1e-9)
     fabric = rail_fabric(2, 2)
-    Kernel(fabric, job, FluidBackend(fabric, {}), Sprayed(Own), faults=[fault]).run()
+    Simulation(fabric, job, FluidBackend(fabric, {}), Sprayed(Own), faults=[fault]).run()
     asked = [each for each in heard if each]
     rehearsed = asked.pop(1)
     assert [each["admitted"] for each in asked] == [2, 1, 2, 1], (
@@ -205,7 +205,9 @@ def test_a_collective_that_was_given_up_is_replaced_for_those_that_wait_for_it()
     nodes = (sends("a", (0, 2, SECOND)), sends("b", (1, 3, SECOND)), Compute("c", (0,), 1.0, ("a",)))
     fault = cut("cable", (Port("h0", 0),), "a", after_s=0.5, detect_s=0.0)
     backend = FluidBackend(FABRIC, {})
-    found = Kernel(FABRIC, Job("drawn", 4, nodes), backend, same_rail, faults=[fault], revise=revise).run()
+    found = Simulation(
+        FABRIC, Job("drawn", 4, nodes), backend, same_rail, faults=[fault], revise=revise
+    ).run()
     assert rows(found.tasks, "node", "start_s", "end_s") == [
         ("a", 0.0, 0.5),
         ("b", 0.0, 1.0),
@@ -224,7 +226,7 @@ def test_timers_decide_too() -> None:
     }
     job = Job("drawn", 3, (Compute("warm up", (0,), 0.1),))
     backend = FluidBackend(case.fabric, case.delay_s)
-    found = Kernel(case.fabric, job, backend, case.scheme, circuits=When(orders)).run()
+    found = Simulation(case.fabric, job, backend, case.scheme, circuits=When(orders)).run()
     assert rows(found.events, "at_s", "what", "which") == [
         (0.005, "drained", "a"),
         (0.015, "lit", "a 0>3"),
@@ -286,7 +288,7 @@ def test_a_job_that_nothing_can_carry_is_named() -> None:
     case = ring()
     job = Job("drawn", 3, (sends("a", (0, 1, SECOND)),))
     with pytest.raises(StuckError, match="nothing is on its way, and the job has not ended"):
-        Kernel(case.fabric, job, FluidBackend(case.fabric, case.delay_s), case.scheme).run()
+        Simulation(case.fabric, job, FluidBackend(case.fabric, case.delay_s), case.scheme).run()
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -299,7 +301,7 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_only_a_collective_that_runs_can_be_given_up() -> None:
     nodes = (sends("a", (0, 2, SECOND)), sends("b", (0, 2, SECOND), after=("a",)))
     fault = cut("cable", (Port("h0", 1),), "a", 0.5, 0.0)
-    runner = Kernel(
+    runner = Simulation(
         FABRIC,
         Job("drawn", 4, nodes),
         FluidBackend(FABRIC, {}),
@@ -315,7 +317,7 @@ def test_a_long_chain_of_nodes_with_nothing_to_do_ends_at_once() -> None:
     nothing = Demand("nothing", np.zeros((4, 4), dtype=np.int64))
     nodes = tuple(Collective(f"n{number}", AllToAll(nothing)) for number in range(3000))
     fabric = rail_fabric(2, 2)
-    run = Kernel(fabric, chain("long", 4, nodes), FluidBackend(fabric, {}), same_rail).run()
+    run = Simulation(fabric, chain("long", 4, nodes), FluidBackend(fabric, {}), same_rail).run()
     assert len(run.tasks) == 3000
     assert run.iteration_s == 0.0
 
@@ -328,7 +330,7 @@ def test_a_pool_that_rounding_empties_before_its_end_still_ends(ring_bytes: int)
         Collective("ring", Ring(((0, 1, 2, 3),), ring_bytes)),
     )
     scheme = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    run = Kernel(fabric, Job("both", 8, nodes), FluidBackend(fabric, {}), scheme).run()
+    run = Simulation(fabric, Job("both", 8, nodes), FluidBackend(fabric, {}), scheme).run()
     assert run.messages["end_s"].notna().all()
 
 
@@ -340,7 +342,7 @@ def test_what_arrives_as_a_link_fails_is_not_sent_again(scheme: str, faults: int
     fail = [cut(server, (Port(server, 1),), "a", 2.0, 0.0) for server in ("h0", "h1")[:faults]]
     chosen = partial(policy_named, scheme)
     without, found = (
-        Kernel(fabric, job, FluidBackend(fabric, {}), Sprayed(chosen), faults=some).run().messages
+        Simulation(fabric, job, FluidBackend(fabric, {}), Sprayed(chosen), faults=some).run().messages
         for some in ([], fail)
     )
     assert found["end_s"].tolist() == [2.0, 2.0]

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from testbed.core.kernel import Kernel
-from testbed.core.ledger import Op
+from testbed.core.simulation import Simulation
+from testbed.core.ops import OpTable
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
@@ -61,7 +61,7 @@ class TwoThirds:
 
 def run(job: Job, scheme: Scheme, *faults: Fault) -> Run:
     backend = FluidBackend(FABRIC, {}, by_bytes=False)
-    found = Kernel(FABRIC, job, backend, scheme, faults=faults).run()
+    found = Simulation(FABRIC, job, backend, scheme, faults=faults).run()
     check_tables(found.tables)
     return found
 
@@ -107,7 +107,7 @@ def test_a_ring_has_a_leg_for_each_step_or_coupled_for_each_edge(couples: bool) 
     job = Job("ring", 2, (Collective("ring", Ring(((0, 1),), 2 * RATE)),))
     backend = FluidBackend(fabric, {})
     rail = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    tables = Kernel(fabric, job, backend, rail, couples=couples).run().tables
+    tables = Simulation(fabric, job, backend, rail, couples=couples).run().tables
     check_tables(tables)
     whole = [(0, 0, 1, 2 * RATE, *at(0, 2)), (1, 1, 0, 2 * RATE, *at(0, 2))]
     steps = [
@@ -152,7 +152,7 @@ def test_a_collective_is_ready_before_it_is_let_go_and_light_has_its_own_table()
     job = Job("held", 2, (Collective("send", PointToPoint(((0, 1, RATE),))),))
     backend = FluidBackend(fabric, {"ocs0": DELAY_S})
     lane = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 0)))
-    tables = Kernel(fabric, job, backend, lane, circuits=When(orders)).run().tables  # type: ignore[arg-type]
+    tables = Simulation(fabric, job, backend, lane, circuits=When(orders)).run().tables  # type: ignore[arg-type]
     check_tables(tables)
     assert rows(tables.spans, *tables.spans.columns) == [
         (0, -1, 0, 0, *at(DELAY_S, DELAY_S, DELAY_S + 1)),

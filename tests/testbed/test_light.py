@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.audit.audit import audited
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.model.backend import FluidBackend
 from tests.examples import examples
@@ -60,7 +60,7 @@ def run(
     ocses = [switch.name for switch in fabric.switches if switch.kind == "ocs"]
     backend = FluidBackend(fabric, delay_s or dict.fromkeys(ocses, DELAY_S), flip_s=flip_s)
     job = chain("drawn", fabric.gpus, tuple(nodes))
-    return Kernel(fabric, job, backend, scheme, circuits=When(dict(orders)), faults=faults).run()
+    return Simulation(fabric, job, backend, scheme, circuits=When(dict(orders)), faults=faults).run()
 
 
 def sends(name: str, *messages: tuple[int, int, int]) -> Collective:
@@ -336,7 +336,7 @@ def test_a_lane_that_gets_its_route_during_a_change_stands_for_it(opened: str) -
     )
     pinned = WholeMessages(lambda _view, a, b: QueuePair(Nic(a, 0), Nic(b, 1)))
     backend = FluidBackend(chord_fabric(), {"ocs0": 0.1, "ocs1": 0.3})
-    found = Kernel(chord_fabric(), Job("drawn", 5, nodes), backend, pinned, circuits=When(orders)).run()
+    found = Simulation(chord_fabric(), Job("drawn", 5, nodes), backend, pinned, circuits=When(orders)).run()
     assert found.messages["end_s"].tolist() == pytest.approx([1.8 + 1.0])
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.ocs_plan import plan_of
 from testbed.model.backend import FluidBackend
@@ -27,7 +27,7 @@ def test_all_light_is_used_from_the_first_dark_to_the_last_byte(servers: int, oc
     experiment = planned(fabric, uniform(servers), "spectra", delay, Dilation(2e-4, 4e-3))
     slots = FilledSlots(experiment)
     backend = FluidBackend(fabric, dict.fromkeys(plan_of(experiment.rule).ocses, slots.delay_s))
-    run = Kernel(fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits).run()
+    run = Simulation(fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits).run()
     assert slots.delay_s == pytest.approx(20e-3)
     lit_bytes = LIT_S * fabric.nic_rate_bps(fabric.nics[0]) / 8
     assert run.records["bytes"].sum() == pytest.approx(servers * ocses * SLOTS * lit_bytes, rel=1e-6)

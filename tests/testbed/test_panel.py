@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.circuits.foreseen import Foreseen
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
@@ -136,7 +136,7 @@ def test_a_ring_alone_on_routes_is_led_over_new_ones_when_circuits_change() -> N
         backend = FluidBackend(ring_fabric(4), {"ocs0": DELAY_S})
         job = chain("ring", 4, nodes)
         runs.append(
-            Kernel(ring_fabric(4), job, backend, Lanes(), circuits=When(orders), couples=couples).run()
+            Simulation(ring_fabric(4), job, backend, Lanes(), circuits=When(orders), couples=couples).run()
         )
     assert took_s(runs[0], "ring") == pytest.approx(0.032 + DELAY_S, rel=1e-3)
     assert took_s(runs[1], "ring") == pytest.approx(took_s(runs[0], "ring"), rel=0.01)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule, Slot
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
@@ -93,7 +93,7 @@ def test_the_rest_takes_as_long_as_it_does_over_packets_alone(case: Rest) -> Non
     scheme = Sprayed(partial(policy_named, "ecmp"))
     job = Job("alone", len(left), (Collective("rest", AllToAll(Demand("rest", left))),))
     ends_s = (
-        Kernel(alone, job, FluidBackend(alone, {}), scheme)
+        Simulation(alone, job, FluidBackend(alone, {}), scheme)
         .run()
         .messages.set_index(["source", "destination"])["end_s"]
     )
@@ -126,7 +126,7 @@ def test_nothing_is_placed_again_of_what_ends_with_its_light(case: Rest, data: s
 
     backend = FluidBackend(case.fabric, case.delay_s)
     scheme = OverCircuits(Noting(partial(policy_named, "ecmp")))
-    found = Kernel(case.fabric, case.job, backend, scheme, circuits=case.circuits).run().messages
+    found = Simulation(case.fabric, case.job, backend, scheme, circuits=case.circuits).run().messages
     assert 0 not in placed
     assert (by_kind(case.fabric, found["path"].tolist()).sum(axis=1) == found["bytes"]).all()
 
@@ -217,7 +217,7 @@ def test_what_starts_when_light_is_over_uses_packets_at_once() -> None:
     job = chain("two", 4, (*case.job.nodes, later))
     scheme = OverCircuits(Sprayed(partial(policy_named, "ecmp")))
     backend = FluidBackend(case.fabric, case.delay_s)
-    run = Kernel(case.fabric, job, backend, scheme, circuits=case.circuits).run()
+    run = Simulation(case.fabric, job, backend, scheme, circuits=case.circuits).run()
     row = run.messages[run.messages["node"] == "later"].iloc[0]
     assert by_kind(case.fabric, [row["path"]]).tolist() == [[0, SECOND // 10]]
     assert row["end_s"] - row["start_s"] == pytest.approx(0.2)
@@ -245,7 +245,7 @@ def test_a_rest_that_cannot_go_over_packets_is_refused(
     decided = When({NodeStarted("a"): (SHOW,)} | orders)
     backend = FluidBackend(fabric, dict.fromkeys(OCSES, DELAY_S))
     with pytest.raises(ScenarioError, match=why):
-        Kernel(fabric, job, backend, scheme, circuits=decided).run()
+        Simulation(fabric, job, backend, scheme, circuits=decided).run()
 
 
 def test_equal_runs_are_equal_bit_by_bit() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.experiment.dilation import UNSCALED
 from testbed.experiment.experiment import Experiment
@@ -155,7 +155,7 @@ def test_what_waits_for_a_collective_that_is_given_up_for_nothing_goes_on() -> N
     then = Compute("then", (0,), 1.0, (step.name,))
     job = replace(healthy.job, nodes=(*healthy.job.nodes, then))
     backend, fault = FluidBackend(RAIL, {}), Fault("gpu:3", (Gone((3,)),), When(after_s=1e-5), 1e-5)
-    runner = Kernel(
+    runner = Simulation(
         RAIL,
         job,
         backend,

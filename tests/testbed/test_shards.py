@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controller.circuits.shard_order import Shard
 from controller.circuits.shards import Sharded, Shards, ShardsState
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
@@ -162,7 +162,7 @@ def test_any_sequence_runs_each_server_in_two_topologies_at_most(nodes: list[Col
     watched = Watched(Sharded(experiment.fabric, shards, experiment.job), shards)
     backend = FluidBackend(experiment.fabric, {ocs: delay.mean_s for ocs, delay in delays.items()})
     job, lit = experiment.job, watched.decides.first
-    run = Kernel(experiment.fabric, job, backend, Routed(), circuits=watched, lit=lit).run()
+    run = Simulation(experiment.fabric, job, backend, Routed(), circuits=watched, lit=lit).run()
     assert run.messages["end_s"].notna().all()
     own = {node.name: {f"h{server}" for server in node.gpus} for node in nodes}
     for name, path in zip(run.messages["node"], run.messages["path"], strict=True):

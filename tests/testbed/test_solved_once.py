@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
@@ -58,7 +58,7 @@ class Model:
         """Run each node of a job."""
         self.ran.append(job)
         numbers = self._communicators
-        return Kernel(FABRIC, job, self.backend, self._placing, communicators=numbers).run()
+        return Simulation(FABRIC, job, self.backend, self._placing, communicators=numbers).run()
 
     def solve(self, job: Job) -> Run:
         """Run its sections where none equal to it has run."""
@@ -180,7 +180,7 @@ def test_a_point_to_point_does_not_stand_for_the_all_to_all_of_its_messages() ->
     job = chain("both", 8, tuple(nodes))
     experiment = Experiment(fabric, job, DelegatedSetup())
     backend = FluidBackend(fabric, {}, by_bytes=True, datagrams=True)
-    whole = Kernel(fabric, job, backend, experiment.new_scheme(), couples=True).run()
+    whole = Simulation(fabric, job, backend, experiment.new_scheme(), couples=True).run()
     pd.testing.assert_frame_equal(predict(experiment, couples=True).tables.spans, whole.tables.spans)
 
 

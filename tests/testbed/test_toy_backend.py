@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from testbed.core.movers import Backend
-from testbed.experiment.running import kernel_of
+from testbed.experiment.running import simulation_of
 from testbed.model.predict import predict
 from tests.audit.cases import small_runs
 from tests.testbed import toy_backend
@@ -49,7 +49,7 @@ def test_it_brings_what_the_model_brings(name: str, couples: bool, toy: type) ->
     delays_s = {ocs: delay.mean_s for ocs, delay in experiment.ocs_delays.items()}
     bytes_s = 1e12 if experiment.has_slots else 1e9  # slots are as long as NICs need
     backend: Backend = toy(experiment.fabric, delays_s, bytes_s)
-    found = kernel_of(experiment, backend, couples=couples).run().tables
+    found = simulation_of(experiment, backend, couples=couples).run().tables
     check_tables(found)
     if experiment.faults:
         messages = found.messages

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend
 from topologies.errors import DemandError
 from topologies.fat_tree import fat_tree_fabric
@@ -133,7 +133,7 @@ def test_a_step_of_equal_stages_takes_as_many_turns_as_micro_batches_and_stages(
     micro_batches = 5
     step = moe_step(SMALL, EVEN, micro_batches=micro_batches, machines=FAST)
     fabric = fat_tree_fabric(4, servers=4, nics=2, gpus=8, rate_bps=1e18, nvlink_bps=1e18)
-    run = Kernel(fabric, step.job, FluidBackend(fabric, {}), Delegated(), couples=True).run()
+    run = Simulation(fabric, step.job, FluidBackend(fabric, {}), Delegated(), couples=True).run()
     received = SMALL.tokens * SMALL.top_k
     forward_s = attention_s(SMALL, 0, FAST) + expert_s(SMALL, received, FAST)
     backward_s = attention_s(SMALL, 0, FAST, 2) + expert_s(SMALL, received, FAST, 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.core.kernel import Kernel
+from testbed.core.simulation import Simulation
 from testbed.core.movers import Backend
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
@@ -150,7 +150,7 @@ def test_no_packet_loops_or_is_lost_when_panels_change_together(
     job = chain("panels", SERVERS, nodes)
 
     def run(backend: Backend) -> Run:
-        return Kernel(fabric, job, backend, Routed(), circuits=When(orders)).run()
+        return Simulation(fabric, job, backend, Routed(), circuits=When(orders)).run()
 
     predicted = run(FluidBackend(fabric, dict.fromkeys(EVERY, DELAY_S), flip_s=dict.fromkeys(EVERY, FLIP_S)))
     delay = ReconfigurationDelay("drawn", DELAY_S, flip_s=FLIP_S).scaled(DILATION.time)

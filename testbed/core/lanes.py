@@ -1,0 +1,347 @@
+"""What is done with lanes: opened, chosen among, booked under their paths, taken back and closed.
+
+The record has what each lane carries under the path that it takes, so that is booked anew when the path
+changes. A lane by which packets of any entropy go takes several paths at once: what it carried is booked by
+entropy.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.core.events import BytesLeft, LanesOpened
+from testbed.core.lane_table import Lane
+from testbed.core.movers import NVLINK, Arrived, Chosen, Left
+from testbed.core.ops import OVER_NVLINK, Choosing, Parcels
+from testbed.core.packet_paths import path_now
+from testbed.core.state import State
+from testbed.core.steps import Asks, Resume, Steps, opened, reported, stopped
+from topologies.addresses import ENTROPIES
+from topologies.fabric import Nic, Port
+from traffic.scheme import Choice, WhileLit
+from traffic.spraying.policy import Lanes, QueuePair, between_nics, each_of
+
+# Opened
+
+
+def open_lanes(state: State, queue_pairs: Sequence[QueuePair]) -> Asks[list[int]]:
+    """Return the numbers of queue pairs, which are opened if they are not."""
+    numbers = yield from opened(queue_pairs)
+    new = list[int]()
+    for number, queue_pair in zip(numbers, queue_pairs, strict=True):
+        is_new = number not in state.lanes.open
+        if is_new:
+            state.lanes.add(number, queue_pair)
+            new.append(number)
+        lane = state.lanes[number]
+        if lane.is_sprayed:
+            lane.around = state.backend.packet_paths.failed
+        elif is_new or lane.is_routed:
+            state.lanes.over[number] = over_now(state, lane)
+    if state.ocses.changes and (mine := [number for number in new if state.lanes[number].is_light]):
+        yield LanesOpened(tuple(mine))
+    return numbers
+
+
+def overs(state: State, numbers: Iterable[int]) -> list[int]:
+    """Return the numbers of lanes with their paths."""
+    return [state.lanes.over[number] for number in numbers]
+
+
+def over_now(state: State, lane: Lane) -> int:
+    """Return the number of a lane with its path now; with its last one while it has no route."""
+    number = state.record.overs.number
+    if not lane.is_routed:
+        path = path_now(state.fabric, state.backend.packet_paths, lane.pair)
+        return number(lane.pair, path, is_light=lane.is_light)
+    route = state.ocses.route(lane)
+    if route is None and lane.number in state.lanes.over:
+        return state.lanes.over[lane.number]
+    return number(lane.pair, route.ports if route else (), is_light=True)
+
+
+def landed(state: State, op: int, lane: int | None, at_ps: int) -> None:
+    """Note that what was put together on a lane has arrived; of one that was closed nothing is known."""
+    over = OVER_NVLINK if lane == NVLINK else state.lanes.over.get(-1 if lane is None else lane)
+    if over is not None:
+        state.ops.landed(op, over, at_ps)
+
+
+# Operations that choose, or take what is lit
+
+
+def choose(
+    state: State, placed: Choice | WhileLit, size: NDArray[np.int64], numbers: NDArray[np.int64]
+) -> Asks[Chosen]:
+    """Return operations that choose among lanes as they go, or take those that are lit."""
+    sprays = state.backend.packet_paths.sprays and isinstance(placed, Choice)
+    lanes = yield from _open_sets(state, placed.lanes, between_nics if sprays else each_of)
+    policy, first = (placed.policy, placed.first) if isinstance(placed, Choice) else (None, 0)
+    for name, (number, among) in enumerate(zip(numbers.tolist(), lanes, strict=True), start=first):
+        state.ops.choosing[number] = Choosing(among, policy, name)
+        state.ops.pieces[number] += 1
+        state.ops.chose_ps[number] = state.now_ps
+        state.node_of(number).sends(state.ops.chose_ps[number])
+    return Chosen(numbers, size, lanes, placed)
+
+
+def _open_sets(
+    state: State, lanes: Sequence[Lanes], queue_pairs_of: Callable[[Lanes], list[QueuePair]]
+) -> Asks[list[tuple[int, ...]]]:
+    """Return the numbers of the queue pairs that each operation may use, opened if they are not."""
+    sets = {among: queue_pairs_of(among) for among in dict.fromkeys(lanes)}
+    queue_pairs = list(dict.fromkeys(each for mine in sets.values() for each in mine))
+    numbers = yield from open_lanes(state, queue_pairs)
+    number = dict(zip(queue_pairs, numbers, strict=True))
+    found = {among: tuple(number[each] for each in mine) for among, mine in sets.items()}
+    return [found[among] for among in lanes]
+
+
+def chosen_ended(state: State, number: int, at_ps: int) -> Steps:
+    """Book what was carried of an operation that has arrived, if it chose or took what is lit."""
+    if number in state.ops.choosing:
+        _forget_choice(state, number)
+        _book(state, (yield from stopped(ops=[number])), at_ps)
+
+
+def recall(state: State, numbers: Collection[int]) -> Asks[Parcels]:
+    """Take back what operations lack that choose, or take what is lit.
+
+    One that has arrived lacks nothing: the backend has reported that, or is about to. One that was taken
+    back, and lacks only what was rounded away, counts as arrived.
+    """
+    if not numbers:
+        return []
+    back = yield from stopped(ops=sorted(numbers))
+    _book(state, back, state.now_ps)
+    taken_back, left, ops = {each.op for each in back if each.lane < 0}, Parcels(), state.ops
+    for number in sorted(taken_back.union(numbers)):
+        _forget_choice(state, number)
+        lacks = ops.bytes[number] - ops.carried(number) if number in taken_back else 0
+        if lacks:
+            ops.pieces[number] -= 1
+            left.append((number, lacks))
+        elif number in taken_back:
+            counts_as_arrived(state, number)
+    return left
+
+
+def counts_as_arrived(state: State, number: int, lane: int | None = None) -> None:
+    """Have what was started together of an operation count as arrived, when all else is done."""
+    state.later(state.now_ps, Arrived(number, state.now_ps, lane))
+
+
+def _forget_choice(state: State, number: int) -> None:
+    chosen = state.ops.choosing.pop(number)
+    if chosen.policy:
+        chosen.policy.withdraw(message=chosen.message)
+
+
+def _book(state: State, reports: Iterable[Left], at_ps: int) -> None:
+    """Book what lanes carried of operations that chose them as they went, until now."""
+    for each in reports:
+        if each.carried:
+            over = _over_which(state, each)
+            state.ops.put(each.op, over, each.carried, state.ops.chose_ps[each.op])
+            state.ops.landed(each.op, over, at_ps)
+
+
+def _over_which(state: State, each: Left) -> int:
+    """Return the number of what carried something, by its entropy if packets of any go by it."""
+    if each.entropy is None:
+        return state.lanes.over[each.lane]
+    lane = state.lanes[each.lane]
+    path = state.backend.packet_paths.by_entropy(lane.pair, lane.around)[each.entropy % ENTROPIES]
+    return state.record.overs.number(lane.pair, path, is_light=False)
+
+
+# Paths
+
+
+def rename(state: State, *, everywhere: bool) -> Steps:
+    """Book what lanes have yet to deliver under the paths that they have now.
+
+    By default those that light leads: others change only by faults.
+    """
+    if not (everywhere or state.ocses.leads):
+        return
+    for lane in list((state.lanes.open if everywhere else state.lanes.light).values()):
+        if lane.is_sprayed:
+            if everywhere:
+                yield from _book_choosing(state, lane.number)
+                lane.around = state.backend.packet_paths.failed
+            continue
+        before, now = state.lanes.over[lane.number], over_now(state, lane)
+        if before == now:
+            continue
+        yield from _book_choosing(state, lane.number)
+        state.lanes.over[lane.number] = now
+        for each in state.backend.under_way([lane.number]):
+            if each.left and each.op not in state.ops.choosing:  # what chooses was booked
+                state.ops.moved(each.op, before, now, each.left, state.now_ps)
+
+
+def _book_choosing(state: State, lane: int) -> Steps:
+    """Book what operations that may choose a lane have sent until now, over its path so far."""
+    now_ps = state.now_ps
+    for number, chosen in state.ops.choosing.items():
+        if chosen.policy and lane in chosen.lanes:
+            _book(state, (yield from reported([number])), now_ps)
+            state.ops.chose_ps[number] = now_ps
+
+
+# What they give back
+
+
+def is_cut(state: State, lane: Lane, failed: Collection[Port]) -> bool:
+    """Return whether a failed port is at an end of a lane, or on its path."""
+    ports = set(map(state.fabric.nic_port, (lane.pair.source, lane.pair.destination)))
+    if lane.is_routed:
+        ports |= state.ocses.ports(lane)
+    ports |= state.backend.packet_paths.crossed(lane.pair)
+    return not ports.isdisjoint(failed)
+
+
+def is_dark(state: State, lane: Lane) -> bool:
+    """Return whether a lane goes over circuits and has no route."""
+    return lane.is_light and not state.ocses.route(lane)
+
+
+def take_back(state: State, closing: Collection[int], messages: Collection[int]) -> Asks[Parcels]:
+    """Close lanes; return what is left of operations on them, and of those that may choose them.
+
+    Closed are those that are named, and those that carry what is lost. Operations that choose are taken back
+    if they may use a closed one, are lost, or are named. Those that take what is lit keep theirs, and lack
+    what these do not carry, unless they are lost.
+    """
+    ops, lost = state.ops, state.ops.lost
+    lit = {lane for number in ops.taking_light for lane in ops.choosing[number].lanes}
+    closed = set(closing) - lit
+    left = yield from recall(
+        state,
+        [
+            number
+            for number, chosen in ops.choosing.items()
+            if number in lost
+            or (chosen.policy and (number in messages or not closed.isdisjoint(chosen.lanes)))
+        ],
+    )
+    if lost:
+        carrying = state.backend.under_way(list(state.lanes.open))
+        closed |= {each.lane for each in carrying if each.op in lost}
+    for number in [number for number in state.lanes.open if number in closed]:
+        left += yield from _withdraw(state, number)
+    return left
+
+
+def without_light(state: State, numbers: Iterable[int]) -> Asks[Parcels]:
+    """Close those of some lanes whose circuits have ended; return what they did not deliver."""
+    lanes = state.lanes.open
+    dark = [number for number in sorted(numbers) if number in lanes and not state.ocses.route(lanes[number])]
+    left = Parcels()
+    for number in dict.fromkeys(each.lane for each in state.backend.under_way(dark)):
+        left += yield from _withdraw(state, number)
+    return left
+
+
+def unsent(state: State, messages: Collection[int]) -> Asks[Parcels]:
+    """Take back what lanes have not sent that carry some operations; they deliver the rest."""
+    left = Parcels()
+    carrying = state.backend.under_way(list(state.lanes.open))
+    for number in dict.fromkeys(each.lane for each in carrying if each.op in messages):
+        found = _lacking(state, number, (yield from stopped([number], in_flight="keep")))
+        state.returned(state.lanes[number].pair, found)
+        left += found
+    return left
+
+
+def _withdraw(state: State, number: int) -> Asks[Parcels]:
+    """Close a lane; return what it did not deliver."""
+    left = _lacking(state, number, (yield from stopped([number])))
+    lane = state.lanes[number]
+    state.lanes.close(lane)
+    if state.ocses.let_go(lane):
+        yield Resume((number,))
+    state.returned(lane.pair, left)
+    return left
+
+
+def _lacking(state: State, lane: int, back: Iterable[Left]) -> Parcels:
+    """Book what a lane gives back; return what lacks.
+
+    What was rounded away at emulated scale counts as arrived.
+    """
+    left = Parcels()
+    for each in back:
+        over, whole = state.lanes.over[lane], not each.on_the_way
+        if lacks := state.ops.returned(each.op, over, each.left, state.now_ps, whole=whole):
+            state.ops.pieces[each.op] -= whole
+            left.append((each.op, lacks))
+        elif whole:
+            state.ops.landed(each.op, over, state.now_ps)
+            counts_as_arrived(state, each.op)
+    return left
+
+
+def left_over(state: State, left: Parcels) -> Steps:
+    """Have what is left of operations placed, but of those that are lost."""
+    if mine := [(number, size) for number, size in left if number not in state.ops.lost]:
+        yield BytesLeft(mine)
+
+
+# What they carry
+
+
+def backlog_bytes(state: State, communicator: int, nic: Nic) -> int:
+    """Return what a communicator's lanes from a NIC have yet to deliver."""
+    lanes = [each.number for each in state.lanes.sent_by(nic) if each.pair.communicator == communicator]
+    return state.backend.owed(lanes)
+
+
+def lacking(state: State) -> tuple[tuple[int, int, int], ...]:
+    """Return what operations lack that take what is lit: source and destination GPU, and bytes."""
+    ops, rows = state.ops, state.backend.under_way(ops=state.ops.taking_light)
+    return tuple((ops.source[op], ops.destination[op], left) for op, left in _lacks(rows) if left)
+
+
+def over_light(state: State) -> dict[int, int]:
+    """Return what operations lack, by number, that is on lanes over circuits or chooses among some."""
+    ops, light, lacks = state.ops, state.lanes.light, defaultdict[int, int](int)
+    for each in state.backend.under_way(list(light)):
+        if each.op not in ops.choosing:
+            lacks[each.op] += each.left
+    choosing = [
+        number for number, chosen in ops.choosing.items() if any(map(light.__contains__, chosen.lanes))
+    ]
+    lacks.update(_lacks(state.backend.under_way(ops=choosing)))
+    return lacks
+
+
+def _lacks(rows: Iterable[Left]) -> list[tuple[int, int]]:
+    return [(each.op, each.left) for each in rows if each.lane < 0]
+
+
+def carrying_light(state: State) -> dict[int, list[int]]:
+    """Return the lanes over circuits that carry something of each operation that does not choose."""
+    carrying = defaultdict[int, list[int]](list)
+    for each in state.backend.under_way(list(state.lanes.light)):
+        if each.op not in state.ops.choosing:
+            carrying[each.op].append(each.lane)
+    return carrying
+
+
+def in_the_dark(state: State) -> dict[int, set[int]]:
+    """Return the lanes over circuits that have no route, and the operations of which each has something."""
+    dark = [number for number, lane in state.lanes.light.items() if not state.ocses.route(lane)]
+    found = defaultdict[int, set[int]](set)
+    for each in state.backend.under_way(dark):
+        found[each.lane].add(each.op)
+    return found
+
+
+def undelivered_bytes(state: State) -> int:
+    """Return what all lanes have yet to deliver, and operations lack that choose or take what is lit."""
+    found = state.backend.under_way(list(state.lanes.open), list(state.ops.choosing))
+    return sum(each.left for each in found)

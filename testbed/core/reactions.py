@@ -1,0 +1,60 @@
+"""What follows from each event: the reactions to it, in order, by file.
+
+No file of reactions imports another: what crosses from one to another is an event.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from testbed.core import circuits, computing, events, failures, placing, sending
+from testbed.core.movers import Arrived, Drained, LightChanged, NowProvisioned
+from testbed.core.state import State
+from testbed.core.steps import Steps
+from topologies import events as heard
+
+Reaction = Callable[[State, Any], Steps]
+REACTIONS: Mapping[type, tuple[Reaction, ...]] = {
+    events.JobBegan: (circuits.job_began, failures.job_began, sending.job_began),
+    events.NodeReady: (sending.start,),
+    events.TaskReady: (computing.task_ready,),
+    events.TaskBegan: (sending.task_began,),
+    events.Computed: (computing.computed,),
+    events.PiecesDone: (sending.pieces_done,),
+    events.BytesLeft: (placing.placed_again,),
+    Arrived: (sending.arrived,),
+    events.SentAgain: (sending.sent_again,),
+    # Light
+    events.LanesOpened: (circuits.stand_too,),
+    Drained: (circuits.drained,),
+    events.DrainExpired: (circuits.drain_expired,),
+    LightChanged: (circuits.light_changed,),
+    NowProvisioned: (circuits.provisioned,),
+    events.RoutesChanged: (sending.book_paths,),
+    events.LanesCut: (sending.cut,),
+    events.LanesGoOn: (placing.goes_on_over_light,),
+    events.HoldExpired: (circuits.hold_expired,),
+    events.Released: (sending.released,),
+    events.RestOrdered: (sending.send_rest,),
+    # Faults
+    events.FaultBegan: (failures.fault_began,),
+    events.FaultKnown: (failures.fault_known,),
+    events.FaultEnded: (failures.fault_ended,),
+    events.FaultForgotten: (failures.fault_forgotten,),
+    events.ControllerChanged: (circuits.controller_changed,),
+    events.GpusGone: (computing.gpus_gone,),
+    # A rule for circuits hears of these
+    heard.NodeStarted: (circuits.decide, failures.node_started),
+    **dict.fromkeys(
+        (
+            heard.NodeDone,
+            heard.Lit,
+            heard.Refused,
+            heard.Provisioned,
+            heard.FaultDetected,
+            heard.FaultOver,
+            heard.TimerFired,
+            heard.ProgramsEnded,
+        ),
+        (circuits.decide,),
+    ),
+}

@@ -1,0 +1,142 @@
+"""The simulation: lets time pass, takes events from the queue, and carries out what reactions yield.
+
+What a job means is written once, in reactions (`testbed.core.reactions`); a backend is physics, a booted
+network or fluids. What a reaction yields is dealt with before it goes on: an event by the reactions to it,
+depth first, and an order by the backend, whose answer comes back. So a reaction reads the state anew after
+each ``yield``, and nothing happens in the middle of anything else.
+"""
+
+from collections.abc import Sequence
+
+from controller.circuits.rule import Decides
+from testbed.core.events import Event, JobBegan
+from testbed.core.movers import Backend, Happening
+from testbed.core.reactions import REACTIONS
+from testbed.core.run import Run
+from testbed.core.state import Revise, Setup, State
+from testbed.core.steps import Order, Steps
+from testbed.core.tables import tables_of
+from topologies.errors import ScenarioError, StuckError
+from topologies.fabric import Fabric
+from topologies.light import Configuration
+from topologies.routing import Routing
+from traffic.communicators import Communicators
+from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults
+from traffic.job import Job
+from traffic.scheme import Scheme
+
+
+class Simulation:
+    """Runs a job once over a backend.
+
+    Parameters
+    ----------
+    fabric, job, backend
+        What runs, and where.
+    scheme
+        What becomes of operations, and which lanes carry their bytes.
+    circuits
+        Which circuits are lit when; by default none ever.
+    faults, revise
+        What fails, and how the job goes on then; by default as it was.
+    lit
+        What OCSes carry from the start; by default nothing.
+    routing
+        By which NIC servers send on that forward; by default by the shortest path.
+    communicators
+        The numbers of the communicators, each of which has queue pairs of its own; by default the job's.
+    couples
+        Whether what moves in lock step goes together, which is fast and less exact; the backend has to move
+        such flows (`testbed.model.backend`). With faults that come later nothing does, as what a ring has
+        yet to do after one depends on the step in which it came; nor where links have delay or loss, since
+        each step would pay the delay.
+
+    Raises
+    ------
+    ScenarioError
+        If the job is for more GPUs than the fabric has, or a fault waits for a node that is not there.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        job: Job,
+        backend: Backend,
+        scheme: Scheme,
+        *,
+        circuits: Decides | None = None,
+        faults: Sequence[Fault] = (),
+        revise: Revise = AS_IT_WAS,
+        lit: Configuration | None = None,
+        routing: Routing | None = None,
+        communicators: Communicators | None = None,
+        couples: bool = False,
+    ) -> None:
+        setup = Setup(fabric, job, scheme, circuits, faults, revise, lit or {}, routing, couples)
+        _check(setup)
+        self._backend = backend
+        self.state = State(setup, backend, communicators or Communicators(job))
+
+    def run(self) -> Run:
+        """Run the job to its end."""
+        state = self.state
+        self._react(JobBegan())
+        self._do_what_is_due()
+        while state.graph.open:
+            for happening in self._advance():
+                state.later(happening.at_ps, happening)
+            self._do_what_is_due()
+        return Run(tables_of(state))
+
+    def _do_what_is_due(self) -> None:
+        for event in self.state.queue.due(self.state.now_ps):
+            self._react(event)
+
+    def _react(self, event: Event) -> None:
+        for reaction in REACTIONS[type(event)]:
+            self._carry_out(reaction(self.state, event))
+
+    def _carry_out(self, steps: Steps) -> None:
+        """Carry out a reaction: what it yields, one after the other."""
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Order):
+                    step = steps.send(step.to(self._backend))
+                else:
+                    self._react(step)
+                    step = next(steps)
+        except StopIteration:
+            return
+
+    def _advance(self) -> Sequence[Happening]:
+        """Let time pass until something happens, or is due; say which faults stand if nothing can."""
+        state = self.state
+        try:
+            return self._backend.advance(state.queue.next_ps)
+        except StuckError as stuck:
+            if standing := [fault.name for fault in state.failures.standing if not fault.only_impairs]:
+                what = f"nothing more can arrive after {', '.join(standing)}, and the job has not ended"
+                raise StuckError(
+                    what, "let it be back, as in @40%-70%, or take a fabric with a way around"
+                ) from stuck
+            raise
+
+
+def _check(setup: Setup) -> None:
+    """Refuse what does not go together; revisions may add nodes that faults wait for."""
+    fabric, job = setup.fabric, setup.job
+    if job.gpus > fabric.gpus:
+        raise ScenarioError(
+            f"job {job.name!r} is for {job.gpus} GPUs, and the fabric has {fabric.gpus}",
+            "take a larger fabric, or a smaller job",
+        )
+    check_faults(setup.faults, fabric)
+    later = setup.revise.nodes if isinstance(setup.revise, Revisions) else ()
+    names = {node.name for node in (*job.nodes, *later)}
+    for fault in setup.faults:
+        if fault.when.node and fault.when.node not in names:
+            raise ScenarioError(
+                f"fault {fault.name!r} counts from node {fault.when.node!r}, which job {job.name!r} has not",
+                f"name one of {', '.join(sorted(names))}",
+            )

@@ -1,0 +1,228 @@
+"""The state of a run: one owner for each thing, all of it data.
+
+Reactions read it and change it (`testbed.core.reactions`); nothing here decides, and nothing calls back.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from controller.circuits.rule import Decides
+from testbed.core.events import Later, NodeReady, Queue
+from testbed.core.job_graph import JobGraph
+from testbed.core.lane_table import LaneTable
+from testbed.core.movers import Backend
+from testbed.core.nodes import NodeRow, NodeTable
+from testbed.core.ocses import Ocses
+from testbed.core.ops import OpTable
+from testbed.core.record import Record
+from testbed.core.written import Packing, Ran
+from topologies.events import View
+from topologies.fabric import Fabric, Link, Nic, Port
+from topologies.light import Configuration
+from topologies.routing import Routing
+from traffic.clock import NEVER
+from traffic.communicators import Communicators
+from traffic.effects import Daemon, DaemonState, LinkState
+from traffic.faults import AS_IT_WAS, Fault, Revision, Revisions
+from traffic.gathered import FollowsBytes, Gathered
+from traffic.job import Collective, Compute, Job, Node
+from traffic.ops import Ops
+from traffic.scheme import Lowers, OverLight, Scheme, keeps_connections
+from traffic.spraying.policy import QueuePair
+
+Revise = Callable[[View, Fault], Revision]
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """All that a run is given, and that does not change."""
+
+    fabric: Fabric
+    job: Job
+    scheme: Scheme
+    circuits: Decides | None = None
+    faults: Sequence[Fault] = ()
+    revise: Revise = AS_IT_WAS
+    lit: Configuration = field(default_factory=dict)
+    """What OCSes carry from the start."""
+    routing: Routing | None = None
+    couples: bool = False
+
+    @cached_property
+    def lowers(self) -> Lowers | None:
+        """The scheme, if it lowers operations."""
+        return self.scheme if isinstance(self.scheme, Lowers) else None
+
+    @cached_property
+    def over_light(self) -> OverLight | None:
+        """The scheme, if it places what is left of a message anew when circuits change."""
+        return self.scheme if isinstance(self.scheme, OverLight) else None
+
+    @cached_property
+    def has_lanes(self) -> bool:
+        """Whether the scheme has lanes by what is lit, and others for what is left when that goes dark."""
+        return isinstance(self.scheme, FollowsBytes)
+
+    @cached_property
+    def over_lanes(self) -> Scheme:
+        """The scheme of what goes over the lanes of its servers (`traffic.ops.LANES`)."""
+        return self.scheme.lanes if isinstance(self.scheme, FollowsBytes) else self.scheme
+
+    @cached_property
+    def spreads(self) -> bool:
+        """Whether what is left of a message is spread anew over more lanes."""
+        return self.over_light is not None and self.over_light.spreads
+
+    @cached_property
+    def keeps_connections(self) -> bool:
+        """Whether operations of a connection go the way of its first."""
+        return keeps_connections(self.scheme)
+
+    def stands(self, fault: Fault) -> bool:
+        """Return whether a fault is there from the start, and leaves the job as it is."""
+        leaves = isinstance(self.revise, Revisions) and self.revise.leaves(fault)
+        return fault.is_standing and leaves
+
+    @cached_property
+    def faults_come_later(self) -> bool:
+        """Whether some fault comes while the job runs, or revises it."""
+        return not all(map(self.stands, self.faults))
+
+    @cached_property
+    def in_step(self) -> bool:
+        """Whether what moves in lock step goes together."""
+        return self.couples and not (self.faults_come_later or self.fabric.impaired)
+
+
+@dataclass(slots=True, eq=False)
+class Failures:
+    """What has failed and what of that is known."""
+
+    begun: list[Fault] = field(default_factory=list)
+    """The faults that came, in that order."""
+    standing: list[Fault] = field(default_factory=list)
+    """Those of them that are not over."""
+    known: list[Fault] = field(default_factory=list)
+    """Those that are known, and not known to be over."""
+    ports: frozenset[Port] = frozenset()
+    """The ports that are known to have failed, at both ends of links."""
+    stopped: set[int] = field(default_factory=set)
+    """The GPUs that are gone, known or not."""
+    gone: set[int] = field(default_factory=set)
+    """The GPUs that are known to be gone."""
+    links: dict[Link, LinkState] = field(default_factory=dict)
+    """What the backend has of each link that changed."""
+    daemons: dict[Daemon, DaemonState] = field(default_factory=dict)
+    """The same of daemons."""
+    rates: dict[Nic, float] = field(default_factory=dict)
+    """The shares of their rate that NICs are known to have, where that is not all."""
+    expects_back: bool = False
+    """Whether the backend expects something that is away to be back."""
+
+
+@dataclass(slots=True, eq=False)
+class Gpus:
+    """What GPUs compute."""
+
+    queued: dict[int, deque[Compute]] = field(default_factory=lambda: defaultdict(deque))
+    """What each has yet to compute, after what it does."""
+    computing: dict[int, str] = field(default_factory=dict)
+    """What each GPU that is not idle computes."""
+
+
+@dataclass(slots=True, eq=False)
+class Deciding:
+    """The rule for circuits, as it goes on deciding."""
+
+    state: object = None
+    """What the rule returned last."""
+    decisions: int = 0
+    progress: object = None
+    """What had become of the job when that was looked at last."""
+
+
+class State:
+    """What a run is at a moment.
+
+    Parameters
+    ----------
+    setup, backend, communicators
+        Of the run.
+    """
+
+    def __init__(self, setup: Setup, backend: Backend, communicators: Communicators) -> None:
+        self.setup, self.fabric, self.backend = setup, setup.fabric, backend
+        self.queue = Queue()
+        self.graph = JobGraph(setup.job)
+        self.nodes = NodeTable(node.name for node in setup.job.nodes)
+        self.starting = ""
+        """The collective that begins now."""
+        self._communicators = communicators
+        self.ops = OpTable()
+        self.sets: dict[int, Ops] = {}
+        """The operations that are written down at once, by the first of them."""
+        self.filed: dict[int, Ran] = {}
+        """The same of collectives that went together and have ended."""
+        self.packing = Packing()
+        self.lanes = LaneTable(setup.fabric)
+        self.ocses = Ocses(setup.fabric, setup.routing)
+        self.failures = Failures()
+        self.gpus = Gpus()
+        self.deciding = Deciding()
+        self.gathered = _gathered(setup)
+        """Where bytes are that the scheme follows, if it does."""
+        self.has_rest = False
+        """Whether the scheme says how to carry over packets what circuits leave over."""
+        self.light_is_over = False
+        """Whether what circuits leave over goes over packets, and with it all that starts."""
+        self.record = Record()
+
+    @property
+    def now_ps(self) -> int:
+        """Time since the start [ps]."""
+        return self.backend.now_ps
+
+    def later(self, at_ps: int, event: Later) -> None:
+        """Have an event come at a time [ps]."""
+        self.queue.put(at_ps, event, self.now_ps)
+
+    def start(self, nodes: Iterable[Node]) -> None:
+        """Have nodes start that wait for nothing, when all else has been done that comes now, in job order."""
+        now_ps = self.now_ps
+        for node in nodes:
+            self.later(now_ps, NodeReady(node.name, self.graph.rank(node.name)))
+
+    def node_of(self, op: int) -> NodeRow:
+        """Return the node of an operation."""
+        return self.nodes.rows[self.ops.node[op]]
+
+    def communicator(self, node: Collective) -> int:
+        """Return the number of a collective's communicator; it stays when GPUs move."""
+        row = self.nodes[node.name]
+        if row.communicator < 0:
+            row.communicator = self._communicators.number(node)
+        return row.communicator
+
+    def put(self, number: int, over: int, size: int, at_ps: int) -> None:
+        """Count a part of an operation that was put on a lane, or NVLink, together."""
+        self.node_of(number).sends(at_ps)
+        self.ops.pieces[number] += 1
+        self.ops.put(number, over, size, at_ps)
+
+    def returned(self, lane: QueuePair, left: Sequence[tuple[int, int]]) -> None:
+        """Follow what a lane gives back: operations and bytes."""
+        if self.gathered:
+            self.gathered.withdraw(lane, [(self.ops.root(number), size) for number, size in left])
+
+    @property
+    def under_way(self) -> list[int]:
+        """The operations of which not all has arrived."""
+        return [number for number, end_ps in enumerate(self.ops.end_ps) if end_ps == NEVER]
+
+
+def _gathered(setup: Setup) -> Gathered | None:
+    """Return what follows bytes, where lanes may change after bytes are ready for them."""
+    may_move = setup.faults_come_later and not setup.in_step
+    return setup.scheme.follow(setup.fabric) if may_move and isinstance(setup.scheme, FollowsBytes) else None

@@ -1,0 +1,120 @@
+"""What a reaction may yield: an event, dealt with before it goes on, or an order, whose answer comes back.
+
+A reaction is a generator of these. The functions below are orders with typed answers, for ``yield from``.
+"""
+
+from collections.abc import Collection, Generator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from testbed.core.events import Event
+from testbed.core.movers import Backend, Chosen, Flows, InFlight, Left
+from testbed.core.movers import Order as NetworkOrder
+from traffic.spraying.policy import QueuePair
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Have bytes move."""
+
+    flows: Sequence[Flows | Chosen]
+    first: bool
+    """Whether a collective begins with them."""
+
+    def to(self, backend: Backend) -> None:
+        """Give the order."""
+        backend.start(self.flows, first=self.first)
+
+
+@dataclass(frozen=True)
+class Open:
+    """Open queue pairs that are not; the answer is the number of each."""
+
+    queue_pairs: Sequence[QueuePair]
+
+    def to(self, backend: Backend) -> list[int]:
+        """Give the order."""
+        return backend.open(self.queue_pairs)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Take back what has not been delivered; the answer is what is left."""
+
+    lanes: Sequence[int]
+    ops: Sequence[int]
+    in_flight: InFlight
+
+    def to(self, backend: Backend) -> list[Left]:
+        """Give the order."""
+        return backend.stop(self.lanes, self.ops, in_flight=self.in_flight)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Report what has been carried since the last report of operations that choose."""
+
+    ops: Sequence[int]
+
+    def to(self, backend: Backend) -> list[Left]:
+        """Give the order."""
+        return backend.carried(self.ops)
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Have lanes stand; report `Drained` of the change, if one is named."""
+
+    lanes: Collection[int]
+    change: int | None = None
+
+    def to(self, backend: Backend) -> None:
+        """Give the order."""
+        backend.pause(self.lanes, self.change)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Let lanes send again that have a route."""
+
+    lanes: Collection[int]
+
+    def to(self, backend: Backend) -> None:
+        """Give the order."""
+        backend.resume(self.lanes)
+
+
+@dataclass(frozen=True)
+class Do:
+    """Do something to the network."""
+
+    order: NetworkOrder
+
+    def to(self, backend: Backend) -> None:
+        """Give the order."""
+        backend.carry_out(self.order)
+
+
+Order = Start | Open | Stop | Report | Pause | Resume | Do
+Answer = TypeVar("Answer")
+Asks = Generator[Event | Order, object, Answer]
+"""Part of a reaction, which returns something."""
+Steps = Asks[None]
+"""A reaction."""
+
+
+def opened(queue_pairs: Sequence[QueuePair]) -> Asks[list[int]]:
+    """Return the number of each queue pair, which is open from now on."""
+    return cast(list[int], (yield Open(queue_pairs)))
+
+
+def stopped(
+    lanes: Sequence[int] = (), ops: Sequence[int] = (), *, in_flight: InFlight = "drop"
+) -> Asks[list[Left]]:
+    """Return what lanes, or operations that choose theirs, gave back."""
+    return cast(list[Left], (yield Stop(lanes, ops, in_flight)))
+
+
+def reported(ops: Sequence[int]) -> Asks[list[Left]]:
+    """Return what has been carried since the last report of operations that choose."""
+    return cast(list[Left], (yield Report(ops)))
