@@ -1,6 +1,7 @@
-"""Movers: what moves the bytes of operations; exactly one of them, the backend, has a clock and the devices.
+"""The backend: what moves the bytes of operations, on a clock of its own, and has the devices.
 
-The kernel (`testbed.core.kernel`) starts flows, asks movers to let time pass; they report what comes of it.
+The kernel (`testbed.core.kernel`) starts flows and has the backend let time pass, which reports what comes
+of it.
 A backend is physics: it decides nothing. All times are real picoseconds since the start (`traffic.clock`),
 all sizes real bytes, whatever the backend's own scale.
 """
@@ -184,10 +185,8 @@ Happening = Arrived | Drained | LightChanged | NowProvisioned
 
 
 class Backend(Protocol):
-    """The mover that owns time, the lanes, and the devices of the network."""
+    """Physics: it owns time, the lanes, NVLink, and the devices of the network."""
 
-    moves_inside: bool
-    """Whether it moves what stays inside servers, too; else another mover does."""
     packet_paths: PacketPaths
     """The paths of its queue pairs over packet switches."""
 

@@ -39,6 +39,7 @@ from testbed.core.packet_paths import PacketPaths, paths_over
 from testbed.experiment.dilation import Dilation
 from testbed.live.lanes import LiveLanes
 from testbed.live.news import News
+from testbed.live.nvlink import LiveNvlink
 from testbed.live.ocses import LiveLight
 from testbed.live.programs import LivePrograms
 from testbed.network.network import Network
@@ -99,9 +100,6 @@ class LiveBackend:
         What is to fail: the paths around it are computed while the clock stands.
     """
 
-    moves_inside = False
-    """Between servers only: NVLink is modelled."""
-
     def __init__(
         self,
         network: Network,
@@ -127,6 +125,7 @@ class LiveBackend:
         self._numbers: dict[QueuePair, int] = {}
         self.packet_paths = PacketPaths(self._fabric, network.routing, datagrams=self._sprays)
         """The paths of its queue pairs over packet switches, as they were seen where that was possible."""
+        self._nvlink = LiveNvlink(self._fabric)
         self._light = LiveLight(network)
         self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._forwarding_s)
         self._choosing: dict[int, ReactiveFeeder | PacketFeeder] = {}
@@ -359,17 +358,19 @@ class LiveBackend:
     # Bytes
 
     def start(self, flows: Sequence[Flows | Chosen], *, first: bool = False) -> None:
-        """Put bytes behind what queue pairs carry, at emulated scale.
+        """Put bytes behind what queue pairs carry, at emulated scale; inside servers they are modelled.
 
         With ``first`` the clock stands, if nothing is on its way, until shapers lend all they can, which is
         what is predicted. Else what they lend would depend on how long a decision takes here.
         """
+        if inside := [each for each in flows if isinstance(each, Flows) and each.inside]:
+            self._nvlink.start(inside, self.now_ps)
         if first and self._quiet and self._stands_at is not None:
             self._engine.loop.rest(self._arrived_at + self._network.wiring.refill_s - time.monotonic())
         for each in flows:
             if isinstance(each, Chosen):
                 self._choose(each)
-            else:
+            elif not each.inside:
                 self._engine.post(each.lane, self._dilation.emulated_bytes(each.bytes), each.op)
                 self._lanes.post(each.lane.tolist())
                 self._go_on()
@@ -578,7 +579,12 @@ class LiveBackend:
     # The clock
 
     def advance(self, to_ps: int) -> list[Happening]:
-        """Let time pass until something happens; it passes to the moment while nothing is on its way."""
+        """Let time pass until something happens; what has arrived inside servers counts from then on."""
+        happened = self._serve(min(to_ps, self._nvlink.due_ps))
+        return [*happened, *self._nvlink.advance(self.now_ps)]
+
+    def _serve(self, to_ps: int) -> list[Happening]:
+        """Let time pass until something happens between servers; to the moment if nothing is on its way."""
         idle_ps = max(to_ps, self.now_ps) if self._quiet and not self._happened else None
         self._go_on()
         if self._quiet and not self._happened:

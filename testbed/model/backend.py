@@ -92,9 +92,6 @@ class FluidBackend:
     ======  ============  ==============
     """
 
-    moves_inside = True
-    """What stays inside servers too."""
-
     def __init__(
         self,
         fabric: Fabric,

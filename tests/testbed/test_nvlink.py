@@ -1,14 +1,12 @@
 """NVLink: whether messages meet or not, all take the time that fluids take."""
 
-from typing import cast
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.core.movers import NVLINK, Arrived, Backend, Flows, Happening
-from testbed.live.moving import Moving
+from testbed.core.movers import NVLINK, Arrived, Flows
+from testbed.live.nvlink import LiveNvlink
 from tests.examples import examples
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -37,35 +35,28 @@ def messages_of(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 
 
 class Clock:
-    """A backend that has a time and moves nothing itself: all stays inside servers."""
-
-    moves_inside = False
+    """A booted network's time, on which all stays inside servers."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.now_ps, self.ends = 0, dict[int, float]()
-        self.moving = Moving(fabric, cast(Backend, self), [])
-
-    def advance(self, to_ps: int) -> list[Happening]:
-        """Have it be a time, unless that is never."""
-        self.now_ps = to_ps if to_ps < NEVER else self.now_ps
-        return []
+        self.nvlink = LiveNvlink(fabric)
 
     def pass_until(self, until_ps: int) -> None:
         """Let time pass, and note when each operation arrives."""
-        while found := list(self.moving.advance(until_ps)):
-            for arrived in found:
-                assert isinstance(arrived, Arrived)
+        while (due_ps := self.nvlink.due_ps) <= until_ps and due_ps < NEVER:
+            self.now_ps = due_ps
+            for arrived in self.nvlink.advance(self.now_ps):
                 assert arrived.op not in self.ends
                 assert arrived.at_ps == self.now_ps
                 self.ends[arrived.op] = in_seconds(arrived.at_ps)
+        self.now_ps = until_ps if until_ps < NEVER else self.now_ps
 
     def send(self, moves: Messages, first: int, *, together: bool = False) -> None:
         """Send moves, numbered from a first one on, or all as one operation."""
         op = np.full(len(moves), first) if together else np.arange(first, first + len(moves))
         lane = np.full(len(moves), NVLINK)
-        self.moving.start(
-            [Flows(op, moves.bytes, lane, moves.source, moves.destination, together, inside=True)]
-        )
+        flows = Flows(op, moves.bytes, lane, moves.source, moves.destination, together, inside=True)
+        self.nvlink.start([flows], self.now_ps)
 
 
 def ends_s(fabric: Fabric, posted: list[Batch]) -> dict[int, float]:
@@ -137,3 +128,14 @@ def test_coupled_messages_end_together_when_their_busiest_gpu_does_and_share_whe
     for number, part in enumerate((first, second)):
         assert clock.ends[number] >= busiest_s(part) * (1 - 1e-9)
     assert max(clock.ends.values()) <= (busiest_s(first) + busiest_s(second)) * (1 + 1e-9)
+
+
+def test_what_arrived_before_anyone_looked_arrives_when_more_is_sent() -> None:
+    clock = Clock(FABRIC)
+    clock.send(coupled([(0, 1, 10)]), 0)
+    due_ps = clock.nvlink.due_ps
+    clock.now_ps = due_ps + 7
+    clock.send(coupled([(0, 1, 10)]), 1)
+    assert clock.nvlink.due_ps <= clock.now_ps
+    assert clock.nvlink.advance(clock.now_ps + 1) == [Arrived(0, due_ps + 7, NVLINK)]
+    assert clock.nvlink.due_ps == 2 * due_ps + 7

@@ -33,8 +33,6 @@ class Piece:
 class ToyBackend:
     """Moves bytes at a fixed rate."""
 
-    moves_inside = True
-
     def __init__(self, fabric: Fabric, delay_s: dict[str, float], bytes_s: float) -> None:
         self.now_ps, self._fabric, self._ocses, self._bytes_s = 0, fabric, set(delay_s), bytes_s
         self.packet_paths = PacketPaths(fabric)
