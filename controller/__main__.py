@@ -42,6 +42,7 @@ def _options() -> Namespace:
     parser = ArgumentParser(prog="python -m controller", description="Program the switches of a fabric.")
     parser.add_argument("--fabric", type=Path, required=True, help="the fabric's JSON file")
     parser.add_argument("--routing", type=Path, help="JSON file of a user's routing, if there is one")
+    parser.add_argument("--ocses", type=Path, help="JSON file of what another controller left of OCSes")
     parser.add_argument("--openflow", type=Path, required=True, help="unix socket that switches connect to")
     parser.add_argument("--northbound", type=Path, required=True, help="unix socket that clients connect to")
     return parser.parse_args()
@@ -50,21 +51,26 @@ def _options() -> Namespace:
 def _run(options: Namespace) -> None:
     text = _text(options.fabric)
     routed = _text(options.routing) if options.routing else None
+    left = _text(options.ocses) if options.ocses else "[]"
     switches, clients = private_listener(options.openflow), private_listener(options.northbound)
     print("listening", flush=True)
 
     # Imported only now: switches connect while Python reads the libraries, 0.2 s for OpenFlow's
     # and 0.2 s more, on the northbound's thread, for HTTP's.
     gc.disable()  # until all is read, which makes little garbage: `_serve_northbound` ends that
+    from pydantic import TypeAdapter
+
     from controller.app.app import Controller
     from controller.app.openflow import run
+    from controller.circuits.status import OcsRecord
     from topologies.fabric import Fabric
     from topologies.own_routing import ROUTING, CheckedRouting
 
     signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads, so that sigwait gets them
     routing = routed and CheckedRouting(ROUTING.of_document(json.loads(routed)))
-    controller = run(Controller, switches, fabric=Fabric.from_json(text), routing=routing)
+    records = TypeAdapter(list[OcsRecord]).validate_json(left)
+    controller = run(Controller, switches, fabric=Fabric.from_json(text), routing=routing, records=records)
     Thread(target=_serve_northbound, args=(controller, clients), daemon=True).start()
     signal.sigwait(signals)
     for path in (options.openflow, options.northbound):

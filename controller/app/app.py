@@ -5,7 +5,7 @@ thread: its state has one owner and no lock. ``python -m controller`` runs it un
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -38,7 +38,7 @@ from controller.app.openflow import (
 )
 from controller.app.proof import Proof
 from controller.app.questions import Question, Questions
-from controller.circuits.status import FlowStatus, PortStatus, Status, SwitchStatus
+from controller.circuits.status import FlowStatus, OcsRecord, PortStatus, Status, SwitchStatus
 from controller.packet.changes import changes, renumbered
 from controller.packet.routing import TABLE_MISS, forwarding_rules
 from controller.packet.rules import RuleSet
@@ -104,6 +104,8 @@ class Controller(App):  # type: ignore[misc]
         What is wired.
     routing
         By which ports packet switches send on before the shortest path; by default nothing else.
+    records
+        What another controller left of OCSes, from which this one takes over.
     """
 
     OFP_VERSIONS = (ofp.OFP_VERSION,)
@@ -113,6 +115,7 @@ class Controller(App):  # type: ignore[misc]
         *args: object,
         fabric: Fabric,
         routing: Routing | None = None,
+        records: Sequence[OcsRecord] = (),
         **kwargs: object,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -128,7 +131,7 @@ class Controller(App):  # type: ignore[misc]
         self._questions = Questions()
         self._thread = AppThread(lambda work: self.send_event(self.name, _Work(work)))
         self._proof = Proof(self._thread)
-        self.ocses = OpticalSwitches(self.fabric, self._thread, self._proof)
+        self.ocses = OpticalSwitches(self.fabric, self._thread, self._proof, records)
 
     @on(events.EventOFPStateChange, MAIN_DISPATCHER, DEAD_DISPATCHER)
     def connection_changed(self, event: Message) -> None:
@@ -289,7 +292,8 @@ class Controller(App):  # type: ignore[misc]
 
     def _send_rules(self, switch: KnownSwitch, rules: RuleSet) -> None:
         datapath = switch.datapath
-        first = clearing_messages(datapath) if switch.rules is None else []
+        is_new = switch.rules is None and not self.ocses.keeps(switch.name, datapath)
+        first = clearing_messages(datapath) if is_new else []
         then = change_messages(datapath, changes(switch.rules or RuleSet(), rules))
         switch.rules, switch.barrier = rules, send_as_one(datapath, [*first, *then, barrier(datapath)])
 

@@ -15,7 +15,15 @@ from pydantic import TypeAdapter
 from controller.circuits.circuits import Pair
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.programs import Program
-from controller.circuits.status import FlowStatus, LogEntry, OcsStatus, PortStatus, Status, SwitchStatus
+from controller.circuits.status import (
+    FlowStatus,
+    LogEntry,
+    OcsRecord,
+    OcsStatus,
+    PortStatus,
+    Status,
+    SwitchStatus,
+)
 from topologies.errors import DemandError, NetworkError
 from topologies.fabric import Fabric, Link
 
@@ -105,6 +113,10 @@ class ControllerClient:
     def ocs_log(self, name: str) -> list[LogEntry]:
         """Return an OCS' reconfigurations, the newest last."""
         return self._ask(list[LogEntry], "GET", f"/ocs/{name}/log")
+
+    def ocs_record(self, name: str) -> OcsRecord:
+        """Return the record of an OCS from which another controller takes over."""
+        return OcsRecord(self.ocs(name), tuple(self.ocs_log(name)))
 
     def set_delay(self, name: str, delay: ReconfigurationDelay, seed: int = 0) -> OcsStatus:
         """Set how long an OCS is dark from its next reconfiguration on.

@@ -20,13 +20,13 @@ from controller.app.notices import Subscriber
 from controller.app.openflow import Datapath, barrier, hang_up
 from controller.app.proof import Proof
 from controller.app.timers import Timers
-from controller.circuits.bundles import coming, committed, discarded, going
+from controller.circuits.bundles import coming, committed, discarded, going, remaining
 from controller.circuits.circuits import Circuits, check_permitted
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.circuits.programs import Showing
 from controller.circuits.reconfiguration import WHEN_TO_FLIP, Command, OpticalSwitch
-from controller.circuits.status import LogEntry, OcsStatus
+from controller.circuits.status import LogEntry, OcsRecord, OcsStatus
 from topologies.errors import DemandError, NetworkError
 from topologies.fabric import Fabric
 
@@ -51,9 +51,13 @@ class OpticalSwitches:
         The app's thread.
     proof
         Proves that changes are on the wire.
+    records
+        What another controller left, from which this one takes over: these OCSes keep their circuits.
     """
 
-    def __init__(self, fabric: Fabric, thread: AppThread, proof: Proof) -> None:
+    def __init__(
+        self, fabric: Fabric, thread: AppThread, proof: Proof, records: Sequence[OcsRecord] = ()
+    ) -> None:
         self._thread, self._proof, self._timers = thread, proof, Timers(thread)
         ocses = [switch for switch in fabric.switches if switch.kind == "ocs"]
         self._ocses = {switch.name: OpticalSwitch(switch.ports, index) for index, switch in enumerate(ocses)}
@@ -64,6 +68,10 @@ class OpticalSwitches:
         """The reconfiguration whose light is prepared; its number is that of its bundles and messages."""
         self._subscribers: dict[str, Subscriber] = {}
         """Of each OCS; those that were started by one request may have one in common."""
+        self._taken_over = {record.status.name for record in records}
+        """The OCSes that have not connected yet and keep what they show."""
+        for record in records:
+            self._ocses[record.status.name].take_over(record)
 
     def __contains__(self, name: str) -> bool:
         """Whether there is an OCS of this name; from any thread."""
@@ -73,8 +81,16 @@ class OpticalSwitches:
         """Return how many ports an OCS has; from any thread."""
         return self._ocses[name].lit.ports
 
+    def keeps(self, name: str, datapath: Datapath) -> bool:
+        """Return whether an OCS that connects keeps its circuits, which no packet notices, and no others."""
+        if name not in self._taken_over:
+            return False
+        self._taken_over.discard(name)
+        datapath.send(remaining(0, self._ocses[name].lit.pairs))
+        return True
+
     def connected(self, name: str, datapath: Datapath) -> None:
-        """Record a new connection, over which the switch was proved to have forgotten all circuits."""
+        """Record a new connection, over which the switch was proved to have forgotten all other circuits."""
         if name in self._ocses:
             self._datapaths[name] = datapath
             self._step(name, OpticalSwitch.found)

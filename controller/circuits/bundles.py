@@ -48,10 +48,14 @@ def going(bundle: int, gone: Sequence[Pair], kept: Sequence[Pair]) -> bytes:
     """
     if not kept:
         return _flow_mod(DELETE, None, bundle)
-    if len(gone) <= len(kept):
-        rules = [_flow_mod(DELETE_STRICT, pair, bundle) for pair in gone]
-    else:
-        rules = [_flow_mod(DELETE, None, bundle), *(_flow_mod(ADD, pair, bundle) for pair in kept)]
+    if len(gone) > len(kept):
+        return remaining(bundle, kept)
+    return _opened(bundle, [_flow_mod(DELETE_STRICT, pair, bundle) for pair in gone]) + committed(bundle)
+
+
+def remaining(bundle: int, kept: Iterable[Pair]) -> bytes:
+    """Return the messages that take all circuits away at once but those that are kept."""
+    rules = [_flow_mod(DELETE, None, bundle), *(_flow_mod(ADD, pair, bundle) for pair in kept)]
     return _opened(bundle, rules) + committed(bundle)
 
 

@@ -21,7 +21,7 @@ TopoOpt, appendix C: a look-ahead patch panel, and a 1x2 switch at each interfac
 """
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Literal
 
@@ -31,7 +31,7 @@ from controller.circuits.circuits import Circuits, Pair
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
 from controller.circuits.programs import Day, Program
-from controller.circuits.status import LogEntry
+from controller.circuits.status import LogEntry, OcsRecord
 from topologies.errors import DemandError
 
 Phase = Literal["lit", "darkening", "dark", "lighting"]
@@ -114,6 +114,17 @@ class OpticalSwitch:
         """Set how long it is dark from the next reconfiguration on; delays that vary are drawn anew."""
         self.delay = delay
         self._rng = np.random.default_rng([seed, self._index])
+
+    def take_over(self, record: OcsRecord) -> None:
+        """Go on as under another controller, nothing being under way; delays that vary are drawn anew."""
+        status = record.status
+        delay = {each.name: getattr(status, each.name) for each in fields(ReconfigurationDelay)}
+        self.set_delay(ReconfigurationDelay(**delay), seed=status.number)
+        self.lit = Circuits(self.lit.ports, status.circuits)
+        self.number = status.number
+        self.log.extend(record.log)
+        if status.shadow is not None and status.shadow_ready_s is not None:
+            self.shadow = Shadow(Circuits(self.lit.ports, status.shadow), status.shadow_ready_s)
 
     @property
     def busy(self) -> bool:
@@ -355,5 +366,5 @@ class OpticalSwitch:
             return [*orders, Notice(self.lit, now, None, ended=True)]
         return self._begin(self._waiting.popleft(), now) if self._waiting else []
 
-    def _stamp(self, **fields: float | bool | str) -> None:
-        self.log[-1] = replace(self.log[-1], **fields)  # type: ignore[arg-type]  # names of fields
+    def _stamp(self, **new: float | bool | str) -> None:
+        self.log[-1] = replace(self.log[-1], **new)  # type: ignore[arg-type]  # names of fields

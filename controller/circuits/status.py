@@ -130,3 +130,11 @@ class LogEntry:
     """Whether another command took its place before it was lit."""
     error: str = ""
     """What ended it before its time: a refusal, a failed proof, a lost connection; empty if nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class OcsRecord:
+    """All of an OCS that a controller needs to take over from another one."""
+
+    status: OcsStatus
+    log: tuple[LogEntry, ...]

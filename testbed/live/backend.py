@@ -12,7 +12,7 @@ kernels have the routes over what is lit before anything is sent there.
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Self, TypeVar
 
@@ -46,7 +46,7 @@ from testbed.network.network import Network
 from testbed.network.tap import Tap
 from testbed.network.wiring import turn_link
 from topologies.errors import StuckError
-from topologies.events import Show
+from topologies.events import Provision, Show
 from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.routes import Route
 from traffic.clock import NEVER, in_seconds, ps
@@ -504,6 +504,9 @@ class LiveBackend:
 
     def carry_out(self, order: Order) -> None:
         """Do something to the network."""
+        if isinstance(order, Light | Provision | Show):
+            with self._standing():  # a controller's start takes no time of the run
+                self._network.await_controller()
         if isinstance(order, Lead):
             self._lead(order)
         elif isinstance(order, SetLink):
@@ -511,7 +514,7 @@ class LiveBackend:
         elif isinstance(order, SetDaemon) and order.state.up:
             self._revive(order.daemon)
         elif isinstance(order, SetDaemon):
-            self._network.kill(order.daemon, for_good=not self._expects_back)
+            self._kill(order.daemon)
         elif isinstance(order, Expect):
             self._expects_back = order.back
         elif isinstance(order, KnowRates):
@@ -535,6 +538,7 @@ class LiveBackend:
 
     def _show(self, order: Show) -> None:
         """Have the controller step OCSes through programs; the clock stands until they begin."""
+        self._light.leave(ocs for ocs, _ in order.programs)
         begins_at = self.programs.show(order, self._news)
         if self._stands_at is not None:
             self._least_ps = self.now_ps
@@ -553,13 +557,19 @@ class LiveBackend:
                 self._engine.excuse()
             turn_link(self._fabric, port, works=state.up)
 
-    def _revive(self, daemon: Daemon) -> None:
-        """Start a daemon; the clock stands until switches forward, since nothing moves before."""
-        began_at = time.monotonic()
-        self._network.revive(daemon)
+    def _kill(self, daemon: Daemon) -> None:
+        self._network.kill(daemon, for_good=not self._expects_back)
         if daemon == "switches":
-            self._start += time.monotonic() - began_at
-            self._engine.excuse()
+            self._light.lose_switches()
+
+    def _revive(self, daemon: Daemon) -> None:
+        """Start a daemon; the clock stands until switches forward and OCSes are lit: nothing moves before."""
+        with self._standing():
+            self._network.revive(daemon)
+            if daemon == "switches":
+                late = self._light.light_again(self._news)
+                self._happened += [LightChanged(ocs, lit, self.now_ps) for ocs, lit in late.items()]
+                self._engine.excuse()
 
     def _read_news(self) -> None:
         for notice in self._news.read():
@@ -643,6 +653,15 @@ class LiveBackend:
         if self._stands_at is not None:
             self._start += time.monotonic() - self._stands_at
             self._stands_at = None
+
+    @contextlib.contextmanager
+    def _standing(self) -> Iterator[None]:
+        """Have the clock stand for a block."""
+        stood = self._stands_at is not None
+        self._stands_at = self._stands_at or time.monotonic()
+        yield
+        if not stood:
+            self._go_on()
 
     def _left_s(self, until_ps: int) -> float:
         """Return how long it is until a time [s, emulated]."""

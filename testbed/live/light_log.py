@@ -1,7 +1,7 @@
 """What circuits did: the slots that were shown, what they carried, and how late and how long all was."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -180,8 +180,14 @@ def drawn_s(
     lit_before
         Those whose first circuits were lit before the clock ran: these darkened nothing.
     """
-    lit = {ocs: [entry for entry in log if entry.circuits] for ocs, log in logs.items()}
+    lit = {ocs: _ordered(log) for ocs, log in logs.items()}
     return {
         ocs: tuple(dilation.real_s(entry.delay_s) for entry in log[ocs in lit_before :])
         for ocs, log in lit.items()
     }
+
+
+def _ordered(log: Sequence[LogEntry]) -> list[LogEntry]:
+    """Return the entries of orders, without those of light that came back after its switch had lost it."""
+    lost = [False, *(bool(entry.error) for entry in log)][: len(log)]
+    return [entry for entry, again in zip(log, lost, strict=True) if entry.circuits and not again]

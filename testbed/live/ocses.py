@@ -1,16 +1,20 @@
 """The OCSes of a booted network: what its controller is ordered, and what it says of them."""
 
+import math
+import select
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
 from testbed.core.movers import Light
-from testbed.live.news import Notice
+from testbed.live.news import News, Notice
 from testbed.network.network import Network
 from topologies.errors import StuckError
 from topologies.events import Provision
 from topologies.light import Circuit, Configuration
+from traffic.transports.circuit_engine import TURN_S
 
 LIGHT_S, MOST_DELAYS = 20.0, 20
 """An OCS lights what is ordered within so long [s] and so many times its delay, which may vary."""
@@ -33,21 +37,71 @@ class LiveLight:
         """What each OCS is to light and has not yet, and when it is due."""
         self.setting: dict[str, tuple[float, tuple[Circuit, ...]]] = {}
         """When each OCS will have provisioned what it was to, and that."""
+        self._lit: dict[str, tuple[Circuit, ...]] = {}
+        """The circuits that each OCS has lit."""
+        self._beside: dict[str, tuple[Circuit, ...]] = {}
+        """The circuits that each OCS was to provision, or showed before it flipped to those."""
+        self._is_away = False
+        """Whether the switches' daemon is killed; orders wait until it is back."""
         self._lights_s: dict[str, float] = {}
         """How long each may take to light what is ordered."""
 
     def carry_out(self, order: Light | Provision, news: Path) -> None:
         """Do what is ordered of OCSes, which say what they light to a socket."""
         if isinstance(order, Provision):
-            status = self._network.northbound.provision(order.ocs, order.circuits)
-            self.setting[order.ocs] = status.shadow_ready_s or time.monotonic(), order.circuits
+            self._provision(order.ocs, order.circuits)
             return
         self._order(order.circuits)
         if order.flips:
+            self._beside |= {ocs: self._lit.get(ocs, ()) for ocs in order.circuits}
+        if self._is_away:
+            return
+        if order.flips:
             self._network.northbound.flip_all(tuple(order.circuits), news)
         else:
-            programs = {ocs: self._lasting(ocs, pairs) for ocs, pairs in order.circuits.items()}
-            self._network.northbound.show_all(programs, news)
+            self._show(order.circuits, news)
+
+    def _show(self, configuration: Configuration, news: Path) -> None:
+        programs = {ocs: self._lasting(ocs, pairs) for ocs, pairs in configuration.items()}
+        self._network.northbound.show_all(programs, news)
+
+    def _provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
+        self._beside[ocs] = circuits
+        ready_s = math.inf
+        if not self._is_away:
+            ready_s = self._network.northbound.provision(ocs, circuits).shadow_ready_s or time.monotonic()
+        self.setting[ocs] = ready_s, circuits
+
+    def lose_switches(self) -> None:
+        """Have orders wait: the switches' daemon is killed, and with it all circuits."""
+        self._is_away = True
+
+    def leave(self, ocses: Iterable[str]) -> None:
+        """Leave OCSes to programs."""
+        for ocs in ocses:
+            self._lit.pop(ocs, None)
+
+    def light_again(self, news: News) -> dict[str, tuple[Circuit, ...]]:
+        """Have OCSes show what they showed or were to, on both sides, and wait for it.
+
+        Returned is what those of them lit that had been ordered something else than they showed.
+        """
+        self._is_away = False
+        late = {ocs: circuits for ocs, (_, circuits) in self.ordered.items()}
+        wanted = self._lit | late
+        self._order(wanted)
+        self._show(wanted, news.path)
+        setting = set(self.setting)
+        for ocs, circuits in self._beside.items():
+            self._provision(ocs, circuits)
+        ready_s = max((at for at, _ in self.setting.values()), default=0.0)
+        while self.ordered or time.monotonic() < ready_s:
+            select.select([news], [], [], TURN_S)
+            for notice in news.read():
+                self.heard(notice)
+            self.check_due()
+        self.setting = {ocs: at for ocs, at in self.setting.items() if ocs in setting}
+        return late
 
     def _lasting(self, ocs: str, circuits: tuple[Circuit, ...]) -> Program:
         """Return the program of an OCS that lights circuits until the next order."""
@@ -60,6 +114,7 @@ class LiveLight:
         if ordered is None or notice.until_s is None or notice.circuits != tuple(sorted(ordered)):
             return None
         del self.ordered[notice.ocs]
+        self._lit[notice.ocs] = ordered
         return ordered
 
     def provisioned(self) -> list[tuple[str, tuple[Circuit, ...]]]:
@@ -81,9 +136,14 @@ class LiveLight:
                 )
 
     def _order(self, circuits: Configuration) -> None:
-        now = time.monotonic()
         for ocs, pairs in circuits.items():
-            if ocs not in self._lights_s:
-                delay_s = self._network.northbound.ocs(ocs).delay_s
-                self._lights_s[ocs] = LIGHT_S + MOST_DELAYS * delay_s
-            self.ordered[ocs] = now + self._lights_s[ocs], tuple(pairs)
+            self.ordered[ocs] = self._due(ocs), tuple(pairs)
+
+    def _due(self, ocs: str) -> float:
+        """Return when an OCS is to have lit what is ordered now."""
+        if self._is_away:
+            return math.inf
+        if ocs not in self._lights_s:
+            delay_s = self._network.northbound.ocs(ocs).delay_s
+            self._lights_s[ocs] = LIGHT_S + MOST_DELAYS * delay_s
+        return time.monotonic() + self._lights_s[ocs]

@@ -11,14 +11,16 @@ import select
 import shutil
 import socket
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 from mininet.net import Mininet
 
 from controller.app.client import ControllerClient
+from controller.circuits.status import OcsRecord
 from controller.packet.routing import check_shares
 from testbed.machine.commands import Child
 from testbed.machine.congestion import check_marks
@@ -109,6 +111,8 @@ class Network:
         self._entered = self._without_controller = self._without_switches = False
         self._is_new = True
         """Whether the controller has yet to say that it listens."""
+        self._records: list[OcsRecord] = []
+        """The state of OCSes when their controller was killed."""
         self._followed: frozenset[Link] = frozenset()
         """The failed links that switches have rules around."""
         self._shaped: dict[Link, tuple[float, float]] = {}
@@ -167,6 +171,8 @@ class Network:
         The daemon's end is an error to `check_alive` if it is for good.
         """
         if daemon == "controller":
+            ocses = [switch.name for switch in self.fabric.switches if switch.kind == "ocs"]
+            self._records = [self.northbound.ocs_record(name) for name in ocses]
             self._without_controller = True
             self._controller.kill()
         else:
@@ -174,10 +180,14 @@ class Network:
             self.openvswitch.kill()
 
     def revive(self, daemon: Daemon) -> None:
-        """Start again what was killed; switches forward when this returns."""
+        """Start again what was killed.
+
+        Switches forward when this returns, and their OCSes are dark. A controller has yet to connect
+        (`await_controller`); it takes over from the one before, and OCSes keep their circuits meanwhile.
+        """
         if daemon == "controller":
             self._controller = self._stack.enter_context(
-                _controller(self.fabric, self.directory, self.routing)
+                _controller(self.fabric, self.directory, self.routing, self._records)
             )
             self._without_controller, self._is_new = False, True
             return
@@ -185,6 +195,11 @@ class Network:
         self._without_switches = False
         self._wait_ready(None)
         self._grow_send_buffer()
+
+    def await_controller(self) -> None:
+        """Wait until a controller that was started again can be asked for circuits."""
+        if self._is_new:
+            self._wait_ready(None)
 
     def follow(self, failed: Collection[Port]) -> None:
         """Wait until packet switches have rules around failed ports; without a controller they get none."""
@@ -368,12 +383,18 @@ class Network:
                 error.add_note("\n".join([f"{log.name}:", *said]))
 
 
-def _controller(fabric: Fabric, directory: Path, routing: CheckedRouting | None) -> Child:
+def _controller(
+    fabric: Fabric, directory: Path, routing: CheckedRouting | None, records: Sequence[OcsRecord] = ()
+) -> Child:
+    """Return a controller's process; with ``records`` it takes over from one that was killed."""
     (directory / "fabric.json").write_text(fabric.to_json())
     command = [sys.executable, "-m", "controller", "--fabric", str(directory / "fabric.json")]
     if routing:
         (directory / "routing.json").write_text(json.dumps(routing.document))
         command += ["--routing", str(directory / "routing.json")]
+    if records:
+        (directory / "ocses.json").write_text(json.dumps([asdict(record) for record in records]))
+        command += ["--ocses", str(directory / "ocses.json")]
     command += ["--openflow", str(directory / OPENFLOW), "--northbound", str(directory / NORTHBOUND)]
     # A user's routing is found where it was found here.
     searched = {"PYTHONPATH": os.pathsep.join([*sys.path, os.getcwd()])} if routing else {}

@@ -87,13 +87,13 @@ def begun_since(before: Collection[threading.Thread]) -> set[threading.Thread]:
 
 
 @contextmanager
-def started(directory: Path, fabric: Fabric = FABRIC) -> Iterator[Controller]:
-    """Start a controller for a fabric, and the daemon whose flow cache it empties."""
+def started(directory: Path, fabric: Fabric = FABRIC, *more: str) -> Iterator[Controller]:
+    """Start a controller for a fabric, with more arguments, and the daemon whose flow cache it empties."""
     with ExitStack() as stack:
         daemon = stack.enter_context(fake_daemon(directory))
         process = stack.enter_context(
             subprocess.Popen(
-                command(directory, fabric),
+                [*command(directory, fabric), *more],
                 cwd=CHECKOUT,
                 env=os.environ | {"OVS_RUNDIR": str(directory)},
                 stdout=subprocess.PIPE,

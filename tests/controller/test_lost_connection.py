@@ -4,6 +4,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,35 @@ def test_wait_idle_says_so_too_where_the_switch_is_back_already(
     controller.client.set_delay(OCS, ReconfigurationDelay())
     controller.client.light(OCS, "0>1")
     assert controller.client.wait_idle(OCS, SECONDS).circuits == ((0, 1),)
+
+
+def test_a_controller_that_takes_over_leaves_an_ocs_as_it_was(tmp_path: Path) -> None:
+    delay, file = ReconfigurationDelay("quick", 0.01), tmp_path / "ocses.json"
+    for directory in ("old", "new"):
+        (tmp_path / directory).mkdir()
+    with started(tmp_path / "old", parallel_ocs_fabric(4, 1)) as old:
+        switch = old.switch(OCS)
+        old.client.wait_ready(SECONDS)
+        old.client.set_delay(OCS, delay)
+        old.client.provision(OCS, "2>3 3>2")
+        old.client.light(OCS, "0>1 1>0")
+        old.client.wait_idle(OCS, SECONDS)
+        record = old.client.ocs_record(OCS)
+        file.write_text(json.dumps([asdict(record)]))
+    kept = dict(switch.flows)
+    with started(tmp_path / "new", parallel_ocs_fabric(4, 1), "--ocses", str(file)) as new:
+        again = FakeSwitch(new.openflow, switch.datapath_id, switch.ports, flows=dict(kept))
+        new.connect(again)
+        new.client.wait_ready(SECONDS)
+        assert new.client.ocs_record(OCS) == record
+        assert again.flows == kept
+        assert again.told[:5] == ["clear", "flow", "flow", "flow", "barrier"]  # circuits in one step
+        new.client.flip_all([OCS])
+        new.client.wait_idle(OCS, SECONDS)
+        assert [entry.number for entry in new.client.ocs_log(OCS)] == [1, 2]
+        new.switch(OCS)
+        eventually(lambda: again.ended.is_set() and not absent(new.client))
+        assert new.client.ocs(OCS).circuits == ()  # of a connection that is lost later nothing is kept
 
 
 def test_circuits_that_were_lit_are_unknown_until_the_switch_is_proved_dark(

@@ -1,12 +1,26 @@
 """A message whose link dies before its circuits are to change: what a drain meets, on either backend."""
 
 from tests.testbed.run_cases import Case, When
-from topologies.events import Event, NodeStarted, Order, Reconfigure, Refused, SetTimer, TimerFired
+from topologies.events import (
+    Event,
+    Flip,
+    Lit,
+    NodeDone,
+    NodeStarted,
+    Order,
+    Provision,
+    Reconfigure,
+    Refused,
+    SetTimer,
+    TimerFired,
+)
 from topologies.fabric import Port
 from topologies.light import duplex
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.point_to_point import PointToPoint
-from traffic.faults import AS_IT_WAS, cut
+from traffic.effects import Daemon, Killed
+from traffic.faults import AS_IT_WAS, Fault, cut
+from traffic.faults import When as FaultWhen
 from traffic.job import Collective, Compute, chain
 from traffic.scheme import OnceLit
 
@@ -32,4 +46,24 @@ def over_a_dead_link(lasts_s: float | None, *order: Reconfigure) -> Case:
     }
     fault = cut("cut", (Port("h0", 0),), node="send", after_s=0.2, detect_s=5.0, lasts_s=lasts_s)
     job = chain("drawn", FABRIC.gpus, (WARM, Collective("send", PointToPoint(((0, 1, RATE),)))))
+    return Case(FABRIC, job, OnceLit(), When(orders), (fault,), AS_IT_WAS)
+
+
+def without_a_daemon(daemon: Daemon) -> Case:
+    """Return messages of a second from 0 to 1, then from 0 to 2; between them one OCS flips.
+
+    A daemon is killed 0.2 s after the first message started, while its circuits are lit, and is back 0.2 s
+    later.
+    """
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Reconfigure({"ocs0": A}), Provision("ocs1", B)),
+        NodeDone("send"): (Flip(("ocs1",)),),
+        Lit(("ocs1",)): (Reconfigure({"ocs0": B}),),
+    }
+    sends = (
+        Collective("send", PointToPoint(((0, 1, RATE),))),
+        Collective("then", PointToPoint(((0, 2, RATE),))),
+    )
+    fault = Fault("killed", (Killed(daemon),), FaultWhen("send", 0.2, 0.2), detect_s=0.05)
+    job = chain("drawn", FABRIC.gpus, (WARM, *sends))
     return Case(FABRIC, job, OnceLit(), When(orders), (fault,), AS_IT_WAS)
