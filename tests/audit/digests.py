@@ -1,4 +1,4 @@
-"""Digests of predicted runs: messages, legs, spans and light of each small run, as one word.
+"""Digests of predicted runs: the tables of each small run, as one word.
 
 Lanes, paths and OCSes are named, as their numbers say only in which order they came.
 
@@ -15,9 +15,9 @@ from testbed.model.predict import predict
 from tests.audit.cases import small_runs
 from traffic.tables import Tables
 
-NAMES = {"lane": "lanes", "path": "paths", "ocs": "ocses", "node": "nodes"}
+NAMES = {"lane": "lanes", "path": "paths", "ocs": "ocses", "node": "nodes", "port": "ports"}
 """What numbers of these columns are of."""
-TABLES = ("messages", "legs", "spans", "light")
+TABLES = ("messages", "legs", "spans", "events", "light", "orders", "links", "faults")
 
 
 def digest(tables: Tables) -> str:
