@@ -11,6 +11,7 @@ again: delegation turns an all-to-all into gather, cross and scatter, and a rela
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +122,8 @@ class Ops:
         """The moves of operations that wait for no other."""
         counts = [[len(part.moves)] if part.together else [1] * len(part.moves) for part in self.parts]
         waits = np.isin(np.arange(len(self)), self.after[:, 1])
-        return self.moves.select(~np.repeat(waits, np.concatenate(counts)))
+        moves = np.array(list(chain.from_iterable(counts)), dtype=np.int64)
+        return self.moves.select(~np.repeat(waits, moves))
 
     @cached_property
     def moves(self) -> Messages:

@@ -28,6 +28,13 @@ def test_an_operation_is_a_move_or_all_of_a_part() -> None:
     assert ops.moves.bytes.tolist() == [10, 20, 10, 20]
 
 
+def test_what_comes_first_waits_for_no_other() -> None:
+    few = moves((0, 2, 10), (1, 3, 20))
+    ops = Ops((Part(few, together=True), Part(few)), np.array([[0, 1]]))
+    assert ops.first.bytes.tolist() == [10, 20, 20]
+    assert len(Ops((Part(moves()),)).first) == 0
+
+
 def test_joined_operations_wait_for_their_own() -> None:
     chain = each_alone(moves((0, 2, 1), (2, 0, 1)), np.array([[0, 1]]))
     assert joined([chain, chain]).after.tolist() == [[0, 1], [2, 3]]
