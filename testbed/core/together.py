@@ -11,9 +11,10 @@ from testbed.core.lane_table import MOST_KNOWN, OpenedLanes
 from testbed.core.lanes import open_lanes, overs
 from testbed.core.movers import NVLINK, Flows
 from testbed.core.ops import OVER_NVLINK
+from testbed.core.run_tables import Integers
 from testbed.core.state import State
 from testbed.core.steps import Asks
-from testbed.core.written import Integers, Loads, packed
+from testbed.core.written import Loads, packed
 from traffic.messages import Messages, crosses_network
 from traffic.messages import together as one_after_another
 from traffic.ops import Part

@@ -172,9 +172,13 @@ class AsLive:
             left += [Left(op, lane) for op in early if op not in {each.op for each in rows}]
         if ops:
             self._ordered("under way", " ".join(map(self._op, ops)))
-            rows = [self._since(each) for each in self._fluid.under_way(ops=ops)]
-            left += [self._rounded(each) for each in rows if each.lane >= 0 or each.op in self._takes_light]
+            left += map(self._rounded, self._fluid.under_way(ops=ops))
         return left
+
+    def carried(self, ops: Sequence[int]) -> list[Left]:
+        """Report what lanes have carried of operations that choose since this was last asked."""
+        self._ordered("under way", " ".join(map(self._op, ops)))
+        return [self._rounded(self._since(each)) for each in self._fluid.carried(ops)]
 
     def owed(self, lanes: Sequence[int]) -> int:
         """Return what lanes have yet to deliver in all [bytes]."""
@@ -259,11 +263,13 @@ class AsLive:
 
     def pause(self, lanes: Collection[int], change: int | None = None) -> None:
         """Have lanes stand, from when on what they have on the way has arrived if a change waits for that."""
-        words = self._change(change) if change is not None else "too"
-        self._ordered("pause", " ".join([words, *sorted(map(self._name, lanes))]))
         if change is None:
+            for lane in sorted(lanes, key=self._name):
+                self._ordered("pause", f"too {self._name(lane)}")
             self._fluid.pause(set(map(self._fluid_lane, lanes)))
             return
+        words = self._change(change)
+        self._ordered("pause", " ".join([words, *sorted(map(self._name, lanes))]))
         at_ps = self._now_ps + (self._late_ps("drain", words) if lanes else 0)
         self._standing.append(_Standing(at_ps, set(lanes), change))
 

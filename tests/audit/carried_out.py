@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from controller.circuits.rule import Decides
-from testbed.core.kernel import Kernel
 from testbed.core.movers import Backend
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
 from topologies.events import View
@@ -55,7 +55,7 @@ class Case:
 
     def over(self, backend: Backend) -> Run:
         """Return what comes of it over a backend."""
-        return Kernel(
+        return Simulation(
             self.fabric,
             self.job,
             backend,

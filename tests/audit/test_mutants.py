@@ -13,6 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from testbed.core.faulting import Faulting, states_of_links
+from testbed.core.ledger import Ledger, Op
+from testbed.core.revising import Revising
 
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.audit.audit import audited
@@ -20,13 +23,9 @@ from testbed.audit.finding import Circumstances, Wire
 from testbed.core import carriers as carrying
 from testbed.core import placing, revising
 from testbed.core.computing import Computing
-from testbed.core.faulting import Faulting, states_of_links
-from testbed.core.job_graph import JobGraph
 from testbed.core.events import Phase
-from testbed.core.simulation import Simulation
-from testbed.core.ledger import Ledger, Op
+from testbed.core.job_graph import JobGraph
 from testbed.core.movers import Arrived, Lead, Order
-from testbed.core.revising import Revising
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from testbed.core.simulation import Simulation
 from testbed.core.movers import Backend
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from tests.testbed.run_cases import DELAY_S, When
 from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers

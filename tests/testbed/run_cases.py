@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 
 from controller.circuits.rule import Decides
-from testbed.core.simulation import Simulation
 from testbed.core.movers import Backend
-from testbed.core.state import Revise
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
+from testbed.core.state import Revise
 from topologies.events import Event, FaultDetected, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.light import duplex

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from testbed.core.simulation import Simulation
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend
 from tests.examples import examples
 from tests.traffic.cases import lent_for

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.core.simulation import Simulation
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend

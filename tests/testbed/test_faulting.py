@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from testbed.core.simulation import Simulation
 from testbed.core.movers import Expect, KnowRates, Lead, Order, SetDaemon, SetLink
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend
 from topologies.fabric import Link, Port
 from topologies.rail import rail_fabric

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.core.simulation import Simulation
 from testbed.core.movers import Light, LightChanged
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend
 from tests.examples import examples
 from tests.traffic.cases import Work, admitted_by, assigned, lent_for, rail_paths, rates, work_of, works

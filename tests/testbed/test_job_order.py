@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from testbed.core.job_graph import JobGraph
-from testbed.core.simulation import Simulation
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend
 from topologies.events import Event, NodeDone, NodeStarted, Order, View
 from topologies.rail import rail_fabric

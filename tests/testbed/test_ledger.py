@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from testbed.core.simulation import Simulation
 from testbed.core.ops import OpTable
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
 from testbed.model.predict import predict
@@ -31,6 +31,7 @@ from traffic.delegated import DelegatedSetup
 from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, Job, chain
 from traffic.messages import Messages
+from traffic.ops import each_alone
 from traffic.scheme import Placement, Scheme, WholeMessages
 from traffic.spraying.policy import QueuePair
 from traffic.steps import single
@@ -263,10 +264,11 @@ def test_what_holds_of_all_holds_under_every_scheme(scheme: str) -> None:
 
 def test_what_is_reported_after_its_path_has_changed_ends_when_it_was_seen() -> None:
     changed_ps, seen_ps = 7, 5
-    op = Op("step", 0, 1, 100)
-    op.put(1, 100, at_ps=0)
-    op.moved(1, 2, 0, at_ps=changed_ps)
-    op.landed(2, at_ps=seen_ps)
-    assert [op.ended_ps(leg) for leg in op.legs if leg.bytes] == [changed_ps]
-    op.end_ps = seen_ps
-    assert [op.ended_ps(leg) for leg in op.legs if leg.bytes] == [seen_ps]
+    ops = OpTable()
+    ops.add(0, each_alone(Messages(np.array([0]), np.array([1]), np.array([100]))))
+    ops.put(0, 1, 100, at_ps=0)
+    ops.moved(0, 1, 2, 0, at_ps=changed_ps)
+    ops.landed(0, 2, at_ps=seen_ps)
+    assert [last_ps for *_, last_ps in ops.ended_legs(0)] == [changed_ps]
+    ops.end_ps[0] = seen_ps
+    assert [last_ps for *_, last_ps in ops.ended_legs(0)] == [seen_ps]

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.audit.audit import audited
-from testbed.core.simulation import Simulation
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend
 from tests.examples import examples
 from tests.testbed.forwarding_cases import ring_fabric, stride_circuits

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.circuits.foreseen import Foreseen
-from testbed.core.simulation import Simulation
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend

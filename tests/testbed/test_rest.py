@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule, Slot
-from testbed.core.simulation import Simulation
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import Scheduled, over_ocses

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from controller.circuits.shard_order import Shard
 from controller.circuits.shards import Sharded, Shards, ShardsState
-from testbed.core.simulation import Simulation
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
 from testbed.model.predict import predict

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.core.simulation import Simulation
 from testbed.core.movers import Backend
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.experiment.dilation import Dilation
 from testbed.live.backend import LiveBackend
 from testbed.machine.kernel import inside_namespace
