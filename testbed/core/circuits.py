@@ -8,6 +8,7 @@ and here alone it is decided what follows.
 from collections.abc import Iterable
 
 from controller.circuits.circuits import Circuits, check_permitted
+from testbed.core.backend import Drained, Lead, LightChanged, NowProvisioned, SetCircuits
 from testbed.core.events import (
     ControllerChanged,
     DrainExpired,
@@ -22,7 +23,6 @@ from testbed.core.events import (
 )
 from testbed.core.lane_table import Lane
 from testbed.core.lanes import lacking
-from testbed.core.movers import Drained, Lead, Light, LightChanged, NowProvisioned
 from testbed.core.ocses import Change
 from testbed.core.state import State
 from testbed.core.steps import Do, Pause, Resume, Steps
@@ -74,8 +74,8 @@ def _check_progress(state: State) -> None:
     before, deciding.progress = deciding.progress, progress(state)
     if before is not None and before == deciding.progress:
         raise StuckError(
-            f"the rule for circuits decided {MOST_IN_VAIN:,} times in a row, by timers or by what it ordered, "
-            "and the job did not go on",
+            f"the rule for circuits decided {MOST_IN_VAIN:,} times in a row, by timers or by what it "
+            "ordered, and the job did not go on",
             "light circuits for what is owed (view.owed()), and set timers that are longer",
         )
 
@@ -168,7 +168,7 @@ def _flip(state: State, order: Flip) -> Steps:
     yield from _add(state, dict.fromkeys(order.ocses, ()), order)  # what is beside when it begins
 
 
-def _command(state: State, order: Light | Provision | Show) -> Steps:
+def _command(state: State, order: SetCircuits | Provision | Show) -> Steps:
     """Have OCSes do something, which their controller orders."""
     _check_controlled(state)
     yield Do(order)
@@ -202,7 +202,7 @@ def job_began(state: State, _event: JobBegan) -> Steps:
     if not circuits:
         return
     _note_order(state, circuits)
-    yield Do(Light(circuits, first=True))
+    yield Do(SetCircuits(circuits, first=True))
     yield from _show(state, circuits)
     for ocs in circuits:
         state.record.shown(state.now_ps, "lit", ocs, state.ocses.shown[ocs])
@@ -313,7 +313,7 @@ def _move(state: State, change: Change, at_ps: int) -> Steps:
         ocses.beside |= {ocs: ocses.shown[ocs] for ocs in change.circuits}
     yield from _show(state, {ocs: ocses.kept(ocs, change) for ocs in change.circuits})
     _note_order(state, change.circuits)
-    yield from _command(state, Light(change.circuits, flips=change.is_flip))
+    yield from _command(state, SetCircuits(change.circuits, flips=change.is_flip))
     for ocs in change.circuits:
         state.record.shown(at_ps, "drained", ocs, ocses.shown[ocs])
     yield from _settle(state)
@@ -404,7 +404,7 @@ def _settle(
     event: Lit | Refused | Provisioned | None = None,
     lanes: frozenset[int] = frozenset(),
 ) -> Steps:
-    """Have those go on who send: after lanes were ``cut``, or after an event of light for which lanes stood."""
+    """Have those go on who send, after lanes were cut or an event of light for which lanes stood."""
     yield RoutesChanged()
     if cut:
         yield LanesCut(cut)

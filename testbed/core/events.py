@@ -1,6 +1,6 @@
 """Events: frozen values, the only thing in the queue; each names what happened, and nothing of what follows.
 
-What a backend reports (`testbed.core.movers`) and what a rule for circuits hears (`topologies.events`) are
+What a backend reports (`testbed.core.backend`) and what a rule for circuits hears (`topologies.events`) are
 events too. What follows from each is said in one table (`testbed.core.reactions`).
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import count
 
-from testbed.core.movers import Arrived, Drained, Happening, LightChanged, NowProvisioned
+from testbed.core.backend import Arrived, Drained, Happening, LightChanged, NowProvisioned
 from testbed.core.ops import Parcels
 from topologies import events as heard
 from topologies.events import TimerFired

@@ -9,6 +9,7 @@ what was not delivered is sent elsewhere.
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
+from testbed.core.backend import Expect, KnowRates, Lead, SetDaemon, SetLink
 from testbed.core.events import (
     ControllerChanged,
     FaultBegan,
@@ -23,7 +24,6 @@ from testbed.core.events import (
 )
 from testbed.core.lanes import is_cut, left_over, take_back, unsent
 from testbed.core.losing import lose
-from testbed.core.movers import Expect, KnowRates, Lead, SetDaemon, SetLink
 from testbed.core.state import State
 from testbed.core.steps import Asks, Do, Steps
 from testbed.core.views import view_of

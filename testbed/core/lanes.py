@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.core.backend import NVLINK, Arrived, Chosen, Left
 from testbed.core.events import BytesLeft, LanesOpened
 from testbed.core.lane_table import Lane
-from testbed.core.movers import NVLINK, Arrived, Chosen, Left
 from testbed.core.ops import OVER_NVLINK, Choosing, Parcels
 from testbed.core.packet_paths import path_now
 from testbed.core.state import State

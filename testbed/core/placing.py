@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.core.events import BytesLeft, LanesGoOn
+from testbed.core.backend import NVLINK, Chosen, Flows
 from testbed.core.lanes import (
     carrying_light,
     choose,
@@ -19,13 +19,10 @@ from testbed.core.lanes import (
     in_the_dark,
     is_cut,
     is_dark,
-    left_over,
     open_lanes,
     overs,
-    unsent,
     without_light,
 )
-from testbed.core.movers import NVLINK, Chosen, Flows
 from testbed.core.ops import OVER_NVLINK, Parcels
 from testbed.core.state import State
 from testbed.core.steps import Asks, Start, Steps
@@ -340,23 +337,7 @@ def goes_on(state: State, number: int) -> Steps:
 # When circuits have changed
 
 
-def goes_on_over_light(state: State, event: LanesGoOn) -> Steps:
-    """Place what waited for light, what lanes lack whose circuits have ended, and what may use more."""
-    setup = state.setup
-    if setup.has_lanes and setup.faults:
-        yield from left_over(state, (yield from without_light(state, event.lanes)))
-    if setup.over_light:
-        yield from left_over(state, (yield from _led_away(state)))
-        yield from left_over(state, (yield from unsent(state, _lacking_lanes(state))))
-    yield from left_over(state, state.ops.lighten())
-
-
-def placed_again(state: State, event: BytesLeft) -> Steps:
-    """Place bytes of operations that are on nothing."""
-    yield from place(state, event.parcels)
-
-
-def _led_away(state: State) -> Asks[Parcels]:
+def led_away(state: State) -> Asks[Parcels]:
     """Close lanes without a route if other ones can carry their messages; return what was left.
 
     If the scheme does not spread messages, a lane is closed only after two changes without a route: the
@@ -372,7 +353,7 @@ def _led_away(state: State) -> Asks[Parcels]:
     return (yield from without_light(state, [number for number, ops in long.items() if ops & can_go]))
 
 
-def _lacking_lanes(state: State) -> list[int]:
+def lacking_lanes(state: State) -> list[int]:
     """Return the operations that would be placed on more lanes now than those that they use."""
     if not state.setup.spreads:
         return []

@@ -6,8 +6,8 @@ No file of reactions imports another: what crosses from one to another is an eve
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from testbed.core import circuits, computing, events, failures, placing, sending
-from testbed.core.movers import Arrived, Drained, LightChanged, NowProvisioned
+from testbed.core import circuits, computing, events, failures, sending
+from testbed.core.backend import Arrived, Drained, LightChanged, NowProvisioned
 from testbed.core.state import State
 from testbed.core.steps import Steps
 from topologies import events as heard
@@ -20,7 +20,7 @@ REACTIONS: Mapping[type, tuple[Reaction, ...]] = {
     events.TaskBegan: (sending.task_began,),
     events.Computed: (computing.computed,),
     events.PiecesDone: (sending.pieces_done,),
-    events.BytesLeft: (placing.placed_again,),
+    events.BytesLeft: (sending.placed_again,),
     Arrived: (sending.arrived,),
     events.SentAgain: (sending.sent_again,),
     # Light
@@ -31,7 +31,7 @@ REACTIONS: Mapping[type, tuple[Reaction, ...]] = {
     NowProvisioned: (circuits.provisioned,),
     events.RoutesChanged: (sending.book_paths,),
     events.LanesCut: (sending.cut,),
-    events.LanesGoOn: (placing.goes_on_over_light,),
+    events.LanesGoOn: (sending.goes_on_over_light,),
     events.HoldExpired: (circuits.hold_expired,),
     events.Released: (sending.released,),
     events.RestOrdered: (sending.send_rest,),

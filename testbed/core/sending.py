@@ -5,9 +5,12 @@ is lowered to operations (`traffic.ops`); what waits for nothing is released and
 (`testbed.core.placing`).
 """
 
+from testbed.core.backend import Arrived
 from testbed.core.events import (
+    BytesLeft,
     JobBegan,
     LanesCut,
+    LanesGoOn,
     NodeReady,
     PiecesDone,
     Released,
@@ -17,10 +20,18 @@ from testbed.core.events import (
     TaskBegan,
     TaskReady,
 )
-from testbed.core.lanes import chosen_ended, landed, recall, rename, take_back
+from testbed.core.lanes import (
+    chosen_ended,
+    landed,
+    left_over,
+    recall,
+    rename,
+    take_back,
+    unsent,
+    without_light,
+)
 from testbed.core.losing import lose
-from testbed.core.movers import Arrived
-from testbed.core.placing import goes_on, lowered, place, release
+from testbed.core.placing import goes_on, lacking_lanes, led_away, lowered, place, release
 from testbed.core.state import State
 from testbed.core.steps import Steps
 from testbed.core.tables import ran_of
@@ -197,3 +208,19 @@ def send_rest(state: State, _event: RestOrdered) -> Steps:
         )
     state.light_is_over = True
     yield from place(state, (yield from recall(state, taking_light)))
+
+
+def goes_on_over_light(state: State, event: LanesGoOn) -> Steps:
+    """Place what waited for light, what lanes lack whose circuits have ended, and what may use more."""
+    setup = state.setup
+    if setup.has_lanes and setup.faults:
+        yield from left_over(state, (yield from without_light(state, event.lanes)))
+    if setup.over_light:
+        yield from left_over(state, (yield from led_away(state)))
+        yield from left_over(state, (yield from unsent(state, lacking_lanes(state))))
+    yield from left_over(state, state.ops.lighten())
+
+
+def placed_again(state: State, event: BytesLeft) -> Steps:
+    """Place bytes of operations that are on nothing."""
+    yield from place(state, event.parcels)

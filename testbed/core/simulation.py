@@ -9,8 +9,8 @@ each ``yield``, and nothing happens in the middle of anything else.
 from collections.abc import Sequence
 
 from controller.circuits.rule import Decides
+from testbed.core.backend import Backend, Happening
 from testbed.core.events import Event, JobBegan
-from testbed.core.movers import Backend, Happening
 from testbed.core.reactions import REACTIONS
 from testbed.core.run import Run
 from testbed.core.state import Revise, Setup, State

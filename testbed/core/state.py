@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from controller.circuits.rule import Decides
+from testbed.core.backend import Backend
 from testbed.core.events import Later, NodeReady, Queue
 from testbed.core.job_graph import JobGraph
 from testbed.core.lane_table import LaneTable
-from testbed.core.movers import Backend
 from testbed.core.nodes import NodeRow, NodeTable
 from testbed.core.ocses import Ocses
 from testbed.core.ops import OpTable
@@ -189,7 +189,7 @@ class State:
         self.queue.put(at_ps, event, self.now_ps)
 
     def start(self, nodes: Iterable[Node]) -> None:
-        """Have nodes start that wait for nothing, when all else has been done that comes now, in job order."""
+        """Have nodes start that wait for nothing, in job order, when all else that comes now is done."""
         now_ps = self.now_ps
         for node in nodes:
             self.later(now_ps, NodeReady(node.name, self.graph.rank(node.name)))

@@ -7,9 +7,8 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from testbed.core.backend import Backend, Chosen, Flows, InFlight, Left, NetworkOrder
 from testbed.core.events import Event
-from testbed.core.movers import Backend, Chosen, Flows, InFlight, Left
-from testbed.core.movers import Order as NetworkOrder
 from traffic.spraying.policy import QueuePair
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.core.backend import NVLINK, Flows
 from testbed.core.lane_table import MOST_KNOWN, OpenedLanes
 from testbed.core.lanes import open_lanes, overs
-from testbed.core.movers import NVLINK, Flows
 from testbed.core.ops import OVER_NVLINK
 from testbed.core.run_tables import Integers
 from testbed.core.state import State

@@ -1,6 +1,6 @@
 """An experiment over a backend: what predicts it and what emulates it run the same."""
 
-from testbed.core.movers import Backend
+from testbed.core.backend import Backend
 from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment
 from traffic.communicators import Communicators

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Self, TypeVar
 
-from testbed.core.movers import (
+from testbed.core.backend import (
     NOTHING_COMES,
     Arrived,
     Chosen,
@@ -28,10 +28,10 @@ from testbed.core.movers import (
     KnowRates,
     Lead,
     Left,
-    Light,
     LightChanged,
+    NetworkOrder,
     NowProvisioned,
-    Order,
+    SetCircuits,
     SetDaemon,
     SetLink,
 )
@@ -346,7 +346,7 @@ class LiveBackend:
         nics = [self._fabric.nic_at(path.ports[0]) for path in route.light[1:]]
         return sum(8 * self._packet_bytes / self._nic_rate_bps(nic) for nic in nics)
 
-    def _light_first(self, order: Light) -> None:
+    def _light_first(self, order: SetCircuits) -> None:
         """Have OCSes light circuits, and wait for it while the clock stands."""
         self._light.carry_out(order, self._news.path)
         while self._light.ordered:
@@ -502,9 +502,9 @@ class LiveBackend:
         """Let lanes send again that have a route."""
         self._lanes.resume(lanes)
 
-    def carry_out(self, order: Order) -> None:
+    def carry_out(self, order: NetworkOrder) -> None:
         """Do something to the network."""
-        if isinstance(order, Light | Provision | Show):
+        if isinstance(order, SetCircuits | Provision | Show):
             with self._standing():  # a controller's start takes no time of the run
                 self._network.await_controller()
         if isinstance(order, Lead):
@@ -520,7 +520,7 @@ class LiveBackend:
         elif isinstance(order, KnowRates):
             self._nic_shares = dict(order.shares)
             self._engine.rates_changed()
-        elif isinstance(order, Light) and order.first:
+        elif isinstance(order, SetCircuits) and order.first:
             self._light_first(order)
         elif isinstance(order, Show):
             self._show(order)

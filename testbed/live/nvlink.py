@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from testbed.core.movers import NVLINK, Arrived, Flows
+from testbed.core.backend import NVLINK, Arrived, Flows
 from testbed.model.backend import FluidBackend
 from topologies.fabric import Fabric
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
-from testbed.core.movers import Light
+from testbed.core.backend import SetCircuits
 from testbed.live.news import News, Notice
 from testbed.network.network import Network
 from topologies.errors import StuckError
@@ -46,7 +46,7 @@ class LiveLight:
         self._lights_s: dict[str, float] = {}
         """How long each may take to light what is ordered."""
 
-    def carry_out(self, order: Light | Provision, news: Path) -> None:
+    def carry_out(self, order: SetCircuits | Provision, news: Path) -> None:
         """Do what is ordered of OCSes, which say what they light to a socket."""
         if isinstance(order, Provision):
             self._provision(order.ocs, order.circuits)

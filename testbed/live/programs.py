@@ -13,7 +13,7 @@ import numpy as np
 
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
-from testbed.core.movers import Left, LightChanged
+from testbed.core.backend import Left, LightChanged
 from testbed.experiment.dilation import Dilation
 from testbed.live.news import News, Notice
 from testbed.network.network import Network

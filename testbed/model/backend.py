@@ -10,7 +10,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.core.movers import (
+from testbed.core.backend import (
     NOTHING_COMES,
     NVLINK,
     Arrived,
@@ -23,7 +23,7 @@ from testbed.core.movers import (
     KnowRates,
     Lead,
     Left,
-    Order,
+    NetworkOrder,
     SetDaemon,
     SetLink,
 )
@@ -423,7 +423,7 @@ class FluidBackend:
         pool, rates_bps = self._pools[number], self._network.link_bps[self._gates[number].ports]
         return pool >= 0 and not rates_bps.all() and bool(self._network.held(pool))
 
-    def carry_out(self, order: Order) -> None:
+    def carry_out(self, order: NetworkOrder) -> None:
         """Do something to the network; rates are those of links, whatever is known of them."""
         if isinstance(order, Lead):
             self._gates.follow(order.routes, order.nics)

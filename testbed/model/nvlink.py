@@ -8,7 +8,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from testbed.core.movers import NVLINK, Flows
+from testbed.core.backend import NVLINK, Flows
 from topologies.fabric import Fabric
 from traffic.fluid.bundles import Bundle, Crossed, crossed
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
-from testbed.core.movers import Happening, Light, LightChanged, NowProvisioned
+from testbed.core.backend import Happening, LightChanged, NowProvisioned, SetCircuits
 from topologies.events import Provision, Show, TimedCircuits
 from topologies.light import Circuit
 from traffic.clock import NEVER, ps
@@ -42,11 +42,11 @@ class FluidLight:
         self._showing = 0
         """How many OCSes show programs."""
 
-    def carry_out(self, order: Light | Provision | Show) -> None:
+    def carry_out(self, order: SetCircuits | Provision | Show) -> None:
         """Do what is ordered of OCSes; what is lit first is lit at once."""
-        if isinstance(order, Light) and order.first:
+        if isinstance(order, SetCircuits) and order.first:
             self._lit |= order.circuits
-        elif isinstance(order, Light):
+        elif isinstance(order, SetCircuits):
             for ocs, pairs in order.circuits.items():
                 kept = self._kept(ocs, pairs)
                 dark_s = self._flip_s.get(ocs, 0.0) if order.flips else self._dark_s(ocs, kept, pairs)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from testbed.core.movers import Left
+from testbed.core.backend import Left
 from testbed.core.packet_paths import PacketPaths
 from topologies.fabric import Nic, Path
 from traffic.spraying.policy import SPRAYED, Entropies, Lanes, QueuePair, entropies_between

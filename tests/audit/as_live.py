@@ -24,7 +24,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.core.movers import (
+from testbed.core.backend import (
     NVLINK,
     Arrived,
     Chosen,
@@ -36,10 +36,10 @@ from testbed.core.movers import (
     KnowRates,
     Lead,
     Left,
-    Light,
+    SetCircuits,
     LightChanged,
     NowProvisioned,
-    Order,
+    NetworkOrder,
     SetDaemon,
     SetLink,
 )
@@ -283,7 +283,7 @@ class AsLive:
             each.lanes.difference_update(lanes)
         self._fluid.resume(set(map(self._fluid_lane, lanes)))
 
-    def carry_out(self, order: Order) -> None:
+    def carry_out(self, order: NetworkOrder) -> None:
         """Do something to the network."""
         self._ordered(type(order).__name__, self._words(order))
         self._fluid.carry_out(order)
@@ -384,8 +384,8 @@ class AsLive:
         words = (f"{self._op(op)} {size} {' '.join(map(self._name, lanes))}" for op, size, lanes in rows)
         return f"{kind}: {', '.join(words)}"
 
-    def _words(self, order: Order) -> str:
-        if isinstance(order, Light):
+    def _words(self, order: NetworkOrder) -> str:
+        if isinstance(order, SetCircuits):
             return f"{'first ' * order.first}{'flips ' * order.flips}{_configuration(order.circuits)}"
         if isinstance(order, Provision):
             return _configuration({order.ocs: order.circuits})

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from controller.circuits.rule import Decides
-from testbed.core.movers import Backend
+from testbed.core.backend import Backend
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment

@@ -25,7 +25,7 @@ from testbed.core import placing, revising
 from testbed.core.computing import Computing
 from testbed.core.events import Phase
 from testbed.core.job_graph import JobGraph
-from testbed.core.movers import Arrived, Lead, Order
+from testbed.core.backend import Arrived, Lead, Order
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment

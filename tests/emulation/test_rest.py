@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from testbed.core.movers import Backend
+from testbed.core.backend import Backend
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from testbed.experiment.dilation import Dilation

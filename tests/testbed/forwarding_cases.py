@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from testbed.core.movers import Backend
+from testbed.core.backend import Backend
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from tests.testbed.run_cases import DELAY_S, When

@@ -12,7 +12,7 @@ from controller.schedulers.matching import heaviest_permutation
 from controller.schedulers.registry import scheduler_named
 from controller.schedulers.schedule import Schedule, Slot
 from controller.schedulers.spectra import spectra
-from testbed.core.movers import Backend
+from testbed.core.backend import Backend
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers

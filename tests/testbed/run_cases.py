@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from controller.circuits.rule import Decides
-from testbed.core.movers import Backend
+from testbed.core.backend import Backend
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from testbed.core.state import Revise

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from testbed.core.movers import Expect, KnowRates, Lead, Order, SetDaemon, SetLink
+from testbed.core.backend import Expect, KnowRates, Lead, NetworkOrder, SetDaemon, SetLink
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend
@@ -63,7 +63,7 @@ class Recording(FluidBackend):
         self._last[what] = state
         self.given.append((self.now_ps, what, state))
 
-    def carry_out(self, order: Order) -> None:
+    def carry_out(self, order: NetworkOrder) -> None:
         """Record an order: of a link by its one fixed end."""
         if isinstance(order, SetLink):
             self.note(LINKS[order.port], order.state, LinkState())

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.core.movers import Light, LightChanged
+from testbed.core.backend import SetCircuits, LightChanged
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend
@@ -134,7 +134,7 @@ def test_delays_drawn_are_those_of_orders_with_circuits() -> None:
     lit_s = []
     every: tuple[tuple[Circuit, ...], ...] = (((0, 1), (1, 0)), ((0, 1),), (), ((1, 0),), ((0, 1),))
     for circuits in every:
-        backend.carry_out(Light({"ocs0": circuits}))
+        backend.carry_out(SetCircuits({"ocs0": circuits}))
         (lit,) = backend.advance(NEVER)
         assert isinstance(lit, LightChanged)
         lit_s.append(in_seconds(lit.at_ps))

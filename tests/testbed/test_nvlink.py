@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.core.movers import NVLINK, Arrived, Flows
+from testbed.core.backend import NVLINK, Arrived, Flows
 from testbed.live.nvlink import LiveNvlink
 from tests.examples import examples
 from topologies.fabric import Fabric

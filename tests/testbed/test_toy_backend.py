@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from testbed.core.movers import Backend
+from testbed.core.backend import Backend
 from testbed.experiment.running import simulation_of
 from testbed.model.predict import predict
 from tests.audit.cases import small_runs

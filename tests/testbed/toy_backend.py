@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, count, pairwise
 
-from testbed.core import movers
-from testbed.core.movers import NVLINK, Arrived, Flows, Left
+from testbed.core import backend as physics
+from testbed.core.backend import NVLINK, Arrived, Flows, Left
 from testbed.core.packet_paths import PacketPaths
 from testbed.model.ocses import FluidLight
 from topologies.errors import StuckError
@@ -52,10 +52,10 @@ class ToyBackend:
         self.packet_paths.open([pair for pair in queue_pairs if not self._is_light(pair)])
         return [self._numbers.setdefault(pair, len(self._numbers)) for pair in queue_pairs]
 
-    def start(self, flows: Sequence[Flows | movers.Chosen], *, first: bool = False) -> None:
+    def start(self, flows: Sequence[Flows | physics.Chosen], *, first: bool = False) -> None:
         for each in flows:
             ops, sizes = each.op.tolist(), each.bytes.tolist()
-            if isinstance(each, movers.Chosen):
+            if isinstance(each, physics.Chosen):
                 for op, size, own in zip(ops, sizes, each.lanes, strict=True):
                     self._chosen[op] = Piece([op], list(own), size, None)
                 self._pieces += [self._chosen[op] for op in ops]
@@ -69,7 +69,7 @@ class ToyBackend:
                     total[op, lane] += size
                 self._pieces += [Piece([op], [lane], size, lane) for (op, lane), size in total.items()]
 
-    def advance(self, to_ps: int) -> list[movers.Happening]:
+    def advance(self, to_ps: int) -> list[physics.Happening]:
         moving = {piece: lanes for piece in self._pieces if (lanes := self._working(piece))}
         ends_ps = [self.now_ps + round(piece.left / self._bytes_s * SECOND) for piece in moving]
         at_ps = max(min([to_ps, *ends_ps, *(each[0] for each in self._to_come[:1])]), self.now_ps)
@@ -82,7 +82,7 @@ class ToyBackend:
         self.now_ps = at_ps
         ended = [piece for piece, end_ps in zip(moving, ends_ps, strict=True) if end_ps <= at_ps]
         self._pieces = [piece for piece in self._pieces if piece not in ended]
-        happened: list[movers.Happening] = []
+        happened: list[physics.Happening] = []
         happened += [Arrived(op, at_ps, each.reports) for each in ended for op in each.ops]
         while not ended and self._to_come and self._to_come[0][0] <= at_ps:
             happened.append(heapq.heappop(self._to_come)[2]())  # type: ignore[operator]
@@ -129,20 +129,20 @@ class ToyBackend:
     def pause(self, lanes: Collection[int], change: int | None = None) -> None:
         self._paused |= set(lanes)
         if change is not None:
-            self._at(self.now_ps, partial(movers.Drained, change, self.now_ps))
+            self._at(self.now_ps, partial(physics.Drained, change, self.now_ps))
 
     def resume(self, lanes: Collection[int]) -> None:
         self._paused -= set(lanes)
 
-    def carry_out(self, order: movers.Order) -> None:
-        if isinstance(order, movers.Lead):
+    def carry_out(self, order: physics.NetworkOrder) -> None:
+        if isinstance(order, physics.Lead):
             self._routes = order.routes
             if order.failed is not None:
                 self.packet_paths.avoid(order.failed)
-        elif isinstance(order, movers.SetLink):
+        elif isinstance(order, physics.SetLink):
             ends = {order.port, self._fabric.peer(order.port)}
             self._down = self._down - ends if order.state.up else self._down | ends
-        elif isinstance(order, movers.SetDaemon) and order.daemon == "switches":
+        elif isinstance(order, physics.SetDaemon) and order.daemon == "switches":
             self._forwards = order.state.up
-        elif not isinstance(order, movers.Expect | movers.KnowRates | movers.SetDaemon):
+        elif not isinstance(order, physics.Expect | physics.KnowRates | physics.SetDaemon):
             self._light.carry_out(order)

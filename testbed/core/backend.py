@@ -1,8 +1,7 @@
 """The backend: what moves the bytes of operations, on a clock of its own, and has the devices.
 
-The kernel (`testbed.core.kernel`) starts flows and has the backend let time pass, which reports what comes
-of it.
-A backend is physics: it decides nothing. All times are real picoseconds since the start (`traffic.clock`),
+Reactions (`testbed.core.reactions`) have it start flows; it lets time pass, and reports what comes of it. It
+is physics: it decides nothing. All times are real picoseconds since the start (`traffic.clock`),
 all sizes real bytes, whatever the backend's own scale.
 """
 
@@ -85,7 +84,7 @@ class Left(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Light:
+class SetCircuits:
     """OCSes are to carry circuits, and to report `LightChanged` when each does."""
 
     circuits: Configuration
@@ -137,7 +136,7 @@ class Lead:
     """All ports that are known to have failed, around which packets are led; None if as before."""
 
 
-Order = Light | Provision | Show | Lead | SetLink | SetDaemon | Expect | KnowRates
+NetworkOrder = SetCircuits | Provision | Show | Lead | SetLink | SetDaemon | Expect | KnowRates
 """`Provision` is reported by `NowProvisioned`, `Show` by `LightChanged` for each slot and between two."""
 
 # What is reported
@@ -231,8 +230,9 @@ class Backend(Protocol):
         ...
 
     def under_way(self, lanes: Sequence[int] = (), ops: Sequence[int] = ()) -> list[Left]:
-        """Report what lanes have yet to deliver, but for what moves together, and what operations lack that
-        choose, or take what is lit.
+        """Report what lanes have yet to deliver, and what operations lack that choose, or take what is lit.
+
+        What moves together is left out.
         """
         ...
 
@@ -252,6 +252,6 @@ class Backend(Protocol):
         """Let lanes send again that have a route."""
         ...
 
-    def carry_out(self, order: Order) -> None:
+    def carry_out(self, order: NetworkOrder) -> None:
         """Do something to the network."""
         ...
