@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from controller.schedulers.totient import Rule
-from scenarios._topoopt.scale_figures import FIGURES, points_of
-from scenarios._topoopt.scale_points import Setting, row_of
-from scenarios._topoopt.scale_report import COSTS, scale_report
+from scenarios._topoopt.scale.figures import FIGURES, points_of
+from scenarios._topoopt.scale.points import Setting, row_of
+from scenarios._topoopt.scale.report import COSTS, scale_report
 from testbed.study.command import run_computed
 from testbed.study.computed import Call, Computed
 from testbed.study.options import check_effect, chosen, nic_bps, shares, with_default

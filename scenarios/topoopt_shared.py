@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from scenarios._topoopt.shared_points import (
+from scenarios._topoopt.shared.points import (
     MIXES,
     OF_EXCHANGE,
     PATHS,
@@ -18,8 +18,8 @@ from scenarios._topoopt.shared_points import (
     calls_of,
     points_of,
 )
-from scenarios._topoopt.shared_report import cost_sentence, shared_report
-from scenarios._topoopt.shared_shards import shards_experiment, shards_findings
+from scenarios._topoopt.shared.report import cost_sentence, shared_report
+from scenarios._topoopt.shared.shards import shards_experiment, shards_findings
 from testbed.study.command import run_computed
 from testbed.study.computed import Computed
 from testbed.study.options import check_effect, nic_bps, seed_range, whole_numbers

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from scenarios._topoopt.points import plan_for
-from scenarios._topoopt.testbed_points import (
+from scenarios._topoopt.experiments import plan_for
+from scenarios._topoopt.testbed.points import (
     MODELS,
     Cluster,
     iteration_experiments,
     ring_experiments,
     trained_on,
 )
-from scenarios._topoopt.testbed_report import testbed_claims, testbed_findings
+from scenarios._topoopt.testbed.report import testbed_claims, testbed_findings
 from testbed.experiment.experiment import Experiment
 from testbed.study.command import run
 from testbed.study.options import NicRate, chosen, nic_bps, whole_numbers

@@ -1,6 +1,6 @@
 """An iteration of DLRM over its circuits, for `bench.py memory_estimate`."""
 
-from scenarios._topoopt.points import data_parallel, over_panel, plan_for
+from scenarios._topoopt.experiments import data_parallel, over_panel, plan_for
 from testbed.experiment.experiment import Experiment
 from traffic.models.topoopt import layered_model
 

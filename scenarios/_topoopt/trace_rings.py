@@ -23,8 +23,8 @@ import pandas as pd
 
 from controller.schedulers.coin_change import KShortest
 from controller.schedulers.topoopt import Group, Plan, topology_finder
+from scenarios._topoopt.experiments import over_fixed_circuits
 from scenarios._topoopt.fabrics import TOPOOPT
-from scenarios._topoopt.points import over_fixed_circuits
 from scenarios._topoopt.relaying import Bytes, between_servers
 from testbed.experiment.experiment import Experiment
 from testbed.report.node_report import titled

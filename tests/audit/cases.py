@@ -14,7 +14,7 @@ import numpy as np
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.ocs_reconfig import OcsReconfig
 from controller.schedulers.coin_change import CoinChange
-from scenarios._topoopt.points import Trained, data_parallel, over_ocs, over_panel, plan_for
+from scenarios._topoopt.experiments import Trained, data_parallel, over_ocs, over_panel, plan_for
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import Scheduled, over_ocses

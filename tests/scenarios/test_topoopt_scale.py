@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from scenarios._topoopt.fabrics import EXPANDER, FAT_TREE, IDEAL, OCS_RECONFIG, SIP_ML, TOPOOPT
-from scenarios._topoopt.scale_batches import TAXES
-from scenarios._topoopt.scale_figures import DELAYS_S, FIGURES, MODELS, points_of
-from scenarios._topoopt.scale_points import FABRICS, ScalePoint, Setting, row_of
-from scenarios._topoopt.scale_report import scale_findings
+from scenarios._topoopt.scale.batches import TAXES
+from scenarios._topoopt.scale.figures import DELAYS_S, FIGURES, MODELS, points_of
+from scenarios._topoopt.scale.points import FABRICS, ScalePoint, Setting, row_of
+from scenarios._topoopt.scale.report import scale_findings
 from testbed.report.claims import PREDICTED, Claim
 from testbed.report.table import held_text
 from tests.results_page import TOPOOPT_SCALE, documented

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios._topoopt import shared_points
+from scenarios._topoopt.experiments import INSIDE
 from scenarios._topoopt.fabrics import FAT_TREE, IDEAL, OVERSUBSCRIBED, TOPOOPT
-from scenarios._topoopt.points import INSIDE
-from scenarios._topoopt.shared_points import (
+from scenarios._topoopt.shared import points as shared_points
+from scenarios._topoopt.shared.points import (
     MIXES,
     MODELS,
     OF_EXCHANGE,
@@ -35,8 +35,8 @@ from scenarios._topoopt.shared_points import (
     repeated,
     shared_experiment,
 )
-from scenarios._topoopt.shared_report import LOADS, by_load, jobs_table, p99, shared_claims
-from scenarios._topoopt.shared_shards import (
+from scenarios._topoopt.shared.report import LOADS, by_load, jobs_table, p99, shared_claims
+from scenarios._topoopt.shared.shards import (
     FIRST,
     FLIP_S,
     MEMBERS,

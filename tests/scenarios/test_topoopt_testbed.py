@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from controller.schedulers.coin_change import bandwidth_tax
-from scenarios._topoopt.drawings import circuit_drawings, demand_maps, distributions
-from scenarios._topoopt.points import data_parallel, over_expander, over_panel, plan_for
+from scenarios._topoopt.experiments import data_parallel, over_expander, over_panel, plan_for
 from scenarios._topoopt.relaying import (
     HEADER_BYTES,
     circuit_hops,
@@ -24,7 +23,8 @@ from scenarios._topoopt.relaying import (
     relaying,
     sent_between,
 )
-from scenarios._topoopt.testbed_points import (
+from scenarios._topoopt.testbed.drawings import circuit_drawings, demand_maps, distributions
+from scenarios._topoopt.testbed.points import (
     DIRECT,
     RELAYED,
     SERVERS,
@@ -33,8 +33,8 @@ from scenarios._topoopt.testbed_points import (
     ring_experiments,
     trained_on,
 )
-from scenarios._topoopt.testbed_report import testbed_claims as claims_of
-from scenarios._topoopt.testbed_report import testbed_findings as findings_of
+from scenarios._topoopt.testbed.report import testbed_claims as claims_of
+from scenarios._topoopt.testbed.report import testbed_findings as findings_of
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scenarios._topoopt.relaying import relaying
-from scenarios._topoopt.testbed_points import DIRECT, RELAYED
+from scenarios._topoopt.testbed.points import DIRECT, RELAYED
 from scenarios.topoopt_testbed import topoopt_testbed
 from testbed.experiment.dilation import Dilation
 from testbed.network.network import Network

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from controller.schedulers.topoopt import Plan
 from controller.schedulers.totient import ring_over
-from scenarios._topoopt.points import Trained, data_parallel, over_panel, plan_for
+from scenarios._topoopt.experiments import Trained, data_parallel, over_panel, plan_for
 from testbed.experiment.experiment import Experiment
 from topologies.big_switch import big_switch_fabric
 from traffic.collectives.ring import Ring

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from scenarios._topoopt.drawings import circuit_drawings, demand_maps, distributions
 from scenarios._topoopt.fabrics import TOPOOPT
 from scenarios._topoopt.relaying import (
     Relaying,
@@ -18,7 +17,8 @@ from scenarios._topoopt.relaying import (
     relaying,
     sent_between,
 )
-from scenarios._topoopt.testbed_points import DIRECT, RELAYED, SERVERS, SUMMED, Cluster
+from scenarios._topoopt.testbed.drawings import circuit_drawings, demand_maps, distributions
+from scenarios._topoopt.testbed.points import DIRECT, RELAYED, SERVERS, SUMMED, Cluster
 from testbed.report.claims import (
     LIGHTRAIL,
     MORE,

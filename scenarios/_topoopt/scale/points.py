@@ -19,6 +19,7 @@ from controller.schedulers.topoopt import Plan, topology_finder
 from controller.schedulers.totient import Rule
 from scenarios._topoopt.alternating import alternate, markov_chain
 from scenarios._topoopt.critical_path import Cost
+from scenarios._topoopt.experiments import INSIDE, Trained, over_expander, over_ocs, over_panel
 from scenarios._topoopt.fabrics import (
     EXPANDER,
     FAT_TREE,
@@ -30,7 +31,6 @@ from scenarios._topoopt.fabrics import (
     fat_tree_bps,
 )
 from scenarios._topoopt.networks import Network, circuit_network, plan_network, switch_network
-from scenarios._topoopt.points import INSIDE, Trained, over_expander, over_ocs, over_panel
 from scenarios._topoopt.relaying import circuit_hops, circuit_loads, circuits_between, sent_between
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._topoopt.fabrics import COLOURS, FAT_TREE, IDEAL, TOPOOPT
-from scenarios._topoopt.scale_rows import ALIKE, FIGURE, MS, figure_claim
+from scenarios._topoopt.scale.rows import ALIKE, FIGURE, MS, figure_claim
 from testbed.report.claims import Claim, arithmetic, around, ruling
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from scenarios._topoopt.costs import FIGURE_DEGREE, FIGURE_SERVERS, cost_table, mean_over_topoopt
 from scenarios._topoopt.fabrics import COLOURS, FAT_TREE, IDEAL, OCS_RECONFIG
-from scenarios._topoopt.scale_rows import ALIKE, FIGURE
+from scenarios._topoopt.scale.rows import ALIKE, FIGURE
 from testbed.report.claims import arithmetic, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled

@@ -5,8 +5,8 @@ import math
 import pandas as pd
 
 from scenarios._topoopt.fabrics import OCS_RECONFIG, TOPOOPT
-from scenarios._topoopt.scale_figures import FULL_BPS
-from scenarios._topoopt.scale_rows import ALIKE, MS, figure_claim, times
+from scenarios._topoopt.scale.figures import FULL_BPS
+from scenarios._topoopt.scale.rows import ALIKE, MS, figure_claim, times
 from testbed.report.claims import MORE, around
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.table import number

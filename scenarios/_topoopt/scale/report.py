@@ -7,11 +7,11 @@ from functools import partial
 import pandas as pd
 
 from scenarios._topoopt.costs import cost_table
-from scenarios._topoopt.scale_batches import all_to_all
-from scenarios._topoopt.scale_costs import costs
-from scenarios._topoopt.scale_delays import delays
-from scenarios._topoopt.scale_points import ScalePoint
-from scenarios._topoopt.scale_sweeps import degrees, swept
+from scenarios._topoopt.scale.batches import all_to_all
+from scenarios._topoopt.scale.costs import costs
+from scenarios._topoopt.scale.delays import delays
+from scenarios._topoopt.scale.points import ScalePoint
+from scenarios._topoopt.scale.sweeps import degrees, swept
 from testbed.report.page import Findings
 from testbed.study.computed import Found, Report
 

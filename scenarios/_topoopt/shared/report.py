@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from scenarios._topoopt.costs import fat_tree_cost, interconnect_bill
 from scenarios._topoopt.fabrics import COLOURS, FAT_TREE, IDEAL, OVERSUBSCRIBED, TOPOOPT
-from scenarios._topoopt.shared_points import (
+from scenarios._topoopt.shared.points import (
     MIXES,
     MODELS,
     OF_EXCHANGE,
@@ -70,7 +70,7 @@ def shared_report(cluster: Cluster, points: Sequence[SharedPoint], costs: str, f
     costs
         What the fabrics cost (`cost_sentence`).
     found
-        What came of `shared_points.calls_of` them.
+        Results of `scenarios._topoopt.shared.points.calls_of` them.
     """
     alone, jobs_found = jobs_of(cluster, points, found)
     tables = {point: jobs_table(point, jobs, alone) for point, jobs in jobs_found.items()}

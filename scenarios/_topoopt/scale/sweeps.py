@@ -18,8 +18,8 @@ from scenarios._topoopt.fabrics import (
     TOPOOPT,
     fat_tree_bps,
 )
-from scenarios._topoopt.scale_figures import DEGREES, FULL_BPS, MODELS
-from scenarios._topoopt.scale_rows import ALIKE, MS, figure_claim, mean_ratio, times
+from scenarios._topoopt.scale.figures import DEGREES, FULL_BPS, MODELS
+from scenarios._topoopt.scale.rows import ALIKE, MS, figure_claim, mean_ratio, times
 from testbed.report.claims import MORE, Claim, Range, around
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled

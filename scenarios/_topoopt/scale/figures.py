@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
 from scenarios._topoopt.fabrics import EXPANDER, FAT_TREE, IDEAL, OCS_RECONFIG, SIP_ML, TOPOOPT
-from scenarios._topoopt.scale_points import ScalePoint
+from scenarios._topoopt.scale.points import ScalePoint
 
 MODELS = ("candle", "vgg16", "bert", "dlrm", "ncf", "resnet50")
 """In the order of Figure 11's panels."""

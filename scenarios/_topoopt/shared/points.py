@@ -27,6 +27,7 @@ from itertools import product
 import numpy as np
 
 from controller.schedulers.coin_change import CoinChange
+from scenarios._topoopt.experiments import INSIDE, Trained, data_parallel, over_panel, plan_for
 from scenarios._topoopt.fabrics import (
     FAT_TREE,
     IDEAL,
@@ -34,7 +35,6 @@ from scenarios._topoopt.fabrics import (
     TOPOOPT,
     oversubscribed_fat_tree,
 )
-from scenarios._topoopt.points import INSIDE, Trained, data_parallel, over_panel, plan_for
 from testbed.core.run import Run
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment

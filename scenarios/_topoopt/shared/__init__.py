@@ -1,0 +1,1 @@
+"""A cluster that jobs share, and its shards (section 5.6)."""

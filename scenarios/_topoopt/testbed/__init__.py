@@ -1,0 +1,1 @@
+"""TopoOpt's testbed of 12 servers (section 6)."""
