@@ -53,7 +53,7 @@ PAPERS = {
         "traffic/models/layered.py",
         "traffic/models/convolutional.py",
         "traffic/models/topoopt*.py",
-        "traffic/models/strategy*.py",
+        "traffic/strategies/*.py",
         "scenarios/_topoopt/*.py",
         "scenarios/topoopt_*.py",
         "tests/*topoopt*.py",

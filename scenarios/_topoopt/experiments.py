@@ -10,6 +10,7 @@ from controller.circuits.foreseen import Foreseen
 from controller.circuits.ocs_reconfig import OcsReconfig
 from controller.schedulers.coin_change import KShortest
 from controller.schedulers.topoopt import Group, Plan, panel_circuits, topology_finder
+from controller.schedulers.totient import Rule
 from scenarios._topoopt.fabrics import EXPANDER, TOPOOPT, expander_pairs
 from testbed.experiment.experiment import Experiment
 from topologies.fabric import Fabric
@@ -20,10 +21,10 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job, Node
 from traffic.models.layered import LayeredModel
-from traffic.models.strategy import Strategy, start_strategy, summed, transfers
-from traffic.models.strategy_job import BUCKET_BYTES, Rings, iteration_job
 from traffic.scheme_setup import ONCE_LIT
 from traffic.spread import SpreadSetup
+from traffic.strategies.iteration_job import BUCKET_BYTES, Rings, iteration_job
+from traffic.strategies.strategy import Strategy, start_strategy, summed, transfers
 
 INSIDE = 2
 """GPUs of a server in the fabric, in simulations: one stands for all, one for the NVLink between them."""
@@ -86,10 +87,12 @@ def data_parallel(model: LayeredModel, *, bucket_bytes: int = BUCKET_BYTES, gpus
     return Trained(model, start_strategy(model), bucket_bytes, gpus)
 
 
-def plan_for(trained: Trained, degree: int) -> Plan:
+def plan_for(trained: Trained, degree: int, rule: Rule = "projected") -> Plan:
     """Return circuits for what a model sums, on which what it sends is relayed: coins alone, as published."""
     servers = trained.model.servers
-    return topology_finder(trained.groups, trained.transfers, servers=servers, degree=degree, mp_degree=0)
+    return topology_finder(
+        trained.groups, trained.transfers, servers=servers, degree=degree, mp_degree=0, rule=rule
+    )
 
 
 def over_panel(

@@ -19,13 +19,13 @@ from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import Scheduled, over_ocses
 from testbed.experiment.region_plan import Prediction, RegionalSetup, regions_of
-from tests.scenarios.topoopt_models import dense, model_of, table
 from tests.testbed import moved_cases, test_foreseen
 from tests.testbed.ocs_cases import experiment_of as schedule_of
 from tests.testbed.ocs_cases import partially
 from tests.testbed.panel_cases import panel_step
 from tests.testbed.region_cases import lost, toy_experiment, toy_step
 from tests.testbed.shard_cases import FIRST, OTHER, THIRD, sharded
+from tests.traffic.strategy_cases import dense, model_of, table
 from tests.traffic.test_own_pattern import Sent
 from topologies.fabric import Port
 from topologies.fat_tree import fat_tree_fabric

@@ -42,7 +42,7 @@ from testbed.model.predict import predict
 from testbed.report.run_json import experiments_of
 from testbed.trust.outcome import Measures, Outcome, Verdict
 from tests.scenarios.command import ran
-from tests.scenarios.topoopt_models import models
+from tests.traffic.strategy_cases import models
 from traffic.collectives.ring import Ring
 from traffic.models.layered import LayeredModel
 from traffic.tables import WIRE

@@ -8,8 +8,8 @@ from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict
 from topologies.big_switch import big_switch_fabric
 from traffic.models.layered import Layer, LayeredModel
-from traffic.models.strategy import Share, start_strategy
-from traffic.models.strategy_job import iteration_job
+from traffic.strategies.iteration_job import iteration_job
+from traffic.strategies.strategy import Share, start_strategy
 
 RATE_BPS = 8e6
 MEGABYTE = 1_000_000

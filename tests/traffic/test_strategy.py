@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from topologies.errors import DemandError
 from traffic.models.layered import Layer, LayeredModel
-from traffic.models.strategy import (
+from traffic.strategies.strategy import (
     Share,
     check_strategy,
     edge_bytes,

@@ -6,8 +6,8 @@ import pytest
 
 from topologies.errors import DemandError
 from traffic.models.layered import Layer, LayeredModel
-from traffic.models.strategy import start_strategy, summed, transfers
 from traffic.models.topoopt import MODELS, layered_model
+from traffic.strategies.strategy import start_strategy, summed, transfers
 
 EVERY = [(name, section) for name, sections in MODELS.items() for section in sections]
 ROWS = [

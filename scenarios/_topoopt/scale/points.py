@@ -1,24 +1,20 @@
 """Iterations on a cluster of 128 servers, as points that the fluid model predicts (section 5).
 
-Packet fabrics are of one switch where they do not block: so is the fat-tree of similar cost. Strategies are
-searched on the network of the point, a packet fabric being one switch. The best that a search finds are
-predicted beside the one that it starts from, and the fastest of these counts.
+Packet fabrics are of one switch where they do not block: so is the fat-tree of similar cost. The best
+strategies that a search finds are predicted beside the one that it starts from, and the fastest of these
+counts.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from itertools import islice
 
 import numpy as np
 
 from controller.circuits.ocs_reconfig import PERIOD, OcsReconfig
 from controller.circuits.ocs_reconfig import SIP_ML as SIP_ML_RULE
 from controller.schedulers.coin_change import CoinChange, bandwidth_tax
-from controller.schedulers.topoopt import Plan, topology_finder
+from controller.schedulers.topoopt import Plan
 from controller.schedulers.totient import Rule
-from scenarios._topoopt.alternating import alternate, markov_chain
-from scenarios._topoopt.critical_path import Cost
 from scenarios._topoopt.experiments import INSIDE, Trained, over_expander, over_ocs, over_panel
 from scenarios._topoopt.fabrics import (
     EXPANDER,
@@ -27,11 +23,10 @@ from scenarios._topoopt.fabrics import (
     OCS_RECONFIG,
     SIP_ML,
     TOPOOPT,
-    expander_pairs,
     fat_tree_bps,
 )
-from scenarios._topoopt.networks import Network, circuit_network, plan_network, switch_network
 from scenarios._topoopt.relaying import circuit_hops, circuit_loads, circuits_between, sent_between
+from scenarios._topoopt.scale.search import Candidates, searched
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict
@@ -39,23 +34,15 @@ from testbed.study.call_json import Row
 from testbed.trust.outcome import Outcome
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
-from traffic.models.layered import LayeredModel
-from traffic.models.strategy import start_strategy
 from traffic.models.topoopt import layered_model
+from traffic.strategies.network import circuit_network
 
 SERVERS = 128
-RESCORED = 1
-"""Strategies of a search that are predicted, beside the start."""
-ROUNDS = 5
-"""How often the search alternates with TopologyFinder at most: they share its steps, so that no fabric has
-more of them than another."""
 FABRICS = (TOPOOPT, IDEAL, FAT_TREE, EXPANDER, OCS_RECONFIG, SIP_ML)
 SHORTEST_PERIOD_S = 5e-3
 """Between two looks at what is owed, where five delays are less: they would be thousands [s]."""
 SIP_ML_PERIOD_S = 50e-3
 """How often SiP-ML looks at what is owed [s]: the paper does not say, and AllReduce owes the same always."""
-ALPHA = {"bert": 0.2}
-"""Of the search, where it is not 1 per ms (the artifact's scripts)."""
 
 
 @dataclass(frozen=True)
@@ -187,51 +174,18 @@ def _nic_bps(setting: Setting, point: ScalePoint) -> float:
     return setting.fat_tree_bps or fat_tree_bps(point.degree, point.rate_bps)
 
 
-Candidates = tuple[tuple[Trained, Plan | None], ...]
-
-
 def _candidates(setting: Setting, point: ScalePoint) -> Candidates:
     """Return the start strategy and the best that a search finds, each with its circuits if these stay.
 
     Of the start strategy alone are DLRM of section 5.4, as in the paper, and circuits that follow demand,
     whose predictions take long.
     """
-    if point.section == "5.4" or point.fabric in (OCS_RECONFIG, SIP_ML):
-        setting = replace(setting, budget=0)
+    start_alone = point.section == "5.4" or point.fabric in (OCS_RECONFIG, SIP_ML)
+    budget = 0 if start_alone else setting.budget
     model = layered_model(
         point.model, section=point.section, servers=point.servers, batch=point.batch or None
     )
     own = point.fabric in (TOPOOPT, EXPANDER)
     key = point.fabric if own else IDEAL
-    rate_bps = _nic_bps(setting, point) / point.degree if key == IDEAL else point.rate_bps
-    return _searched(setting, model, key, point.degree, rate_bps)
-
-
-@lru_cache(maxsize=8)
-def _searched(setting: Setting, model: LayeredModel, fabric: str, degree: int, rate_bps: float) -> Candidates:
-    """Return the start and the best of a search; on TopoOpt with the circuits for each."""
-    alpha, rng = ALPHA.get(model.name.partition(" ")[0], 1.0), np.random.default_rng(setting.seed)
-    finder = partial(topology_finder, servers=model.servers, degree=degree, mp_degree=0, rule=setting.rule)
-    start = start_strategy(model)
-    if fabric == TOPOOPT:
-        found = alternate(
-            model,
-            cost=lambda plan: Cost(model, plan_network(plan, rate_bps)),
-            finder=finder,
-            rng=rng,
-            rounds=ROUNDS,
-            budget=setting.budget // ROUNDS,
-            alpha=alpha,
-        )
-    else:
-        cost = Cost(model, _network(fabric, model.servers, degree, rate_bps, setting.seed))
-        found = markov_chain(cost, start, steps=setting.budget, rng=rng, alpha=alpha)
-    others = (each.strategy for each in found.candidates if each.strategy != start)
-    best = [Trained(model, each, gpus=INSIDE, coupled=True) for each in (start, *islice(others, RESCORED))]
-    return tuple((each, finder(each.groups, each.transfers) if fabric == TOPOOPT else None) for each in best)
-
-
-def _network(fabric: str, servers: int, degree: int, rate_bps: float, seed: int) -> Network:
-    if fabric == EXPANDER:
-        return circuit_network(expander_pairs(servers, degree, seed), rate_bps, servers=servers)
-    return switch_network(servers, degree * rate_bps)
+    rate_bps = point.rate_bps if own else _nic_bps(setting, point) / point.degree
+    return searched(model, key, point.degree, rate_bps, budget=budget, seed=setting.seed, rule=setting.rule)

@@ -9,108 +9,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.schedulers.coin_change import coin_change, hops_between
-from controller.schedulers.topoopt import Group, topology_finder
-from scenarios._topoopt.critical_path import Cost
-from scenarios._topoopt.iteration_walk import GPU_LINK_BPS
-from scenarios._topoopt.networks import Network, circuit_network, plan_network, switch_network
-from scenarios._topoopt.proposals import Proposals
-from tests.scenarios.topoopt_models import dense, model_of, models, table
-from topologies.errors import DemandError, ScenarioError
+from tests.scenarios.test_topoopt_search import ring_plan_network
+from tests.traffic.strategy_cases import dense, model_of, models, table
+from topologies.errors import DemandError
 from traffic.models.layered import LayeredModel
-from traffic.models.strategy import Share, Strategy, replicas, start_strategy, summed, transfers
+from traffic.strategies.critical_path import Cost
+from traffic.strategies.iteration_walk import GPU_LINK_BPS
+from traffic.strategies.network import RoutedNetwork, circuit_network, switch_network
+from traffic.strategies.proposals import Proposals
+from traffic.strategies.strategy import Share, Strategy, replicas, start_strategy, summed, transfers
 
 RATE_BPS = 1e9
 SUM_S = 2 * 3 / 4 * 8 * 4e6 / RATE_BPS
 """A ring of 4 servers over 4 MB."""
-Networks = Callable[[int], Network]
+Networks = Callable[[int], RoutedNetwork]
 seeds = st.integers(0, 2**32 - 1)
 
 
-def ring_plan_network(servers: int = 12, degree: int = 4) -> Network:
-    """Return the network of a plan for one AllReduce over all servers."""
-    everybody = [Group(tuple(range(servers)), 1_000_000)]
-    transfers = np.zeros((servers, servers), dtype=np.int64)
-    return plan_network(topology_finder(everybody, transfers, servers=servers, degree=degree), RATE_BPS)
-
-
-def random_network(servers: int, seed: int) -> Network:
+def random_network(servers: int, seed: int) -> RoutedNetwork:
     """Return a connected random graph of three circuits a server."""
     graph = nx.random_regular_graph(3, servers, seed=seed)
     return circuit_network([*graph.edges, *pairwise(range(servers))], RATE_BPS, servers=servers)
 
 
-def time_s(model: LayeredModel, strategy: Strategy, network: Network | None = None) -> float:
+def time_s(model: LayeredModel, strategy: Strategy, network: RoutedNetwork | None = None) -> float:
     return Cost(model, network or switch_network(model.servers, RATE_BPS)).start(strategy).time_s
-
-
-def test_a_pair_on_a_switch_crosses_both_nics() -> None:
-    network = switch_network(3, RATE_BPS)
-    loads_s = network.loads_s(np.array([0, 0, 2]), np.array([1, 2, 1]), np.array([125, 250, 500]))
-    assert (loads_s * 1e6).tolist() == pytest.approx([3, 0, 4, 0, 5, 2])
-
-
-@pytest.mark.parametrize("drawn", [False, True])
-@pytest.mark.parametrize("coins", [(1,), (1, 5), (1, 3, 4)])
-def test_paths_are_as_long_as_the_coin_change(coins: tuple[int, ...], drawn: bool) -> None:
-    pairs = [(s, (s + coin) % 12) for coin in coins for s in range(12)]
-    rng = np.random.default_rng(1) if drawn else None
-    network = circuit_network(pairs, RATE_BPS, servers=12, rng=rng)
-    changes = coin_change(12, tuple({*coins, *(12 - coin for coin in coins)}))
-    crossed = np.diff(network.starts).reshape(12, 12)
-    assert (crossed == hops_between(changes)).all()
-
-
-@pytest.mark.parametrize(("servers", "degree"), [(12, 4), (16, 4), (16, 8), (9, 4)])
-def test_a_plan_has_the_routes_of_its_coin_change(servers: int, degree: int) -> None:
-    network = ring_plan_network(servers, degree)
-    source, destination = np.nonzero(~np.eye(servers, dtype=bool))
-    carried = network.loads_s(source, destination, np.ones(len(source))) * RATE_BPS / 8
-    steps = sorted({ring[1] for ring in network.rings_of(tuple(range(servers)))})
-    loads = coin_change(servers, tuple(steps)).loads
-    assert carried.reshape(servers, -1).tolist() == servers * [[loads[coin] for coin in steps]]
-
-
-@given(seed=seeds)
-def test_what_servers_send_on_is_what_they_get(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    pairs = [*nx.random_regular_graph(3, 8, seed=seed % 1000).edges, *pairwise(range(8))]
-    network = circuit_network(pairs, RATE_BPS, servers=8, rng=rng)
-    source, destination = np.nonzero(~np.eye(8, dtype=bool))
-    size = rng.integers(1, 1000, len(source))
-    carried = network.loads_s(source, destination, size) * network.rates_bps / 8
-    joined = sorted(
-        {*pairs, *((b, a) for a, b in pairs)}, key=lambda link: (link[0], (link[1] - link[0]) % 8)
-    )
-    near, far = np.array(joined).T
-    out, into = np.bincount(near, carried), np.bincount(far, carried)
-    owed = np.bincount(source, size) - np.bincount(destination, size)
-    assert out - into == pytest.approx(owed)
-
-
-def test_parallel_circuits_are_one_link_of_both_rates() -> None:
-    network = circuit_network([(0, 1), (1, 0), (1, 2)], RATE_BPS, servers=3)
-    assert sorted(network.rates_bps) == [RATE_BPS, RATE_BPS, 2 * RATE_BPS, 2 * RATE_BPS]
-
-
-def test_servers_that_circuits_do_not_join_are_refused() -> None:
-    with pytest.raises(ScenarioError, match="do not join 3 servers"):
-        circuit_network([(0, 1)], RATE_BPS, servers=3)
-
-
-def test_rings_of_a_plan_load_all_links_alike() -> None:
-    loads_s = ring_plan_network().ring_loads_s(tuple(range(12)))
-    assert loads_s == pytest.approx(np.full(48, 2 * 11 / 12 / 4 * 8 / RATE_BPS))
-
-
-@given(share=st.sampled_from([Share(2, 1), Share(3, 2), Share(4, 0), Share(6, 1)]))
-def test_a_group_without_circuits_has_rings_over_those_of_others(share: Share) -> None:
-    members = replicas(share, 12)
-    network = ring_plan_network()
-    rings = network.rings_of(members)
-    assert all(sorted(ring) == list(members) for ring in rings)
-    sent = (network.ring_loads_s(members) * network.rates_bps / 8).sum()
-    assert sent >= 2 * (len(members) - 1) * 0.999
 
 
 def test_one_layer_computes_reduces_and_sums() -> None:

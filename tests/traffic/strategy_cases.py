@@ -1,4 +1,4 @@
-"""Small models for the tests of TopoOpt's search."""
+"""Small models and networks for the tests of strategies and of the search for them."""
 
 from collections.abc import Sequence
 

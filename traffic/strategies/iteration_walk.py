@@ -27,14 +27,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scenarios._topoopt.exchanges import Exchange, Load, Numbers, Reached
 from traffic.models.layered import GRADIENT_BYTES, LayeredModel
-from traffic.models.strategy import Share
-from traffic.models.strategy_job import INSIDE_BYTES_PER_S
+from traffic.strategies.exchanges import Exchange, Load, Reached
+from traffic.strategies.iteration_job import INSIDE_BYTES_PER_S
+from traffic.strategies.network import Numbers
+from traffic.strategies.strategy import Share
 
 GPU_LINK_BPS = 8 * INSIDE_BYTES_PER_S
 """Rate between the GPUs of a server, as the artifact's ``compute_internal_ar_time`` has it [bit/s]."""
-Times = Numbers | float
+ReplicaTimes = Numbers | float
 """A time for each replica of a layer, or one for all."""
 FORWARD, BACKWARD, TAKE, RETURN, SUM = range(5)
 """What begins: a layer's compute, its exchange either way, its sum; at equal times the earlier kind."""
@@ -74,7 +75,7 @@ class Moment(NamedTuple):
 
     queue: list[tuple[float, int, int]]
     free: Numbers
-    links: Times
+    links: ReplicaTimes
     sent: list[int]
     """How many senders of each layer's exchange have ended."""
     had: list[int]
@@ -102,7 +103,7 @@ class Walk:
         every = range(len(shares))
         self.moments: list[Moment] = []  # of each forward
         self.cause = [-1 for _ in every]  # the first forward that matters to a layer: an input's, or its own
-        self.ready: list[Times] = [0.0 for _ in every]
+        self.ready: list[ReplicaTimes] = [0.0 for _ in every]
         self.taken = [0.0 for _ in every]  # when an exchange ended
         self.ends: list[Numbers] = [np.empty(0) for _ in every]
         self.last = [0.0 for _ in every]
@@ -162,7 +163,7 @@ class Walk:
         self._had[i] += 1
         if self._had[i] < len(exchange.own) + bool(exchange.take):
             return
-        ready: list[Times] = [self.ends[p] for p in exchange.own]
+        ready: list[ReplicaTimes] = [self.ends[p] for p in exchange.own]
         last = [self.last[p] for p in exchange.own]
         if exchange.take:
             ready.append(self._arrived(i, exchange.reached, self.taken[i], exchange.senders, self.ends))
@@ -174,7 +175,7 @@ class Walk:
         """Let all layers compute backward and sum their gradients; return the last end."""
         final = len(self.ends) - 1
         self._missing = [len(consumers) for consumers in self._graph.consumers]
-        self._gradients: list[Times] = [self.ends[final] for _ in self.ends]
+        self._gradients: list[ReplicaTimes] = [self.ends[final] for _ in self.ends]
         self._known = [0.0 for _ in self.ends]  # when the last gradient of a layer came
         self._done = self.ends.copy()
         heappush(self._queue, (self.last[final], BACKWARD, -final))  # of equal times the last layer is first
@@ -222,7 +223,7 @@ class Walk:
         if not self._missing[p]:
             heappush(self._queue, (self._known[p], BACKWARD, -p))
 
-    def _computed(self, i: int, way: int, ready: Times) -> tuple[Numbers, float]:
+    def _computed(self, i: int, way: int, ready: ReplicaTimes) -> tuple[Numbers, float]:
         """Return when a layer's replicas end on their servers, which compute one task after the other."""
         graph, share = self._graph, self._shares[i]
         took = graph.compute_s[i][way] * (1 if graph.whole[i] else graph.servers / share.parts)
@@ -242,7 +243,7 @@ class Walk:
 
     def _arrived(
         self, to: int, reached: Reached, done: float, senders: Collection[int], ends: Sequence[Numbers]
-    ) -> Times:
+    ) -> ReplicaTimes:
         """Return when replicas have all that senders computed: with an exchange, or on their own server."""
         if reached.all:
             return done

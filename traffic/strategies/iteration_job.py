@@ -35,7 +35,7 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Compute, Job, Node
 from traffic.models.layered import GRADIENT_BYTES, Layer, LayeredModel
-from traffic.models.strategy import Strategy, check_strategy, edge_bytes, replicas
+from traffic.strategies.strategy import Strategy, check_strategy, edge_bytes, replicas
 
 BUCKET_BYTES = 25_000_000
 """Gradients that go together, as in PyTorch [bytes]."""

@@ -10,11 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios._topoopt.networks import Network
 from traffic.models.layered import LayeredModel
-from traffic.models.strategy import Share, edge_bytes
-
-Numbers = NDArray[np.float64]
+from traffic.strategies.network import Numbers, RoutedNetwork
+from traffic.strategies.strategy import Share, edge_bytes
 
 
 class Reached(NamedTuple):
@@ -39,7 +37,7 @@ class Load(NamedTuple):
     """The links that it crosses."""
 
 
-class Way(NamedTuple):
+class EdgeLoad(NamedTuple):
     """An edge between two layers in one direction."""
 
     link_s: Numbers
@@ -51,7 +49,7 @@ class Way(NamedTuple):
 class Exchange(NamedTuple):
     """The inputs of a layer, and the gradients that it returns."""
 
-    edges: tuple[tuple[Way, Way], ...]
+    edges: tuple[tuple[EdgeLoad, EdgeLoad], ...]
     """There and back, of each of its inputs."""
     take: Load | None
     """None if nothing leaves its server."""
@@ -66,8 +64,8 @@ class Exchange(NamedTuple):
 
 
 def edge_between(
-    network: Network, model: LayeredModel, ends: Mapping[str, Share], producer: str, consumer: str
-) -> tuple[Way, Way]:
+    network: RoutedNetwork, model: LayeredModel, ends: Mapping[str, Share], producer: str, consumer: str
+) -> tuple[EdgeLoad, EdgeLoad]:
     """Return the load of an edge between two layers on links, there and back.
 
     Parameters
@@ -81,12 +79,14 @@ def edge_between(
     """
     source, destination, size = edge_bytes(model, ends, producer, consumer)
     return (
-        Way(network.loads_s(source, destination, size), _reached(destination, ends[consumer], model.servers)),
-        Way(network.loads_s(destination, source, size), _reached(source, ends[producer], model.servers)),
+        EdgeLoad(
+            network.loads_s(source, destination, size), _reached(destination, ends[consumer], model.servers)
+        ),
+        EdgeLoad(network.loads_s(destination, source, size), _reached(source, ends[producer], model.servers)),
     )
 
 
-def exchange_of(inputs: Sequence[int], edges: Sequence[tuple[Way, Way]]) -> Exchange:
+def exchange_of(inputs: Sequence[int], edges: Sequence[tuple[EdgeLoad, EdgeLoad]]) -> Exchange:
     """Return the exchange of a layer with its inputs, over the edge of each."""
     mask = np.logical_or.reduce([there.reached.mask for there, _ in edges])
     senders = frozenset(p for p, (there, _) in zip(inputs, edges, strict=True) if there.reached.any)

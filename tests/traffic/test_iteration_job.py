@@ -15,9 +15,9 @@ from traffic.collectives.pattern import bytes_between
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Compute, Job
 from traffic.models.layered import LayeredModel
-from traffic.models.strategy import Share, replicas, start_strategy, summed, transfers
-from traffic.models.strategy_job import iteration_job
 from traffic.models.topoopt import layered_model
+from traffic.strategies.iteration_job import iteration_job
+from traffic.strategies.strategy import Share, replicas, start_strategy, summed, transfers
 
 Drawn = tuple[LayeredModel, dict[str, Share]]
 

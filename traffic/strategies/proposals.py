@@ -14,7 +14,7 @@ from itertools import accumulate
 import numpy as np
 
 from traffic.models.layered import LayeredModel
-from traffic.models.strategy import Share, Strategy
+from traffic.strategies.strategy import Share, Strategy
 
 PROPAGATE = 0.25
 """Probability that a share is copied to a neighbour."""

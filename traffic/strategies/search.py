@@ -6,7 +6,8 @@
 A Metropolis chain over strategies goes back to the best one now and then. The paper alternates: the chain on
 a topology, TopologyFinder on what its best strategy sends, the chain again. The artifact rebuilds the
 topology whenever the strategy changes, and when nothing did for 50 steps; a topology has a test of its own,
-and the best strategy keeps the one that it was found on.
+and the best strategy keeps the one that it was found on. What finds a topology is an argument: any value
+that says when two topologies are equal will do.
 
 References
 ----------
@@ -14,20 +15,18 @@ TopoOpt, section 4.1; FlexFlow's ``model.cc`` (``mcmc_optimize``) and ``network.
 alternates is not stated; where a new topology makes its strategy slower, the old one is kept here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from controller.schedulers.topoopt import Group, Plan
-from scenarios._topoopt.critical_path import Cost, Evaluation
-from scenarios._topoopt.proposals import Proposals
 from topologies.errors import ScenarioError
 from traffic.models.layered import LayeredModel
-from traffic.models.strategy import Strategy, start_strategy, summed, transfers
+from traffic.strategies.critical_path import Cost, Evaluation
+from traffic.strategies.proposals import Proposals
+from traffic.strategies.strategy import Strategy, start_strategy
 
 RETURNS = 100
 """How often a chain goes back to its best strategy."""
@@ -41,26 +40,25 @@ TOLERANCE = 1e-3
 """The paper's alternation ends after a round that makes T shorter by less than this, relative."""
 KEPT = 5
 """Candidates that a search returns at most."""
-Finder = Callable[[Sequence[Group], NDArray[np.int64]], Plan]
-"""A topology for groups and transfers, as `controller.schedulers.topoopt.topology_finder`."""
+Topology = TypeVar("Topology")
+"""A network of strategies, or any value from which their cost follows; None of a chain on one network."""
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate(Generic[Topology]):
     """A strategy that was evaluated, and on what."""
 
     strategy: Strategy
-    plan: Plan | None
-    """Its topology; None of a chain on a network of its own."""
+    topology: Topology
     time_s: float
     """T, by the search's cost."""
 
 
 @dataclass(frozen=True)
-class Searched:
+class Searched(Generic[Topology]):
     """The outcome of a search, and its course."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Candidate[Topology], ...]
     """Distinct strategies or topologies, the fastest first."""
     accepted: int
     """How many proposals were taken."""
@@ -70,7 +68,7 @@ class Searched:
 
 def markov_chain(
     cost: Cost, strategy: Strategy, *, steps: int, rng: np.random.Generator, alpha: float = 1.0
-) -> Searched:
+) -> Searched[None]:
     """Return the strategies that a Metropolis chain finds on one topology.
 
     Parameters
@@ -90,7 +88,7 @@ def markov_chain(
     ----------
     TopoOpt, section 4.1; FlexFlow's ``mcmc_optimize``.
     """
-    search = _Search(cost.model, rng, alpha)
+    search = _Search[None](cost.model, rng, alpha)
     search.chain(search.evaluated(_Place(cost.start(strategy), cost, None)), steps)
     return search.result()
 
@@ -98,14 +96,14 @@ def markov_chain(
 def alternate(
     model: LayeredModel,
     *,
-    cost: Callable[[Plan], Cost],
-    finder: Finder,
+    cost: Callable[[Topology], Cost],
+    finder: Callable[[Strategy], Topology],
     rng: np.random.Generator,
     rounds: int = 5,
     budget: int = 500,
     alpha: float = 1.0,
     style: Literal["paper", "artifact"] = "paper",
-) -> Searched:
+) -> Searched[Topology]:
     """Return strategies with topologies, from a search over both that starts from `start_strategy`.
 
     Parameters
@@ -115,7 +113,7 @@ def alternate(
     cost
         T of strategies on a topology.
     finder
-        TopologyFinder, for the model's servers.
+        The topology that suits a strategy, as TopologyFinder's for the model's servers.
     rng
         As of `markov_chain`, also for ``alpha``.
     rounds
@@ -137,15 +135,14 @@ def alternate(
     if style not in ("paper", "artifact"):
         raise ScenarioError(f"unknown style {style!r} of alternating", "take paper or artifact")
 
-    def rebuilt(strategy: Strategy, before: "_Place | None") -> "_Place":
-        groups = [Group(members, size) for members, size in summed(model, strategy)]
-        plan = finder(groups, transfers(model, strategy))
-        if before and plan == before.plan:
+    def rebuilt(strategy: Strategy, before: "_Place[Topology] | None") -> "_Place[Topology]":
+        topology = finder(strategy)
+        if before and topology == before.topology:
             return before
-        costs = cost(plan)
-        return search.evaluated(_Place(costs.start(strategy), costs, plan))
+        costs = cost(topology)
+        return search.evaluated(_Place(costs.start(strategy), costs, topology))
 
-    search = _Search(model, rng, alpha)
+    search = _Search[Topology](model, rng, alpha)
     start = rebuilt(start_strategy(model), None)
     if style == "artifact":
         search.interleave(start, rebuilt, budget)
@@ -154,44 +151,44 @@ def alternate(
     return search.result()
 
 
-class _Place(NamedTuple):
+class _Place(NamedTuple, Generic[Topology]):
     """Where a search is."""
 
     found: Evaluation
     cost: Cost
-    plan: Plan | None
+    topology: Topology
 
 
-_Rebuilt = Callable[[Strategy, _Place], _Place]
+_Rebuilt = Callable[[Strategy, _Place[Topology]], _Place[Topology]]
 """A strategy on the topology that suits it: the place before, if that has this topology."""
 
 
-def _better(one: _Place, other: _Place) -> _Place:
+def _better(one: _Place[Topology], other: _Place[Topology]) -> _Place[Topology]:
     return other if other.found.time_s < one.found.time_s else one
 
 
-class _Search:
+class _Search(Generic[Topology]):
     """A search under way: what it draws from, and the best that it has evaluated."""
 
     def __init__(self, model: LayeredModel, rng: np.random.Generator, alpha: float) -> None:
         self._proposals, self._rng, self._alpha = Proposals(model), rng, alpha
-        self._kept: list[Candidate] = []
+        self._kept: list[Candidate[Topology]] = []
         self._accepted = self._topologies = 0
 
-    def result(self) -> Searched:
+    def result(self) -> Searched[Topology]:
         """Return the outcome."""
         return Searched(tuple(self._kept), self._accepted, self._topologies)
 
-    def evaluated(self, place: _Place) -> _Place:
+    def evaluated(self, place: _Place[Topology]) -> _Place[Topology]:
         """Return a place, and keep its strategy if it is among the best."""
         found = place.found
         if len(self._kept) < KEPT or found.time_s < self._kept[-1].time_s:
-            candidate = Candidate(dict(found.strategy), place.plan, found.time_s)
+            candidate = Candidate(dict(found.strategy), place.topology, found.time_s)
             if candidate not in self._kept:
                 self._kept = sorted([*self._kept, candidate], key=lambda each: each.time_s)[:KEPT]
         return place
 
-    def chain(self, start: _Place, steps: int) -> _Place:
+    def chain(self, start: _Place[Topology], steps: int) -> _Place[Topology]:
         """Return the best strategy of a chain on one topology."""
         here = best = start
         for step in range(steps):
@@ -201,7 +198,9 @@ class _Search:
             best = _better(best, here)
         return best
 
-    def take_turns(self, here: _Place, rebuilt: _Rebuilt, rounds: int, budget: int) -> None:
+    def take_turns(
+        self, here: _Place[Topology], rebuilt: _Rebuilt[Topology], rounds: int, budget: int
+    ) -> None:
         """Alternate as the paper does: a chain, then the topology of its best strategy."""
         for _ in range(rounds):
             best = self.chain(here, budget)
@@ -213,7 +212,7 @@ class _Search:
             if here.found.time_s > (1 - TOLERANCE) * before_s:
                 return
 
-    def interleave(self, start: _Place, rebuilt: _Rebuilt, budget: int) -> None:
+    def interleave(self, start: _Place[Topology], rebuilt: _Rebuilt[Topology], budget: int) -> None:
         """Alternate as the artifact does: a new topology when the strategy changes, or nothing else does."""
         unchanged, here, best = 0, start, start
         for step in range(budget):
@@ -229,12 +228,12 @@ class _Search:
                 here, best = after, _better(best, after)
                 self._topologies += 1
 
-    def _accepts(self, after: _Place, before: _Place, alpha: float) -> bool:
+    def _accepts(self, after: _Place[Topology], before: _Place[Topology], alpha: float) -> bool:
         """Return whether a change is taken (Metropolis)."""
         longer_s = after.found.time_s - before.found.time_s
         return longer_s < 0 or self._rng.random() < exp(-alpha * 1e3 * longer_s)
 
-    def _stepped(self, here: _Place) -> tuple[_Place, bool]:
+    def _stepped(self, here: _Place[Topology]) -> tuple[_Place[Topology], bool]:
         """Return where a proposal leads, and whether it was accepted."""
         changes = self._proposals.draw(here.found.strategy, self._rng)
         if not changes:

@@ -1,6 +1,6 @@
 """The time of a training iteration under a strategy on a network: the critical path of its tasks.
 
-T is the last end of all tasks (`scenarios._topoopt.iteration_walk`, which says what is approximate); the best
+T is the last end of all tasks (`traffic.strategies.iteration_walk`, which says what is approximate); the best
 strategies of a search are judged by the fluid model. A proposal changes one layer or a few: what happened
 before the first of them could be ready stays, and loads are kept by the two shares that an edge joins.
 
@@ -13,12 +13,12 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scenarios._topoopt.exchanges import Exchange, Load, Way, edge_between, exchange_of, load_of
-from scenarios._topoopt.iteration_walk import Graph, Walk
-from scenarios._topoopt.networks import Network
 from topologies.errors import DemandError
 from traffic.models.layered import GRADIENT_BYTES, LayeredModel
-from traffic.models.strategy import Share, Strategy, check_strategy, replicas
+from traffic.strategies.exchanges import EdgeLoad, Exchange, Load, edge_between, exchange_of, load_of
+from traffic.strategies.iteration_walk import Graph, Walk
+from traffic.strategies.network import RoutedNetwork
+from traffic.strategies.strategy import Share, Strategy, check_strategy, replicas
 
 EDGES_KEPT = 4096
 """Of the loads by pairs of shares; at 128 servers with 4 circuits one is 8 kB."""
@@ -52,7 +52,7 @@ class Cost:
         If they have different numbers of servers.
     """
 
-    def __init__(self, model: LayeredModel, network: Network) -> None:
+    def __init__(self, model: LayeredModel, network: RoutedNetwork) -> None:
         if model.servers != network.servers:
             raise DemandError(
                 f"a model on {model.servers} servers and a network of {network.servers}",
@@ -61,7 +61,7 @@ class Cost:
         self.model, self.network = model, network
         self._place = {layer.name: i for i, layer in enumerate(model.layers)}
         self._graph = Graph.of(model)
-        self._edges: dict[tuple[Share, Share, int], tuple[Way, Way]] = {}
+        self._edges: dict[tuple[Share, Share, int], tuple[EdgeLoad, EdgeLoad]] = {}
         self._ring_s = lru_cache(EDGES_KEPT)(
             lambda share: network.ring_loads_s(replicas(share, model.servers))
         )
@@ -116,7 +116,7 @@ class Cost:
         ]
         return exchange_of(inputs, edges)
 
-    def _edge(self, p: int, i: int, shares: Sequence[Share]) -> tuple[Way, Way]:
+    def _edge(self, p: int, i: int, shares: Sequence[Share]) -> tuple[EdgeLoad, EdgeLoad]:
         """Return an edge; all between the same shares are one, if they carry as much."""
         producer, consumer = self.model.layers[p], self.model.layers[i]
         key = shares[p], shares[i], producer.sample_bytes

@@ -2,8 +2,8 @@
 
 Bytes from server to server take fixed routes, so what an exchange puts on each link is a sum over its pairs.
 On a switch a pair crosses the sender's NIC and the receiver's; over circuits it crosses a shortest path, hop
-by hop. Of equally short next hops a plan takes that of the coin change, as its runs do; other circuits take
-the one of the smallest jump, or one at random.
+by hop. Of equally short next hops a table of jumps may name one, as the coin change does for TopoOpt's
+circuits; else the smallest jump is taken, or one at random.
 
 References
 ----------
@@ -12,16 +12,13 @@ TopoOpt, sections 4.1, 4.2 and 5.1 (its search on switches assumes one big switc
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from controller.schedulers.coin_change import Changes, coin_change
-from controller.schedulers.topoopt import Plan
-from controller.schedulers.totient import ring_over, totient_jumps
 from topologies.errors import ScenarioError
 
 Members = tuple[int, ...]
@@ -32,7 +29,7 @@ Sizes = NDArray[np.int64] | Numbers
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class RoutedNetwork:
     """Links between servers, and which of them each pair crosses."""
 
     servers: int
@@ -71,7 +68,7 @@ def in_order(members: Members) -> tuple[Members]:
     return (members,)
 
 
-def switch_network(servers: int, rate_bps: float) -> Network:
+def switch_network(servers: int, rate_bps: float) -> RoutedNetwork:
     """Return a big switch: each server has a link to it and one from it.
 
     Parameters
@@ -85,22 +82,7 @@ def switch_network(servers: int, rate_bps: float) -> Network:
     apart = source != destination
     links = np.stack([source[apart], servers + destination[apart]], axis=1).ravel()
     starts = np.concatenate([[0], 2 * apart.cumsum()])
-    return Network(servers, np.full(2 * servers, rate_bps), starts, links, in_order)
-
-
-def plan_network(plan: Plan, rate_bps: float) -> Network:
-    """Return the circuits of a plan, with its rings; else as `circuit_network`.
-
-    A group that it was not made for has a ring by one of its steps, over circuits of others: of all steps the
-    one of the fewest hops.
-    """
-    changes = coin_change(plan.servers, plan.coins)
-    network = circuit_network(plan.pairs, rate_bps, servers=plan.servers, duplex=plan.duplex, changes=changes)
-    planned = {group.members: rings for group, rings in plan.rings}
-    hops = np.diff(network.starts).reshape(plan.servers, plan.servers)
-    return replace(
-        network, rings_of=lambda members: planned.get(members) or _multi_hop(members, hops, plan.duplex)
-    )
+    return RoutedNetwork(servers, np.full(2 * servers, rate_bps), starts, links, in_order)
 
 
 def circuit_network(
@@ -109,9 +91,9 @@ def circuit_network(
     *,
     servers: int,
     duplex: bool = True,
-    changes: Changes | None = None,
+    first_jumps: NDArray[np.int64] | None = None,
     rng: np.random.Generator | None = None,
-) -> Network:
+) -> RoutedNetwork:
     """Return servers that circuits join and that forward along a shortest path for each pair.
 
     An AllReduce has one ring, in the order of its members, as on an expander.
@@ -126,10 +108,10 @@ def circuit_network(
         n.
     duplex
         Whether a circuit goes both ways, or from the first of its servers to the second.
-    changes
-        Decide between equally short next hops, if their coin is the jump of one.
+    first_jumps
+        The jump that is preferred among equally short next hops, by (target - server) mod n, shape (n,).
     rng
-        Draws among equally short next hops; without it and changes all go by the smallest jump.
+        Draws among equally short next hops; without it and jumps all go by the smallest jump.
 
     Raises
     ------
@@ -144,23 +126,19 @@ def circuit_network(
         raise ScenarioError(
             f"{len(pairs)} circuits do not join {servers} servers", "give circuits that lead everywhere"
         )
-    pair, link = _walked(near, far, hops, changes, rng)
+    pair, link = _walked(near, far, hops, first_jumps, rng)
     order = np.argsort(pair, kind="stable")
     starts = np.concatenate([[0], np.bincount(pair, minlength=servers * servers).cumsum()])
     rates = rate_bps * np.array([circuits[link] for link in ends], dtype=float)
-    return Network(servers, rates, starts, link[order], in_order)
-
-
-def _multi_hop(members: Members, hops: Indices, duplex: bool) -> Sequence[Members]:
-    """Return the rings of a group that takes the circuits of others."""
-    steps = totient_jumps(len(members), len(members), duplex=duplex)
-    rings = [ring_over(members, step) for step in steps]
-    best = min(rings, key=lambda ring: hops[ring, np.roll(ring, -1)].sum())
-    return (best, best[::-1]) if duplex and len(best) > 2 else (best,)
+    return RoutedNetwork(servers, rates, starts, link[order], in_order)
 
 
 def _walked(
-    near: Indices, far: Indices, hops: Numbers, changes: Changes | None, rng: np.random.Generator | None
+    near: Indices,
+    far: Indices,
+    hops: Numbers,
+    first_jumps: NDArray[np.int64] | None,
+    rng: np.random.Generator | None,
 ) -> tuple[Indices, Indices]:
     """Return which pair crosses which link, with one shortest path for each pair."""
     servers = len(hops)
@@ -176,9 +154,9 @@ def _walked(
             hops[far[candidate], target[:, None]] < hops[at, target][:, None]
         )
         rank = nearer if rng is None else nearer * rng.random(nearer.shape)
-        if changes:
-            coin = changes.first[(target - at) % servers]
-            rank = rank * (1 + ((far[candidate] - at[:, None]) % servers == coin[:, None]))
+        if first_jumps is not None:
+            jump = first_jumps[(target - at) % servers]
+            rank = rank * (1 + ((far[candidate] - at[:, None]) % servers == jump[:, None]))
         link = candidate[np.arange(len(pair)), rank.argmax(axis=1)]
         pairs.append(pair)
         links.append(link)

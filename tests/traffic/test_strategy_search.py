@@ -1,7 +1,6 @@
 """The Markov chain and its alternation with TopologyFinder, on models whose best strategy is known."""
 
 from collections.abc import Mapping
-from functools import partial
 from itertools import pairwise, product
 from typing import Literal
 
@@ -10,15 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.schedulers.topoopt import Plan, topology_finder
-from scenarios._topoopt.alternating import RETURNS, Candidate, Searched, alternate, markov_chain
-from scenarios._topoopt.critical_path import Cost, Evaluation
-from scenarios._topoopt.networks import plan_network, switch_network
-from scenarios._topoopt.proposals import Proposals
-from tests.scenarios.topoopt_models import dense, model_of, models, table
+from controller.schedulers.topoopt import Group, Plan, topology_finder
+from scenarios._topoopt.scale.search import plan_network
+from tests.traffic.strategy_cases import dense, model_of, models, table
 from topologies.errors import ScenarioError
 from traffic.models.layered import LayeredModel
-from traffic.models.strategy import Share, check_strategy, start_strategy
+from traffic.strategies.critical_path import Cost, Evaluation
+from traffic.strategies.network import switch_network
+from traffic.strategies.proposals import Proposals
+from traffic.strategies.search import RETURNS, Candidate, Searched, Topology, alternate, markov_chain
+from traffic.strategies.strategy import (
+    Share,
+    Strategy,
+    check_strategy,
+    start_strategy,
+    summed,
+    transfers,
+)
 
 RATE_BPS = 1e9
 HYBRID = model_of(
@@ -57,12 +64,17 @@ def plan_cost(model: LayeredModel, plan: Plan) -> Cost:
     return Cost(model, plan_network(plan, RATE_BPS / 4))
 
 
-def alternated(model: LayeredModel, style: Style, seed: int = 0, budget: int = 60) -> Searched:
-    """Return what alternating finds on servers of four ports."""
+def alternated(model: LayeredModel, style: Style, seed: int = 0, budget: int = 60) -> Searched[Plan]:
+    """Return the outcome of alternating with TopologyFinder on servers of four ports."""
+
+    def plan_for(strategy: Strategy) -> Plan:
+        groups = [Group(members, size) for members, size in summed(model, strategy)]
+        return topology_finder(groups, transfers(model, strategy), servers=model.servers, degree=4)
+
     return alternate(
         model,
         cost=lambda plan: plan_cost(model, plan),
-        finder=partial(topology_finder, servers=model.servers, degree=4),
+        finder=plan_for,
         rng=rng_of(seed),
         rounds=3,
         budget=budget,
@@ -70,7 +82,7 @@ def alternated(model: LayeredModel, style: Style, seed: int = 0, budget: int = 6
     )
 
 
-def best_of(found: Searched) -> Candidate:
+def best_of(found: Searched[Topology]) -> Candidate[Topology]:
     return found.candidates[0]
 
 
@@ -194,14 +206,12 @@ def test_the_chain_goes_back_to_the_best_a_hundred_times() -> None:
 def test_alternating_puts_two_towers_apart_and_joins_their_servers(style: Style) -> None:
     searched = alternated(TOWERS, style, budget=100)
     found = best_of(searched)
-    assert found.plan
     assert {share.parts for share in found.strategy.values()} == {1}
     left, right, top = (share.start for share in found.strategy.values())
     assert left != right
     assert top in (left, right)
-    assert sum({left, right} == set(pair) for pair in found.plan.pairs) >= 2
-    first = best_of(alternated(TOWERS, style, budget=0)).plan
-    assert first
+    assert sum({left, right} == set(pair) for pair in found.topology.pairs) >= 2
+    first = best_of(alternated(TOWERS, style, budget=0)).topology
     assert found.time_s < 0.9 * plan_cost(TOWERS, first).start(found.strategy).time_s
     assert searched.topologies > 0
 
@@ -215,8 +225,23 @@ def test_alternating_never_ends_worse_than_it_started(style: Style, model: Layer
     assert start.strategy == start_strategy(model)
     assert best_of(found).time_s <= start.time_s
     for each in found.candidates:
-        assert each.plan
-        assert plan_cost(model, each.plan).start(each.strategy).time_s == each.time_s
+        assert plan_cost(model, each.topology).start(each.strategy).time_s == each.time_s
+
+
+def test_alternating_over_one_topology_is_the_chain_on_it() -> None:
+    """A topology is any value: here the rate of a switch."""
+    found = alternate(
+        TOY,
+        cost=lambda rate_bps: Cost(TOY, switch_network(TOY.servers, rate_bps)),
+        finder=lambda _: RATE_BPS,
+        rng=rng_of(),
+        rounds=1,
+        budget=60,
+    )
+    chain = markov_chain(switch_cost(TOY), start_strategy(TOY), steps=60, rng=rng_of())
+    same = [Candidate(each.strategy, RATE_BPS, each.time_s) for each in chain.candidates]
+    assert [*found.candidates] == same
+    assert (found.accepted, found.topologies) == (chain.accepted, 0)
 
 
 @styles
