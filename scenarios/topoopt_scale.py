@@ -9,7 +9,7 @@ import typer
 
 from controller.schedulers.totient import Rule
 from scenarios._topoopt.scale.figures import FIGURES, points_of
-from scenarios._topoopt.scale.points import Setting, row_of
+from scenarios._topoopt.scale.points import ScaleParameters, row_of
 from scenarios._topoopt.scale.report import COSTS, scale_report
 from testbed.study.command import run_computed
 from testbed.study.computed import Call, Computed
@@ -74,9 +74,9 @@ def topoopt_scale(
     if not {"11", "27"} & {*names}:
         check_effect("figures 11 and 27 are not among --figures", {"--rates": rates})
     fat_tree_bps = 0.0 if fat_tree_rate is None else nic_bps(fat_tree_rate, "--fat-tree-rate")
-    setting = Setting(_steps(budget), seed, rule, fat_tree_bps)
+    parameters = ScaleParameters(_steps(budget), seed, rule, fat_tree_bps)
     points = points_of(names, rates_bps)
-    calls = [Call(row_of, (setting, point)) for point in points]
+    calls = [Call(row_of, (parameters, point)) for point in points]
     return Computed("topoopt_scale", "TopoOpt at scale", calls, partial(scale_report, names, seed, points))
 
 

@@ -14,7 +14,7 @@ from scenarios._topoopt.shared.points import (
     OF_EXCHANGE,
     PATHS,
     SHARD,
-    Cluster,
+    SharedCluster,
     calls_of,
     points_of,
 )
@@ -28,7 +28,7 @@ from topologies.errors import ScenarioError
 
 MOST_SERVERS = 1024
 NIC_BPS = 20e6
-"""What a NIC of the emulated cluster is shaped to at most [bit/s]: it has 48 links."""
+"""Rate of a NIC of the emulated cluster at most [bit/s]: it has 48 links."""
 
 Servers = Annotated[int, typer.Option(help=f"Servers of the cluster; a job has {SHARD}.")]
 JobCounts = Annotated[
@@ -67,12 +67,12 @@ Emulate = Annotated[
 
 
 def topoopt_shared(
-    servers: Servers = Cluster.servers,
+    servers: Servers = SharedCluster.servers,
     job_counts: JobCounts = "5,10,15,20,27",
     seeds: Seeds = 2,
     mix: Mix = "text",
     paths: Paths = OF_EXCHANGE,
-    fat_tree_rate: FatTreeRate = Cluster.fat_tree_bps / 1e9,
+    fat_tree_rate: FatTreeRate = SharedCluster.fat_tree_bps / 1e9,
     emulate: Emulate = False,
 ) -> Computed | Study:
     """Iteration times of jobs that share a cluster of 432 servers: TopoOpt, ideal switch, two fat-trees.
@@ -104,7 +104,7 @@ def topoopt_shared(
             findings=shards_findings,
             most_nic_bps=NIC_BPS,
         )
-    cluster = Cluster(
+    cluster = SharedCluster(
         servers=_servers(servers),
         fat_tree_bps=nic_bps(fat_tree_rate, "--fat-tree-rate"),
         mix=_chosen("mix", mix, MIXES),

@@ -10,7 +10,7 @@ import typer
 from scenarios._topoopt.experiments import plan_for
 from scenarios._topoopt.testbed.points import (
     MODELS,
-    Cluster,
+    Prototype,
     iteration_experiments,
     ring_experiments,
     trained_on,
@@ -24,7 +24,7 @@ from topologies.errors import ScenarioError
 from traffic.models.layered import LayeredModel
 
 NIC_BPS = 72e6
-"""What the fastest NIC is shaped to at most [bit/s]: a panel's 48 interfaces have a quarter each."""
+"""Emulated rate of the fastest NIC at most [bit/s]: a panel's 48 interfaces have a quarter each."""
 RUN_S = 10.0
 """How long a point may take at emulated scale so that the steps of its rings are long [s]."""
 MOST_BUCKETS, MOST_BATCH = 64, 1 << 16
@@ -68,45 +68,45 @@ def topoopt_testbed(
     times as fast as the slow switch where the network is all that counts, and behind the ideal where DLRM
     relays. A table says what relaying cost: the bandwidth tax as computed and as counted on the interfaces.
     """
-    cluster = _cluster(degree, rate, buckets, seed)
+    prototype = _prototype(degree, rate, buckets, seed)
     names = [name for name in chosen(models, (*MODELS, NONE), "--models") if name != NONE]
     trained = [
-        trained_on(cluster, name, batch)
+        trained_on(prototype, name, batch)
         for name in names
         for batch in (whole_numbers(batches, "--batches", most=MOST_BATCH) if name == "dlrm" else [None])
     ]
-    experiments = [each for one in trained for each in iteration_experiments(cluster, one)]
+    experiments = [each for one in trained for each in iteration_experiments(prototype, one)]
     known: dict[str, LayeredModel] = {one.job().name: one.model for one in trained}
     if all_reduces:
-        experiments += _rings(cluster)
+        experiments += _rings(prototype)
     if not experiments:
         raise ScenarioError("no model and no AllReduces", "name a model, or leave out --no-all-reduces")
     return Study(
         "topoopt_testbed",
         "TopoOpt's testbed: 12 servers on a patch panel and on switches",
         experiments,
-        partial(testbed_claims, cluster),
-        findings=partial(testbed_findings, cluster, known),
-        baseline=cluster.full_name,
+        partial(testbed_claims, prototype),
+        findings=partial(testbed_findings, prototype, known),
+        baseline=prototype.full_name,
         rings_s=RUN_S,
         most_nic_bps=NIC_BPS,
         transports="ideal",
     )
 
 
-def _rings(cluster: Cluster) -> list[Experiment]:
-    one = trained_on(cluster, "resnet50")
-    *_, panel = iteration_experiments(cluster, one)
-    return list(ring_experiments(cluster, panel, plan_for(one, cluster.degree)))
+def _rings(prototype: Prototype) -> list[Experiment]:
+    one = trained_on(prototype, "resnet50")
+    *_, panel = iteration_experiments(prototype, one)
+    return list(ring_experiments(prototype, panel, plan_for(one, prototype.degree)))
 
 
-def _cluster(degree: int, rate: float, buckets: int, seed: int) -> Cluster:
+def _prototype(degree: int, rate: float, buckets: int, seed: int) -> Prototype:
     if not (2 <= degree <= 10 and 1 <= buckets <= MOST_BUCKETS):
         raise ScenarioError(
             f"{degree} interfaces, {buckets} buckets",
             f"take 2 to 10 interfaces, and 1 to {MOST_BUCKETS} buckets",
         )
-    return Cluster(degree, nic_bps(rate), buckets, seed)
+    return Prototype(degree, nic_bps(rate), buckets, seed)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ RATE_BPS = 100e9
 
 
 def server_bps(fabric: Fabric) -> set[float]:
-    """Return what servers send at most, each rate once [bit/s]."""
+    """Return the rates at which servers send at most, each once [bit/s]."""
     sent = Counter[int]()
     for nic in fabric.nics:
         sent[nic.server] += int(fabric.nic_rate_bps(nic))
@@ -29,7 +29,7 @@ def server_bps(fabric: Fabric) -> set[float]:
 
 
 def tor_uplinks(fabric: Fabric) -> dict[str, tuple[float, float]]:
-    """Return what the ToR switches with servers take from these, and what they send up at most [bit/s]."""
+    """Return the rates of ToR switches with servers, from these and up, at most [bit/s]."""
     above = {switch.name for switch in fabric.switches if switch.tier > 0}
     rates: dict[str, tuple[float, float]] = {}
     for name in dict.fromkeys(fabric.peer(fabric.nic_port(nic)).node for nic in fabric.nics):

@@ -10,7 +10,7 @@ import pytest
 from scenarios._topoopt.fabrics import EXPANDER, FAT_TREE, IDEAL, OCS_RECONFIG, SIP_ML, TOPOOPT
 from scenarios._topoopt.scale.batches import TAXES
 from scenarios._topoopt.scale.figures import DELAYS_S, FIGURES, MODELS, points_of
-from scenarios._topoopt.scale.points import FABRICS, ScalePoint, Setting, row_of
+from scenarios._topoopt.scale.points import FABRICS, ScaleParameters, ScalePoint, row_of
 from scenarios._topoopt.scale.report import scale_findings
 from testbed.report.claims import PREDICTED, Claim
 from testbed.report.table import held_text
@@ -18,7 +18,7 @@ from tests.results_page import TOPOOPT_SCALE, documented
 from tests.scenarios.command import ran
 
 RATES_BPS = [10e9, 25e9, 40e9, 100e9, 200e9]
-START = Setting(budget=0)
+START = ScaleParameters(budget=0)
 SMALL = ScalePoint("dlrm", TOPOOPT, 4, 100e9, section="5.4", batch=64, servers=16)
 ROW = {"budget": 0, "rule": "projected", "fat_tree_bps": 0.0,
        "iteration_s": 0.1, "start_s": 0.1, "changes": 0,
@@ -85,7 +85,7 @@ def test_what_tables_send_is_relayed_on_topoopt_and_makes_it_slower_than_the_swi
 
 def test_a_search_is_predicted_beside_what_it_began_with() -> None:
     """Over an expander the ring in order is relayed, so that summing less is faster at once."""
-    found = row_of(Setting(budget=3), ScalePoint("dlrm", EXPANDER, 4, 100e9, servers=16))
+    found = row_of(ScaleParameters(budget=3), ScalePoint("dlrm", EXPANDER, 4, 100e9, servers=16))
     assert float(str(found["iteration_s"])) < 0.95 * float(str(found["start_s"]))
 
 

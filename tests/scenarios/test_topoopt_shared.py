@@ -22,9 +22,9 @@ from scenarios._topoopt.shared.points import (
     SHARD,
     SHARED,
     AloneTimes,
-    Cluster,
     DrawnJob,
     JobFound,
+    SharedCluster,
     SharedPoint,
     calls_of,
     drawn_jobs,
@@ -55,7 +55,7 @@ from tests.results_page import TOPOOPT_SHARED, documented
 from tests.scenarios.command import ran
 from traffic.collectives.ring import Ring
 
-PAIR = Cluster(servers=2 * SHARD, fat_tree_bps=50e9)
+PAIR = SharedCluster(servers=2 * SHARD, fat_tree_bps=50e9)
 """Two jobs, on a fat-tree so slow that BERT waits for its network too."""
 TWO = (DrawnJob("bert", tuple(range(0, 32, 2))), DrawnJob("vgg16", tuple(range(31, 0, -2))))
 TIMES = {"dlrm": 0.015, "bert": 0.0625, "candle": 0.134, "vgg16": 0.1}
@@ -85,7 +85,7 @@ def test_the_notebook_s_shares_are_what_its_procedure_draws() -> None:
 
 @pytest.mark.parametrize("mix", MIXES)
 def test_models_are_drawn_by_their_shares(mix: str) -> None:
-    cluster = Cluster(mix=mix)
+    cluster = SharedCluster(mix=mix)
     drawn = Counter(job.model for seed in range(300) for job in drawn_jobs(cluster, 27, seed))
     for model, share in zip(MODELS, MIXES[mix], strict=True):
         assert drawn[model] / drawn.total() == pytest.approx(share, abs=0.02)
@@ -93,11 +93,11 @@ def test_models_are_drawn_by_their_shares(mix: str) -> None:
 
 @given(st.integers(1, 27), st.integers(0, 2**32))
 def test_jobs_have_servers_of_their_own_and_fewer_are_the_first_of_more(jobs: int, seed: int) -> None:
-    drawn = drawn_jobs(Cluster(), jobs, seed)
+    drawn = drawn_jobs(SharedCluster(), jobs, seed)
     servers = [server for job in drawn for server in job.servers]
     assert len(set(servers)) == len(servers) == SHARD * jobs
     assert set(servers) <= set(range(432))
-    assert drawn == drawn_jobs(Cluster(), 27, seed)[:jobs]
+    assert drawn == drawn_jobs(SharedCluster(), 27, seed)[:jobs]
 
 
 @given(st.lists(st.floats(0.01, 1.5), min_size=1, max_size=27))
@@ -152,9 +152,9 @@ def test_the_first_iteration_counts_beside_jobs_that_slow_it_down() -> None:
 @pytest.mark.parametrize("fabric", PRIVATE)
 def test_where_jobs_do_not_interact_they_take_as_long_as_alone(fabric: str) -> None:
     for jobs in (5, 27):
-        took = found_alone(Cluster(), ALONE, SharedPoint(fabric, jobs, 3))
+        took = found_alone(SharedCluster(), ALONE, SharedPoint(fabric, jobs, 3))
         assert [job.iteration_s for job in took] == [
-            TIMES[job.model] for job in drawn_jobs(Cluster(), jobs, 3)
+            TIMES[job.model] for job in drawn_jobs(SharedCluster(), jobs, 3)
         ]
 
 
@@ -181,22 +181,22 @@ def _is_met(claim: Claim) -> bool:
 def test_predictions_stand_beside_the_paper_s_ratios_and_none_where_loads_are_missing() -> None:
     ratios = {TOPOOPT: 1.0, IDEAL: 1.0, FAT_TREE: 3.1, OVERSUBSCRIBED: 1.26}
     table = by_load(pd.concat(found(name, jobs, ratio) for name, ratio in ratios.items() for jobs in LOADS))
-    claims = shared_claims(Cluster(), table, "1 seed")
+    claims = shared_claims(SharedCluster(), table, "1 seed")
     assert [claim.measured for claim in claims] == pytest.approx([3.1, 1.26, 3.1, 3.1, 1.26])
     assert {claim.verdict for claim in claims} == {"not comparable"}, "nothing was emulated"
     assert [_is_met(claim) for claim in claims] == [False, True, True, True, True]
-    few = shared_claims(Cluster(), table.drop(index=5, level="jobs"), "1 seed")
+    few = shared_claims(SharedCluster(), table.drop(index=5, level="jobs"), "1 seed")
     assert [claim.ran for claim in few] == [True, True, True, False, False]
-    assert not any(claim.ran for claim in shared_claims(Cluster(servers=448), table, "1 seed"))
+    assert not any(claim.ran for claim in shared_claims(SharedCluster(servers=448), table, "1 seed"))
 
 
-def quick_alone_s(_cluster: Cluster, model: str) -> dict[str, float]:
-    """Return what a model takes alone without a prediction."""
+def quick_alone_s(_cluster: SharedCluster, model: str) -> dict[str, float]:
+    """Return the times of a model alone, without a prediction."""
     return dict.fromkeys(ALONE, TIMES[model])
 
 
-def twice_as_long(cluster: Cluster, point: SharedPoint) -> tuple[JobFound, ...]:
-    """Return what jobs take that share a fabric, without a prediction."""
+def twice_as_long(cluster: SharedCluster, point: SharedPoint) -> tuple[JobFound, ...]:
+    """Return the times of jobs that share a fabric, without a prediction."""
     drawn = drawn_jobs(cluster, point.jobs, point.seed)
     return tuple(JobFound("bert", 2 * TIMES[job.model], 1, 2 * TIMES[job.model]) for job in drawn)
 
@@ -279,9 +279,9 @@ def test_models_are_predicted_alone_once_and_points_where_jobs_interact() -> Non
     assert len(points) == 2 * 2 * 4
     times = [dict.fromkeys(ALONE, TIMES[model]) for model in MODELS]
     shared = [point for point in points if point.fabric in SHARED]
-    assert len(calls_of(Cluster(), points)) == len(times) + len(shared) == 4 + 2 * 2 * 2
+    assert len(calls_of(SharedCluster(), points)) == len(times) + len(shared) == 4 + 2 * 2 * 2
     told = [(JobFound("bert", number, 1, number),) for number in range(len(shared))]
-    alone, jobs = jobs_of(Cluster(), points, [*times, *told])
+    alone, jobs = jobs_of(SharedCluster(), points, [*times, *told])
     assert alone == ALONE
     assert list(jobs) == points
     assert [jobs[point] for point in shared] == told, "each has what was predicted of it"

@@ -28,7 +28,7 @@ from scenarios._topoopt.testbed.points import (
     DIRECT,
     RELAYED,
     SERVERS,
-    Cluster,
+    Prototype,
     iteration_experiments,
     ring_experiments,
     trained_on,
@@ -55,10 +55,10 @@ VOLUME = 1e-3
 @cache
 def rings(degree: int = 4) -> dict[str, Experiment]:
     """Return the AllReduces of a testbed by their names, at a small scale."""
-    cluster = Cluster(degree)
-    trained = trained_on(cluster, "resnet50")
-    *_, panel = iteration_experiments(cluster, trained)
-    found = ring_experiments(cluster, panel, plan_for(trained, degree))
+    prototype = Prototype(degree)
+    trained = trained_on(prototype, "resnet50")
+    *_, panel = iteration_experiments(prototype, trained)
+    found = ring_experiments(prototype, panel, plan_for(trained, degree))
     return {each.job.name: replace(each, dilation=Dilation(1e-3, VOLUME)) for each in found}
 
 
@@ -90,9 +90,9 @@ def paths_of_circuits(experiment: Experiment, degree: int) -> NDArray[np.float64
 
 @pytest.mark.parametrize("batch", TAXES)
 def test_dlrm_s_bandwidth_tax_is_that_of_the_worked_numbers(batch: int) -> None:
-    cluster = Cluster()
-    trained = trained_on(cluster, "dlrm", batch)
-    *_, panel = iteration_experiments(cluster, trained)
+    prototype = Prototype()
+    trained = trained_on(prototype, "dlrm", batch)
+    *_, panel = iteration_experiments(prototype, trained)
     tax = bandwidth_tax(0.0, sent_between(panel), circuit_hops(panel))
     ring_bytes = sum(2 * (len(group.members) - 1) * group.bytes for group in trained.groups)
     transfers = int(trained.transfers.sum())
@@ -119,9 +119,9 @@ def test_servers_send_their_transfers_and_what_rings_take(model: LayeredModel, d
 
 
 def test_hops_are_those_of_shortest_paths_over_the_lit_circuits() -> None:
-    cluster = Cluster()
-    trained = trained_on(cluster, "resnet50")
-    *_, panel = iteration_experiments(cluster, trained)
+    prototype = Prototype()
+    trained = trained_on(prototype, "resnet50")
+    *_, panel = iteration_experiments(prototype, trained)
     expanders = [over_expander(trained, degree, 25e9, seed=seed) for degree, seed in ((3, 0), (4, 1))]
     for experiment, degree in zip([panel, *expanders], (4, 3, 4), strict=True):
         assert (circuit_hops(experiment) == paths_of_circuits(experiment, degree)).all()
@@ -131,8 +131,8 @@ def test_hops_are_those_of_shortest_paths_over_the_lit_circuits() -> None:
 
 
 def test_without_circuits_nothing_is_relayed() -> None:
-    trained = trained_on(Cluster(), "resnet50")
-    switch, *_ = iteration_experiments(Cluster(), trained)
+    trained = trained_on(Prototype(), "resnet50")
+    switch, *_ = iteration_experiments(Prototype(), trained)
     assert circuits_between(switch) == []
     assert not circuit_hops(switch).any()
 
@@ -176,7 +176,7 @@ def test_the_tax_is_held_to_what_was_computed_and_relaying_has_a_price() -> None
         outcomes.append(
             Outcome(experiment, run, counted(experiment, run, tax), Verdict("faithful"), measures)
         )
-    found = findings_of(Cluster(), {}, outcomes)
+    found = findings_of(Prototype(), {}, outcomes)
     assert [claim.verdict for claim in found.claims] == ["holds", "does not hold", "holds"]
     assert [claim.measured for claim in found.claims] == pytest.approx([1.0, 0.9, 1.0], rel=1e-3)
     (sheet,) = found.sheets
@@ -187,7 +187,7 @@ def test_the_tax_is_held_to_what_was_computed_and_relaying_has_a_price() -> None
     more_us = 1e6 * (0.5 * times_s[1] - 0.25 * times_s[0] * as_many) / (1000 * (1 - 1 / 1.8))
     assert f"took {more_us:.0f} us more CPU" in sheet.caption
     void = [replace(each, verdict=Verdict("void")) for each in outcomes]
-    assert findings_of(Cluster(), {}, void).claims == []
+    assert findings_of(Prototype(), {}, void).claims == []
 
 
 @pytest.mark.parametrize("degree", [3, 5])
@@ -196,7 +196,7 @@ def test_an_interface_that_no_ring_takes_is_not_held_against_the_rings(degree: i
     run = predicted(direct)
     emulated = counted(direct, run, 1.0)
     claims = findings_of(
-        Cluster(degree), {}, [Outcome(direct, run, emulated, Verdict("faithful"), Measures())]
+        Prototype(degree), {}, [Outcome(direct, run, emulated, Verdict("faithful"), Measures())]
     ).claims
     assert claims[0].measured == pytest.approx(1, rel=1e-6)
 
@@ -216,7 +216,7 @@ def test_claims_are_of_the_models_that_were_trained() -> None:
             "ncf, batch 64 iteration", DIRECT]  # fmt: skip
     times_s = {"TopoOpt": 1.05, "switch 100G": 1.0, "switch 25G": 1.9}
     table = summary({(job, name): times_s[name] for job, name in product(jobs, times_s)})
-    claims = claims_of(Cluster(), table)
+    claims = claims_of(Prototype(), table)
     assert [(claim.text.partition(":")[0], claim.verdict) for claim in claims] == [
         ("resnet50", "holds"),
         ("resnet50", "holds"),
@@ -224,7 +224,7 @@ def test_claims_are_of_the_models_that_were_trained() -> None:
     ]
     assert [claim.measured for claim in claims] == pytest.approx([1.05, 1.9 / 1.05, 1.9 / 1.05])
     slower = table.assign(iteration_s=table["iteration_s"].where(table["scheme"] != "TopoOpt", 1.88))
-    assert [claim.verdict for claim in claims_of(Cluster(), slower)] == ["does not hold"] * 3
+    assert [claim.verdict for claim in claims_of(Prototype(), slower)] == ["does not hold"] * 3
 
 
 def test_drawings_have_an_axes_for_each_job() -> None:
@@ -238,7 +238,7 @@ def test_drawings_have_an_axes_for_each_job() -> None:
     parallel = [line.get_linewidth() for line in drawn.axes[1].lines if len(np.asarray(line.get_xdata()))]
     assert parallel == [1.5, 1.0]
     outcomes = [Outcome(experiment, predicted(experiment)) for experiment in jobs.values()]
-    figures = {plot.name: plot.draw() for plot in findings_of(Cluster(), {}, outcomes).plots}
+    figures = {plot.name: plot.draw() for plot in findings_of(Prototype(), {}, outcomes).plots}
     assert {name: len(figure.axes) for name, figure in figures.items()} == {
         "demand": 4, "circuits": 1, "path_lengths": 1, "circuit_loads": 1
     }  # fmt: skip

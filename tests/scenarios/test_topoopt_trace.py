@@ -49,7 +49,7 @@ def rings_of_rails(fabric: Fabric, size: int, operation: Operation = "all-reduce
 
 
 def predicted(job: Job, fabric: Fabric) -> Outcome:
-    """Return what the model says of a job over its circuits."""
+    """Return the prediction of a job over its circuits."""
     (experiment,) = trace_scenario(job, fabric, "title", [0]).experiments
     return Outcome(experiment, predict(experiment))
 

@@ -13,7 +13,7 @@ from scenarios._topoopt.experiments import plan_for
 from scenarios._topoopt.testbed.points import (
     DIRECT,
     RELAYED,
-    Cluster,
+    Prototype,
     iteration_experiments,
     ring_experiments,
     trained_on,
@@ -116,10 +116,10 @@ def between_nodes() -> Iterator[Case]:
 
 def over_circuits() -> Iterator[Case]:
     """Yield what is relayed and delegated."""
-    cluster = Cluster()
-    trained = trained_on(cluster, "resnet50")
-    *_, panel = iteration_experiments(cluster, trained)
-    rings = {each.job.name: each for each in ring_experiments(cluster, panel, plan_for(trained, 4))}
+    prototype = Prototype()
+    trained = trained_on(prototype, "resnet50")
+    *_, panel = iteration_experiments(prototype, trained)
+    rings = {each.job.name: each for each in ring_experiments(prototype, panel, plan_for(trained, 4))}
     yield DIRECT, rings[DIRECT], 4 * 25 / 8
     yield RELAYED, rings[RELAYED], 4 * 25 / 8 / 2  # each hop is two circuits
     square = patch_panel_fabric(4, nics=2, gpus=1)

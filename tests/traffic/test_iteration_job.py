@@ -122,7 +122,7 @@ def test_a_bucket_waits_for_the_backward_of_its_layers_and_for_nothing_else(
 
 
 def buckets_of(model: LayeredModel, **settings: int) -> list[tuple[tuple[str, ...], int]]:
-    """Return what each sum of the start strategy waits for, and its bytes."""
+    """Return the nodes for which each sum of the start strategy waits, and its bytes."""
     job = iteration_job(model, start_strategy(model), one_ring, **settings)
     return [(node.after, node.pattern.bytes) for node in job.collectives if isinstance(node.pattern, Ring)]
 

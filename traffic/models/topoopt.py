@@ -26,8 +26,8 @@ SIMULATED_BYTES, TESTBED_BYTES = 8, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """On what a section of the paper trains a model."""
+class TrainingSize:
+    """The size at which a section of the paper trains a model."""
 
     servers: int
     gpus_per_server: int
@@ -35,21 +35,21 @@ class Setting:
     """b, of a GPU."""
 
 
-def _settings(**batches: int) -> dict[str, Setting]:
-    """Return the settings of sections: their batches, ``of_5_3`` for section 5.3."""
-    size = {"5.3": (128, 4), "5.4": (128, 4), "5.6": (16, 4), TESTBED: (12, 1)}
+def _sizes(**batches: int) -> dict[str, TrainingSize]:
+    """Return the sizes of sections from their batches, ``of_5_3`` for section 5.3."""
+    cluster = {"5.3": (128, 4), "5.4": (128, 4), "5.6": (16, 4), TESTBED: (12, 1)}
     sections = {key.removeprefix("of_").replace("_", "."): batch for key, batch in batches.items()}
-    return {section: Setting(*size[section], batch) for section, batch in sections.items()}
+    return {section: TrainingSize(*cluster[section], batch) for section, batch in sections.items()}
 
 
-MODELS: Mapping[str, Mapping[str, Setting]] = {
-    "dlrm": _settings(of_5_3=128, of_5_4=128, of_5_6=256, of_6=512),
-    "candle": _settings(of_5_3=256, of_5_6=256, of_6=10),
-    "bert": _settings(of_5_3=16, of_5_6=16, of_6=2),
-    "ncf": _settings(of_5_3=128, of_6=128),
-    "vgg16": _settings(of_5_3=64, of_5_6=64, of_6=32),
-    "resnet50": _settings(of_5_3=128, of_6=20),
-    "vgg19": _settings(of_6=32),
+MODELS: Mapping[str, Mapping[str, TrainingSize]] = {
+    "dlrm": _sizes(of_5_3=128, of_5_4=128, of_5_6=256, of_6=512),
+    "candle": _sizes(of_5_3=256, of_5_6=256, of_6=10),
+    "bert": _sizes(of_5_3=16, of_5_6=16, of_6=2),
+    "ncf": _sizes(of_5_3=128, of_6=128),
+    "vgg16": _sizes(of_5_3=64, of_5_6=64, of_6=32),
+    "resnet50": _sizes(of_5_3=128, of_6=20),
+    "vgg19": _sizes(of_6=32),
 }
 """By name, and by section of the paper; sections 5.4 and 6 sweep the batch of DLRM."""
 
@@ -83,17 +83,17 @@ def layered_model(
         of = f"section {section} of model {name!r}" if name in MODELS else f"model {name!r}"
         choices = MODELS.get(name, MODELS)
         raise DemandError(f"there is no {of}", f"choose one of {', '.join(choices)}")
-    setting = MODELS[name][section]
-    n, b = setting.servers if servers is None else servers, setting.batch if batch is None else batch
+    size = MODELS[name][section]
+    n, b = size.servers if servers is None else servers, size.batch if batch is None else batch
     if min(n, b) < 1:
         raise DemandError(f"{n} servers and a batch of {b}", "give one or more of each")
-    known, source = _known(name, section, b, n / setting.servers)
-    layers = _LAYERS[name](Times(b, n * setting.gpus_per_server * b, known), section)
-    return LayeredModel(f"{name} of section {section}", n, setting.gpus_per_server, b, tuple(layers), source)
+    known, source = _known(name, section, b, n / size.servers)
+    layers = _LAYERS[name](Times(b, n * size.gpus_per_server * b, known), section)
+    return LayeredModel(f"{name} of section {section}", n, size.gpus_per_server, b, tuple(layers), source)
 
 
 def _known(name: str, section: str, batch: int, of_all: float) -> tuple[dict[str, tuple[float, float]], str]:
-    """Return what was measured of a model, and what its durations are."""
+    """Return the durations measured of a model, and in words where its durations are from."""
     by = "measured by TopoOpt's authors on A100"
     if name == "vgg19":
         return {}, f"textbook sizes; durations by those of VGG16 {by}, convolutions by FLOP"

@@ -34,11 +34,11 @@ Duration = tuple[float, float]
 """Of a layer's forward and backward."""
 
 GPU_FLOPS = 16e12
-"""What a GPU computes [FLOP/s]."""
+"""Compute rate of a GPU [FLOP/s]."""
 DENSE_BACKWARD = 1.93
 """Backward over forward where a layer multiplies matrices."""
 MEMORY_BYTES_PER_S = 0.8e12
-"""What a GPU reads and writes [bytes/s]."""
+"""Rate at which a GPU reads and writes [bytes/s]."""
 LOOKUPS = 100
 """Rows of a table that a sample takes."""
 
@@ -135,30 +135,30 @@ class Times:
     """Of some shapes of layers, with b samples and all N [s]."""
 
     def dense(self, inputs: int, outputs: int, rows: int = 1) -> Duration:
-        """Return what a dense layer takes on ``rows`` vectors of a sample [s]."""
+        """Return the durations of a dense layer on ``rows`` vectors of a sample [s]."""
         return self._measured(f"{inputs}>{outputs}") or self.products(inputs * outputs * rows)
 
     def attention(self, hidden: int, sequence: int) -> Duration:
-        """Return what attention takes: four products with weights, scores, and values by them [s]."""
+        """Return the durations of attention: four products with weights, scores, and values by them [s]."""
         work = 4 * sequence * hidden**2 + 2 * sequence**2 * hidden
         return self._measured("attention") or self.products(work)
 
     def moved(self, kind: str, features: int) -> Duration:
-        """Return what it takes to read and write the numbers of a sample [s]."""
+        """Return the durations of reading and writing the numbers of a sample [s]."""
         moves_s = 2 * self.batch * features * 4 / MEMORY_BYTES_PER_S
         return self._measured(kind) or (moves_s, moves_s)
 
     def table(self, columns: int) -> Duration:
-        """Return what a table takes on its owner [s]."""
+        """Return the durations of a table on its owner [s]."""
         lookup_s = self.samples * LOOKUPS * columns * 4 / MEMORY_BYTES_PER_S
         return self._measured(f"table-{columns}") or (lookup_s, 2 * lookup_s)
 
     def conv(self, shape: str) -> Duration:
-        """Return what a shape of a convolutional model takes; none of them has a formula [s]."""
+        """Return the durations of a shape of a convolutional model; none of them has a formula [s]."""
         return self.measured_s[shape]
 
     def products(self, multiplications: int) -> Duration:
-        """Return what so many multiplications and additions of a sample take [s]."""
+        """Return the durations of so many multiplications and additions of a sample [s]."""
         forward_s = 2 * self.batch * multiplications / GPU_FLOPS
         return forward_s, DENSE_BACKWARD * forward_s
 
@@ -249,7 +249,7 @@ class Listing:
 
 
 def measured_s(name: str, section: str, batch: int, *, of_all: float = 1.0) -> dict[str, Duration]:
-    """Return what was measured of a model at a batch; nothing where it was not [s].
+    """Return the durations measured of a model at a batch; none where it was not [s].
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def measured_s(name: str, section: str, batch: int, *, of_all: float = 1.0) -> d
 
 
 def in_proportion_s(name: str, batch: int) -> dict[str, Duration]:
-    """Return what was measured of a convolutional model in section 5.3, in proportion to b [s]."""
+    """Return the durations measured of a convolutional model in section 5.3, in proportion to b [s]."""
     ((measured_batch, found),) = MEASURED_MS[name, "5.3"].items()
     return {shape: _scaled(each, 1e-3 * batch / measured_batch) for shape, each in found.items()}
 

@@ -40,7 +40,7 @@ from traffic.strategies.strategy import Strategy, check_strategy, edge_bytes, re
 BUCKET_BYTES = 25_000_000
 """Gradients that go together, as in PyTorch [bytes]."""
 INSIDE_BYTES_PER_S = 25e9
-"""What a GPU sends the others of its server: 200 Gbit/s [bytes/s]."""
+"""Rate from a GPU to the others of its server: 200 Gbit/s [bytes/s]."""
 
 Rings = Callable[[tuple[int, ...]], tuple[tuple[int, ...], ...]]
 """The rings over a group of servers, each in the order in which bytes travel."""
@@ -230,7 +230,7 @@ class _Iteration:
         return name
 
     def _fan(self, lookup: _Lookup, consumer: str, back: bool) -> Fan | None:
-        """Return what tables send the layer that takes their output; None if all is on one server."""
+        """Return the outputs that tables send the layer that takes them; None if all is on one server."""
         members = replicas(self._strategy[consumer], self._model.servers)
         if len({*lookup.servers, *members}) == 1:
             return None
@@ -238,7 +238,7 @@ class _Iteration:
         return Fan(self._gpus_of(lookup.servers), self._gpus_of(members), size, back)
 
     def _edge(self, producer: str, consumer: str, back: bool) -> PointToPoint | None:
-        """Return what another layer sends; None between equal shares."""
+        """Return the output that another layer sends; None between equal shares."""
         if self._strategy[producer] == self._strategy[consumer]:
             return None
         source, destination, size = edge_bytes(self._model, self._strategy, producer, consumer)

@@ -38,7 +38,7 @@ GPU_LINK_BPS = 8 * INSIDE_BYTES_PER_S
 ReplicaTimes = Numbers | float
 """A time for each replica of a layer, or one for all."""
 FORWARD, BACKWARD, TAKE, RETURN, SUM = range(5)
-"""What begins: a layer's compute, its exchange either way, its sum; at equal times the earlier kind."""
+"""Kinds of tasks: a layer's compute, its exchange either way, its sum; at equal times the earlier kind."""
 
 
 class Graph(NamedTuple):
@@ -71,7 +71,7 @@ class Graph(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What is queued and in use when a layer's forward begins: a walk can go on from here."""
+    """The queue, and all that is in use, when a layer's forward begins: a walk can go on from here."""
 
     queue: list[tuple[float, int, int]]
     free: Numbers

@@ -102,7 +102,7 @@ def summed(model: LayeredModel, strategy: Strategy) -> list[tuple[tuple[int, ...
 
 
 def transfers(model: LayeredModel, strategy: Strategy) -> NDArray[np.int64]:
-    """Return what servers send each other between layers in an iteration, shape (n, n) [bytes].
+    """Return the bytes that servers send each other between layers in an iteration, shape (n, n).
 
     Forward and backward: what goes one way forward comes back as gradients, so the matrix is symmetric.
     """
@@ -115,7 +115,7 @@ def transfers(model: LayeredModel, strategy: Strategy) -> NDArray[np.int64]:
 
 
 def edge_bytes(model: LayeredModel, strategy: Strategy, producer: str, consumer: str) -> Edges:
-    """Return what servers send each other forward because one layer takes the output of another.
+    """Return the bytes that servers send each other forward as one layer takes the output of another.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ class ScalePoint:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ScaleParameters:
     """The parameters that all points of a study have in common."""
 
     budget: int = 500
@@ -85,7 +85,7 @@ class Setting:
             raise ScenarioError(f"a seed of {self.seed}", "take one from 0 on")
 
 
-def row_of(setting: Setting, point: ScalePoint) -> Row:
+def row_of(parameters: ScaleParameters, point: ScalePoint) -> Row:
     """Return the row of a point, from its prediction.
 
     Returns
@@ -94,23 +94,23 @@ def row_of(setting: Setting, point: ScalePoint) -> Row:
         iteration_s; start_s, of the start strategy; searched, whether others than that were predicted; of
         circuits that stay tax, mean_hops, least_over_most (of their loads) and even_least_over_most (if all
         servers sent each other the same); changes, how often circuits changed; mp_bytes and ring_bytes, of an
-        iteration; and the setting.
+        iteration; and the parameters.
 
     Raises
     ------
     LightrailError
         If a run is not sound.
     """
-    candidates = _candidates(setting, point)
-    tried = [(_iteration(setting, point, *candidate), candidate) for candidate in candidates]
+    candidates = _candidates(parameters, point)
+    tried = [(_iteration(parameters, point, *candidate), candidate) for candidate in candidates]
     best, (trained, _) = min(tried, key=lambda each: each[0].run.iteration_s)
     transfers = trained.transfers
     ring_bytes = sum(2 * (len(group.members) - 1) * group.bytes for group in trained.groups)
     return {
-        "budget": setting.budget,
+        "budget": parameters.budget,
         "searched": len(candidates) > 1,
-        "rule": setting.rule,
-        "fat_tree_bps": setting.fat_tree_bps,
+        "rule": parameters.rule,
+        "fat_tree_bps": parameters.fat_tree_bps,
         "iteration_s": best.run.iteration_s,
         "start_s": tried[0][0].run.iteration_s,
         "changes": int((best.run.events["what"] == "drained").sum()),
@@ -142,16 +142,18 @@ def _least_over_most(circuits: Sequence[tuple[int, int]], servers: int) -> float
     return float(loads.min() / loads.max())
 
 
-def _iteration(setting: Setting, point: ScalePoint, trained: Trained, plan: Plan | None) -> Outcome:
-    experiment = scale_experiment(setting, point, trained, plan)
+def _iteration(
+    parameters: ScaleParameters, point: ScalePoint, trained: Trained, plan: Plan | None
+) -> Outcome:
+    experiment = scale_experiment(parameters, point, trained, plan)
     return Outcome(experiment, sound(predict(experiment, couples=True)))
 
 
 def scale_experiment(
-    setting: Setting, point: ScalePoint, trained: Trained, plan: Plan | None = None
+    parameters: ScaleParameters, point: ScalePoint, trained: Trained, plan: Plan | None = None
 ) -> Experiment:
     """Return the experiment of a point under a strategy; with circuits that stay a plan of them."""
-    degree, rate_bps, seed = point.degree, point.rate_bps, setting.seed
+    degree, rate_bps, seed = point.degree, point.rate_bps, parameters.seed
     if point.fabric == TOPOOPT:
         assert plan
         return over_panel(trained, plan, rate_bps, routing=CoinChange(plan.coins), seed=seed)
@@ -163,29 +165,31 @@ def scale_experiment(
             period_s = max(PERIOD * point.delay_s, SHORTEST_PERIOD_S)
             rule = OcsReconfig(point.delay_s, period_s, forwards=point.forwards)
         return over_ocs(replace(trained, coupled=False), degree, rate_bps, rule, point.fabric, seed=seed)
-    fabric = big_switch_fabric(point.servers, gpus=INSIDE, rate_bps=_nic_bps(setting, point))
+    fabric = big_switch_fabric(point.servers, gpus=INSIDE, rate_bps=_nic_bps(parameters, point))
     return Experiment(fabric, trained.job(), "ecmp", seed=seed, label=point.fabric)
 
 
-def _nic_bps(setting: Setting, point: ScalePoint) -> float:
+def _nic_bps(parameters: ScaleParameters, point: ScalePoint) -> float:
     """Return the rate of a server's one link to a packet fabric [bit/s]."""
     if point.fabric != FAT_TREE:
         return point.degree * point.rate_bps
-    return setting.fat_tree_bps or fat_tree_bps(point.degree, point.rate_bps)
+    return parameters.fat_tree_bps or fat_tree_bps(point.degree, point.rate_bps)
 
 
-def _candidates(setting: Setting, point: ScalePoint) -> Candidates:
+def _candidates(parameters: ScaleParameters, point: ScalePoint) -> Candidates:
     """Return the start strategy and the best that a search finds, each with its circuits if these stay.
 
     Of the start strategy alone are DLRM of section 5.4, as in the paper, and circuits that follow demand,
     whose predictions take long.
     """
     start_alone = point.section == "5.4" or point.fabric in (OCS_RECONFIG, SIP_ML)
-    budget = 0 if start_alone else setting.budget
+    budget = 0 if start_alone else parameters.budget
     model = layered_model(
         point.model, section=point.section, servers=point.servers, batch=point.batch or None
     )
     own = point.fabric in (TOPOOPT, EXPANDER)
     key = point.fabric if own else IDEAL
-    rate_bps = point.rate_bps if own else _nic_bps(setting, point) / point.degree
-    return searched(model, key, point.degree, rate_bps, budget=budget, seed=setting.seed, rule=setting.rule)
+    rate_bps = point.rate_bps if own else _nic_bps(parameters, point) / point.degree
+    return searched(
+        model, key, point.degree, rate_bps, budget=budget, seed=parameters.seed, rule=parameters.rule
+    )

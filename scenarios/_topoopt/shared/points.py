@@ -67,7 +67,7 @@ PRIVATE, SHARED = (TOPOOPT, IDEAL), (FAT_TREE, OVERSUBSCRIBED)
 
 
 @dataclass(frozen=True)
-class Cluster:
+class SharedCluster:
     """The cluster that jobs share."""
 
     servers: int = 432
@@ -124,7 +124,7 @@ AloneTimes = Mapping[str, Mapping[str, float]]
 """How long a model's iteration takes alone on NICs as fast as a fabric's, by fabric and model [s]."""
 
 
-def drawn_jobs(cluster: Cluster, jobs: int, seed: int) -> tuple[DrawnJob, ...]:
+def drawn_jobs(cluster: SharedCluster, jobs: int, seed: int) -> tuple[DrawnJob, ...]:
     """Return jobs as a seed draws them: fewer jobs are the first of more."""
     rng = np.random.default_rng(seed)
     models = rng.choice(MODELS, size=cluster.most_jobs, p=MIXES[cluster.mix])
@@ -135,7 +135,7 @@ def drawn_jobs(cluster: Cluster, jobs: int, seed: int) -> tuple[DrawnJob, ...]:
     )
 
 
-def alone_s(cluster: Cluster, model: str) -> dict[str, float]:
+def alone_s(cluster: SharedCluster, model: str) -> dict[str, float]:
     """Return how long an iteration of a model takes alone, by fabric [s]; of a fat-tree on one switch."""
     trained = _trained(model)
     plan = plan_for(trained, cluster.degree)
@@ -160,7 +160,7 @@ def points_of(jobs: Sequence[int], seeds: Sequence[int]) -> list[SharedPoint]:
     ]
 
 
-def calls_of(cluster: Cluster, points: Sequence[SharedPoint]) -> list[Call]:
+def calls_of(cluster: SharedCluster, points: Sequence[SharedPoint]) -> list[Call]:
     """Return the predictions to make: of each model alone, and of the points at which jobs interact."""
     shared = [point for point in points if point.fabric in SHARED]
     return [
@@ -170,7 +170,7 @@ def calls_of(cluster: Cluster, points: Sequence[SharedPoint]) -> list[Call]:
 
 
 def jobs_of(
-    cluster: Cluster, points: Sequence[SharedPoint], found: Found
+    cluster: SharedCluster, points: Sequence[SharedPoint], found: Found
 ) -> tuple[AloneTimes, dict[SharedPoint, Sequence[JobFound]]]:
     """Return the times of models alone, and the jobs of each point, from the results of `calls_of` them."""
     each = iter(found)
@@ -182,14 +182,14 @@ def jobs_of(
     }
 
 
-def found_alone(cluster: Cluster, alone: AloneTimes, point: SharedPoint) -> tuple[JobFound, ...]:
+def found_alone(cluster: SharedCluster, alone: AloneTimes, point: SharedPoint) -> tuple[JobFound, ...]:
     """Return the times of jobs on `PRIVATE`, in the order in which they were drawn: as long as alone."""
     own_s = alone[point.fabric]
     drawn = drawn_jobs(cluster, point.jobs, point.seed)
     return tuple(JobFound(job.model, own_s[job.model], 1, own_s[job.model]) for job in drawn)
 
 
-def found_together(cluster: Cluster, point: SharedPoint) -> tuple[JobFound, ...]:
+def found_together(cluster: SharedCluster, point: SharedPoint) -> tuple[JobFound, ...]:
     """Return the times of the jobs of a cluster on `SHARED`, in the order in which they were drawn.
 
     Raises
@@ -203,7 +203,7 @@ def found_together(cluster: Cluster, point: SharedPoint) -> tuple[JobFound, ...]
 
 
 def _found_with(
-    cluster: Cluster, point: SharedPoint, jobs: Sequence[DrawnJob], repeats: Sequence[int]
+    cluster: SharedCluster, point: SharedPoint, jobs: Sequence[DrawnJob], repeats: Sequence[int]
 ) -> tuple[JobFound, ...]:
     return found_in(_predicted(shared_experiment(cluster, point, jobs, repeats)), jobs, repeats)
 
@@ -221,7 +221,7 @@ def repeated(once_s: Sequence[float]) -> list[int]:
 
 
 def shared_experiment(
-    cluster: Cluster, point: SharedPoint, jobs: Sequence[DrawnJob], repeats: Sequence[int]
+    cluster: SharedCluster, point: SharedPoint, jobs: Sequence[DrawnJob], repeats: Sequence[int]
 ) -> Experiment:
     """Return jobs beside each other over the packet switches of a point, a path per flow."""
     if point.fabric == FAT_TREE:

@@ -18,8 +18,8 @@ from scenarios._topoopt.shared.points import (
     SHARD,
     SHARED,
     AloneTimes,
-    Cluster,
     JobFound,
+    SharedCluster,
     SharedPoint,
     jobs_of,
 )
@@ -60,7 +60,7 @@ DEFINITIONS = (
 )
 
 
-def shared_report(cluster: Cluster, points: Sequence[SharedPoint], costs: str, found: Found) -> Report:
+def shared_report(cluster: SharedCluster, points: Sequence[SharedPoint], costs: str, found: Found) -> Report:
     """Return the report of points: a row each, and one of ``jobs.csv`` per job of it.
 
     Parameters
@@ -92,7 +92,7 @@ def shared_report(cluster: Cluster, points: Sequence[SharedPoint], costs: str, f
     )
 
 
-def _row(cluster: Cluster, point: SharedPoint, jobs: pd.DataFrame) -> dict[str, object]:
+def _row(cluster: SharedCluster, point: SharedPoint, jobs: pd.DataFrame) -> dict[str, object]:
     times_s = jobs["iteration_s"]
     return {
         "fabric": point.fabric,
@@ -159,7 +159,7 @@ def over_topoopt(table: pd.DataFrame, fabric: str, column: str) -> Mapping[int, 
     return {int(jobs): float(ratio) for jobs, ratio in ratios.items()}
 
 
-def shared_claims(cluster: Cluster, table: pd.DataFrame, basis: str) -> list[Claim]:
+def shared_claims(cluster: SharedCluster, table: pd.DataFrame, basis: str) -> list[Claim]:
     """Return the claims of Figure 16; those about other clusters, or loads that did not run, have no value.
 
     Parameters
@@ -189,16 +189,21 @@ def shared_claims(cluster: Cluster, table: pd.DataFrame, basis: str) -> list[Cla
 
 
 def _claim(
-    cluster: Cluster, text: str, expected: float, measured: float, ratios: Mapping[int, float], basis: str
+    cluster: SharedCluster,
+    text: str,
+    expected: float,
+    measured: float,
+    ratios: Mapping[int, float],
+    basis: str,
 ) -> Claim:
     about = text, SOURCE, around(expected)
-    if cluster.servers != Cluster.servers or math.isnan(measured):
+    if cluster.servers != SharedCluster.servers or math.isnan(measured):
         return Claim(*about, reason="about other loads, or another cluster", ran=False)
     reason = ", ".join(f"{jobs} jobs {ratio:.2f}" for jobs, ratio in ratios.items())
     return replace(predicted(*about, measured, reason), basis=basis)
 
 
-def cost_sentence(cluster: Cluster) -> str:
+def cost_sentence(cluster: SharedCluster) -> str:
     """Return the costs of TopoOpt and the fat-tree; ScenarioError if the fat-tree's NICs have no price."""
     topoopt_usd = interconnect_bill(TOPOOPT, cluster.servers, cluster.degree, cluster.rate_bps).usd
     tree_usd = fat_tree_cost(cluster.servers, cluster.fat_tree_bps)
@@ -208,7 +213,7 @@ def cost_sentence(cluster: Cluster) -> str:
     )
 
 
-def load_sheet(cluster: Cluster, table: pd.DataFrame, costs: str) -> Sheet:
+def load_sheet(cluster: SharedCluster, table: pd.DataFrame, costs: str) -> Sheet:
     """Return the table of a study: columns are loads."""
     numbers = list(dict.fromkeys(table.index.get_level_values("jobs")))
     fabrics = [name for name in (*PRIVATE, *SHARED) if name in table.index.get_level_values("fabric")]
@@ -239,7 +244,7 @@ def load_sheet(cluster: Cluster, table: pd.DataFrame, costs: str) -> Sheet:
     return Sheet(("fabric",), loads, [each for each in blocks if each.lines], _caption(cluster, costs))
 
 
-def _caption(cluster: Cluster, costs: str) -> str:
+def _caption(cluster: SharedCluster, costs: str) -> str:
     shares = zip(MODELS, MIXES[cluster.mix], strict=True)
     mix = ", ".join(f"{share:.0%} {model}" for model, share in shares)
     of = "AllReduce and all-to-all" if cluster.paths == OF_EXCHANGE else "two servers of a job"
@@ -267,7 +272,7 @@ def alone_sheet(alone: AloneTimes) -> Sheet:
 
 
 @styled
-def load_plot(cluster: Cluster, table: pd.DataFrame) -> Figure:
+def load_plot(cluster: SharedCluster, table: pd.DataFrame) -> Figure:
     """Return Figure 16: mean and 99th percentile over load, a line per fabric."""
     figure = canvas(8.0, 3.4, f"Iteration times of jobs that share {cluster.servers} servers")
     for axes, (column, label) in zip(

@@ -38,7 +38,7 @@ MEMBERS = {FIRST: (0, 1, 2, 3), OTHER: (4, 5, 6, 7), THIRD: (0, 2, 1, 3)}
 """The servers of each, in the order of its ring."""
 AGREES: Range = (0.90, 1.15)
 FLIP_ONLY: Range = (0.9 * FLIP_S / PANEL_S, 0.5)
-"""What the third waited over what a panel takes, if it waited for the flip and not for that."""
+"""Expected wait of the third job over that for a panel, if it waits for the flip alone."""
 MS = 1e3
 
 

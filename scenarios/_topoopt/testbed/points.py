@@ -26,8 +26,8 @@ RING_BYTES = 400_000_000
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """The parts of the testbed."""
+class Prototype:
+    """The prototype of 12 servers, as far as a run chooses it."""
 
     degree: int = 4
     """d."""
@@ -48,30 +48,30 @@ class Cluster:
         return f"switch {self.rate_bps / 1e9:g}G"
 
 
-def trained_on(cluster: Cluster, model: str, batch: int | None = None) -> Trained:
+def trained_on(prototype: Prototype, model: str, batch: int | None = None) -> Trained:
     """Return a model of section 6 as the testbed trains it."""
     layered = layered_model(model, section=TESTBED, batch=batch)
     named = replace(layered, name=f"{model}, batch {layered.batch}")
-    return data_parallel(named, bucket_bytes=-(-layered.gradient_bytes // cluster.buckets))
+    return data_parallel(named, bucket_bytes=-(-layered.gradient_bytes // prototype.buckets))
 
 
-def iteration_experiments(cluster: Cluster, trained: Trained) -> Sequence[Experiment]:
+def iteration_experiments(prototype: Prototype, trained: Trained) -> Sequence[Experiment]:
     """Return an iteration over both switches and the panel."""
     switches = {
-        name: big_switch_fabric(SERVERS, gpus=1, rate_bps=nics * cluster.rate_bps)
-        for name, nics in ((cluster.full_name, cluster.degree), (cluster.single_name, 1))
+        name: big_switch_fabric(SERVERS, gpus=1, rate_bps=nics * prototype.rate_bps)
+        for name, nics in ((prototype.full_name, prototype.degree), (prototype.single_name, 1))
     }
-    plan = plan_for(trained, cluster.degree)
+    plan = plan_for(trained, prototype.degree)
     return [
         *(
-            Experiment(switch, trained.job(), "ecmp", seed=cluster.seed, label=name)
+            Experiment(switch, trained.job(), "ecmp", seed=prototype.seed, label=name)
             for name, switch in switches.items()
         ),
-        over_panel(trained, plan, cluster.rate_bps, seed=cluster.seed),
+        over_panel(trained, plan, prototype.rate_bps, seed=prototype.seed),
     ]
 
 
-def ring_experiments(cluster: Cluster, like: Experiment, plan: Plan) -> Sequence[Experiment]:
+def ring_experiments(prototype: Prototype, like: Experiment, plan: Plan) -> Sequence[Experiment]:
     """Return AllReduces over a plan's own rings, and over two groups' rings that skip every second server."""
     every, halves = range(SERVERS), [range(first, SERVERS, 2) for first in (0, 1)]
     rings = {

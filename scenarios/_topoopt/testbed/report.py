@@ -18,7 +18,7 @@ from scenarios._topoopt.relaying import (
     sent_between,
 )
 from scenarios._topoopt.testbed.drawings import circuit_drawings, demand_maps, distributions
-from scenarios._topoopt.testbed.points import DIRECT, RELAYED, SERVERS, SUMMED, Cluster
+from scenarios._topoopt.testbed.points import DIRECT, RELAYED, SERVERS, SUMMED, Prototype
 from testbed.report.claims import (
     LIGHTRAIL,
     MORE,
@@ -51,18 +51,18 @@ RELAYS = 1.005
 """The tax of a job that is said to relay."""
 
 
-def testbed_claims(cluster: Cluster, table: pd.DataFrame) -> list[Claim]:
+def testbed_claims(prototype: Prototype, table: pd.DataFrame) -> list[Claim]:
     """Return the claims of Figures 19 and 21 that a summary is about."""
     claims = []
     for workload in dict.fromkeys(table["workload"]):
         model = str(workload).partition(",")[0]
-        full, single = (TOPOOPT, cluster.full_name), (cluster.single_name, TOPOOPT)
+        full, single = (TOPOOPT, prototype.full_name), (prototype.single_name, TOPOOPT)
         if model in SUMMED:
-            like = f"{model}: TopoOpt similar to {cluster.full_name}"
-            faster = f"{model}: faster on TopoOpt than on {cluster.single_name}"
+            like = f"{model}: TopoOpt similar to {prototype.full_name}"
+            faster = f"{model}: faster on TopoOpt than on {prototype.single_name}"
             sentences = [(like, "Figure 19", SIMILAR, full), (faster, "Figure 19", MORE, single)]
         elif str(workload).startswith("dlrm, batch 512"):
-            faster = f"DLRM at batch 512: TopoOpt 1.6 times as fast as {cluster.single_name}"
+            faster = f"DLRM at batch 512: TopoOpt 1.6 times as fast as {prototype.single_name}"
             sentences = [(faster, "Figure 21", around(1.6), single)]
         else:
             continue
@@ -73,13 +73,13 @@ def testbed_claims(cluster: Cluster, table: pd.DataFrame) -> list[Claim]:
 
 
 def testbed_findings(
-    cluster: Cluster, models: Mapping[str, LayeredModel], outcomes: Sequence[Outcome]
+    prototype: Prototype, models: Mapping[str, LayeredModel], outcomes: Sequence[Outcome]
 ) -> Findings:
     """Return tables, plots and claims of a run on the testbed.
 
     Parameters
     ----------
-    cluster, models
+    prototype, models
         What was run, models by the name of their job.
     outcomes
         What came of it.
@@ -87,20 +87,20 @@ def testbed_findings(
     iterations = [outcome for outcome in outcomes if outcome.experiment.job.name in models]
     panels = [outcome for outcome in outcomes if outcome.experiment.circuits]
     relayed = {outcome.experiment.key: relaying(outcome) for outcome in panels}
-    sheets = [_iterations_sheet(cluster, models, iterations)] if iterations else []
+    sheets = [_iterations_sheet(prototype, models, iterations)] if iterations else []
     if panels:
         sheets.append(_relaying_sheet(panels, relayed))
-    claims = [*_ring_claims(cluster, panels), *_relaying_claims(panels, relayed), *_agreement(outcomes)]
+    claims = [*_ring_claims(prototype, panels), *_relaying_claims(panels, relayed), *_agreement(outcomes)]
     return Findings(sheets, _plots(panels), claims)
 
 
 def _iterations_sheet(
-    cluster: Cluster, models: Mapping[str, LayeredModel], outcomes: Sequence[Outcome]
+    prototype: Prototype, models: Mapping[str, LayeredModel], outcomes: Sequence[Outcome]
 ) -> Sheet:
     blocks = []
     for name, model in models.items():
         own = [outcome for outcome in outcomes if outcome.experiment.job.name == name]
-        full_s = [each.run.iteration_s for each in own if each.experiment.label == cluster.full_name]
+        full_s = [each.run.iteration_s for each in own if each.experiment.label == prototype.full_name]
         lines = [
             Line(
                 [
@@ -117,10 +117,10 @@ def _iterations_sheet(
             blocks.append(Block(lines, name))
     return Sheet(
         ("fabric", "by", "verdict"),
-        ("emulated", "model", "/ model", "samples/s", f"/ {cluster.full_name}"),
+        ("emulated", "model", "/ model", "samples/s", f"/ {prototype.full_name}"),
         blocks,
         "Milliseconds of one iteration at real scale, compute included, and samples that are trained each "
-        f"second. {cluster.full_name} has all of a server's bandwidth on one link. NCF is not among the "
+        f"second. {prototype.full_name} has all of a server's bandwidth on one link. NCF is not among the "
         f"testbed's models in the paper: it is of its simulations, cut to 12 servers. {_sources(models)}",
     )
 
@@ -187,13 +187,13 @@ def _per_packet(outcomes: Sequence[Outcome], relayed: dict[str, Relaying]) -> st
     )
 
 
-def _ring_claims(cluster: Cluster, outcomes: Sequence[Outcome]) -> list[Claim]:
+def _ring_claims(prototype: Prototype, outcomes: Sequence[Outcome]) -> list[Claim]:
     claims = []
     for outcome in outcomes:
         experiment = outcome.experiment
         if experiment.job.name == DIRECT and outcome.emulated and outcome.verdict.word not in LEFT_OUT:
-            interfaces = cluster.degree // 2 * 2  # a ring both ways takes two
-            rate = interfaces * cluster.rate_bps / 8e9
+            interfaces = prototype.degree // 2 * 2  # a ring both ways takes two
+            rate = interfaces * prototype.rate_bps / 8e9
             took_s = collective_times_s(outcome.run.tables)
             share = busbw_gbytes_s(experiment.job, took_s) / rate
             about = f"busbw of {DIRECT} over the rate of its circuits", f"{LIGHTRAIL}, link rate", FULL_RATE
