@@ -228,7 +228,8 @@ def test_alternating_never_ends_worse_than_it_started(style: Style, model: Layer
         assert plan_cost(model, each.topology).start(each.strategy).time_s == each.time_s
 
 
-def test_alternating_over_one_topology_is_the_chain_on_it() -> None:
+@styles
+def test_alternating_over_one_topology_is_the_chain_on_it(style: Style) -> None:
     """A topology is any value: here the rate of a switch."""
     found = alternate(
         TOY,
@@ -237,6 +238,7 @@ def test_alternating_over_one_topology_is_the_chain_on_it() -> None:
         rng=rng_of(),
         rounds=1,
         budget=60,
+        style=style,
     )
     chain = markov_chain(switch_cost(TOY), start_strategy(TOY), steps=60, rng=rng_of())
     same = [Candidate(each.strategy, RATE_BPS, each.time_s) for each in chain.candidates]
