@@ -31,7 +31,7 @@ IDLE_S = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class Emulation:
+class EmulatedRun:
     """What was seen of an experiment over a network."""
 
     run: Run
@@ -72,7 +72,7 @@ class Emulation:
 
 def emulate(
     experiment: Experiment, network: Network, *, stuck_s: float = STUCK_S, skips: bool | None = None
-) -> Emulation:
+) -> EmulatedRun:
     """Carry an experiment's job over a network that was booted at its scale.
 
     Parameters
@@ -127,7 +127,7 @@ def emulate(
     }
     light = _light_log(experiment, backend, logs, run) if experiment.has_slots else None
     crossings = tap.crossings if tap and not (tap.missed or tap.stepped_s > STEP_S) else None
-    return Emulation(
+    return EmulatedRun(
         run,
         backend.packet_paths.seen,
         health,

@@ -10,7 +10,7 @@ from topologies.errors import NetworkError
 from topologies.light import Circuit
 
 
-class Notice(NamedTuple):
+class NowShown(NamedTuple):
     """What an OCS shows from now on."""
 
     ocs: str
@@ -49,9 +49,9 @@ class News:
         """Return the descriptor to wait on."""
         return self._socket.fileno()
 
-    def read(self) -> list[Notice]:
+    def read(self) -> list[NowShown]:
         """Return what is new; NetworkError if a switch did not light it, or notices were dropped."""
-        notices: list[Notice] = []
+        notices: list[NowShown] = []
         while True:
             try:
                 news = json.loads(self._socket.recv(1 << 16))
@@ -65,4 +65,4 @@ class News:
                     "lower the rate, or run fewer things beside this",
                 )
             circuits = tuple(sorted((a, b) for a, b in news["circuits"]))
-            notices.append(Notice(news["ocs"], circuits, news["until_s"], news["ended"]))
+            notices.append(NowShown(news["ocs"], circuits, news["until_s"], news["ended"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
 from testbed.core.backend import SetCircuits
-from testbed.live.news import News, Notice
+from testbed.live.news import News, NowShown
 from testbed.network.network import Network
 from topologies.errors import StuckError
 from topologies.events import Provision
@@ -108,7 +108,7 @@ class LiveLight:
         ports = self._fabric.switches[self._fabric.switch_index[ocs]].ports
         return Program((Day(Circuits(ports, circuits), LIT_FOR_S),))
 
-    def heard(self, notice: Notice) -> tuple[Circuit, ...] | None:
+    def heard(self, notice: NowShown) -> tuple[Circuit, ...] | None:
         """Return what an OCS has lit by a notice, as it was ordered; None if it lit something else."""
         _, ordered = self.ordered.get(notice.ocs, (0.0, None))
         if ordered is None or notice.until_s is None or notice.circuits != tuple(sorted(ordered)):

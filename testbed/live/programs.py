@@ -15,7 +15,7 @@ from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
 from testbed.core.backend import Left, LightChanged
 from testbed.experiment.dilation import Dilation
-from testbed.live.news import News, Notice
+from testbed.live.news import News, NowShown
 from testbed.network.network import Network
 from topologies.addresses import nic_ip
 from topologies.errors import ScenarioError, StuckError
@@ -188,7 +188,7 @@ class LivePrograms:
         days = zip(slots, lit_s, strict=True)
         return [Day(Circuits(ports, slot.circuits), lasts_s) for slot, lasts_s in days]
 
-    def heard(self, notice: Notice, now_ps: int, until_ps: int | None) -> list[LightChanged]:
+    def heard(self, notice: NowShown, now_ps: int, until_ps: int | None) -> list[LightChanged]:
         """Point senders where light goes now; return what to report, at the run's times."""
         now, fabric, ocs = time.monotonic(), self._network.fabric, notice.ocs
         self._heard_at = max(now, notice.until_s or 0.0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from testbed.core.run import Run
-from testbed.live.emulate import Emulation
+from testbed.live.emulate import EmulatedRun
 from testbed.live.light_log import LightLog
 from testbed.machine.stalls import StallWatch, cpu_s
 from testbed.machine.wall_clock import wall_ahead_s
@@ -81,7 +81,7 @@ class Watch:
         """What the ports' settings no longer are when the run has ended, a sentence each."""
         return unmet(self._network, self._settings)
 
-    def measures(self, emulation: Emulation, worst_link_error: float) -> Measures:
+    def measures(self, emulation: EmulatedRun, worst_link_error: float) -> Measures:
         """Return what the run did to the machine."""
         light, change = emulation.light, self._change
         seconds = max(change["seconds"], 1e-9)

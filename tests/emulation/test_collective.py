@@ -12,7 +12,7 @@ import pytest
 from testbed.core.packet_paths import paths_over
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
-from testbed.live.emulate import Emulation, emulate
+from testbed.live.emulate import EmulatedRun, emulate
 from testbed.machine.residue import until
 from tests.emulation.conftest import Booted
 from tests.testbed.cases import queue_pairs_of
@@ -43,7 +43,7 @@ def experiment(fabric: Fabric, policy: str, *, seed: int = 1, dilation: Dilation
     return Experiment(fabric, single(demand), policy, dilation, seed, chunk_bytes=1 << 20)
 
 
-def assert_all_arrived(emulation: Emulation, asked: Experiment) -> None:
+def assert_all_arrived(emulation: EmulatedRun, asked: Experiment) -> None:
     """Compare what arrived with what was owed: to the message, and to the byte at emulated scale."""
     messages = messages_of(demands_of(asked.job)[0])
     records = emulation.run.records

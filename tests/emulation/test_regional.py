@@ -11,7 +11,7 @@ from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.region_plan import RegionalSetup
-from testbed.live.emulate import Emulation, emulate
+from testbed.live.emulate import EmulatedRun, emulate
 from testbed.live.news import News
 from testbed.model.predict import predict
 from testbed.network.network import Network
@@ -43,7 +43,7 @@ DILATION = Dilation(rate=1e-3, volume=1.0)
 """10 Mbit/s; 50 us of an OCS are 50 ms."""
 
 
-def live(experiment: Experiment, lit_before: Mapping[str, Collection[Circuit]] | None = None) -> Emulation:
+def live(experiment: Experiment, lit_before: Mapping[str, Collection[Circuit]] | None = None) -> EmulatedRun:
     host = experiment.host
     with Network(experiment.fabric, DILATION.rate, host=host, mtu=experiment.mtu) as network:
         for ocs, circuits in (lit_before or {}).items():

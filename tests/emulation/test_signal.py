@@ -7,7 +7,7 @@ import pytest
 
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
-from testbed.live.emulate import Emulation, emulate
+from testbed.live.emulate import EmulatedRun, emulate
 from tests.emulation.conftest import Booted
 from tests.emulation.machine import Machine
 from topologies.addresses import interface
@@ -43,7 +43,7 @@ class Stays(Plb):
         super().__init__(paths=8)
 
 
-def emulated(booted: Booted, scheme: type, seeds: range, throttled: str = "") -> list[Emulation]:
+def emulated(booted: Booted, scheme: type, seeds: range, throttled: str = "") -> list[EmulatedRun]:
     """Return what came of a message between two servers, once per seed; a spine may be throttled."""
     owed = np.zeros((2, 2), dtype=np.int64)
     owed[0, 1] = PACKETS * PACKET_BYTES
@@ -64,7 +64,7 @@ def throttle(device: str) -> None:
     subprocess.run(["tc", "qdisc", "replace", "dev", device, "root", *shaper.split()], check=True)
 
 
-def share_over(run: Emulation, spine: str) -> float:
+def share_over(run: EmulatedRun, spine: str) -> float:
     """Return the share of the bytes that crossed a spine."""
     legs = legs_of(run.run.records)
     crossed = legs["path"].str.contains(spine)

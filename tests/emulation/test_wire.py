@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
-from testbed.live.emulate import Emulation, emulate
+from testbed.live.emulate import EmulatedRun, emulate
 from testbed.model.predict import predict
 from testbed.network.network import Network
 from testbed.trust.evidence import Watch
@@ -32,7 +32,7 @@ LEAST, MOST = 14 + 20 + 20, 14 + 20 + 60
 """Ethernet, IP and TCP before a packet's payload, with none and all of TCP's options [bytes]."""
 
 
-def watched(experiment: Experiment, network: Network) -> tuple[Emulation, Run]:
+def watched(experiment: Experiment, network: Network) -> tuple[EmulatedRun, Run]:
     """Return an emulation, and its run with what ports counted."""
     with Watch(network) as watch:
         emulation = emulate(experiment, network)

@@ -10,7 +10,7 @@ from scenarios import bench
 from testbed.core.packet_paths import paths_over
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
-from testbed.live.emulate import Emulation
+from testbed.live.emulate import EmulatedRun
 from testbed.model.predict import predict
 from testbed.trust.outcome import Measures
 from tests.testbed.cases import HEALTHY, queue_pairs_of, slowed
@@ -32,17 +32,17 @@ class SeenWatch:
     def __init__(self, seen: Measures) -> None:
         self._seen = seen
 
-    def measures(self, _emulation: Emulation, _link_error: float) -> Measures:
+    def measures(self, _emulation: EmulatedRun, _link_error: float) -> Measures:
         return self._seen
 
 
-def emulation(slower: float) -> Emulation:
+def emulation(slower: float) -> EmulatedRun:
     """Return what an emulation of `SMALL` would be that took so many times the prediction."""
     run = slowed(predict(SMALL), slower)
     queue_pairs = queue_pairs_of(SMALL)
     own = paths_over(SMALL.fabric)
     paths = {queue_pair: own[queue_pair] for queue_pair in queue_pairs}
-    return Emulation(run, paths, Health(), 1.0)
+    return EmulatedRun(run, paths, Health(), 1.0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from controller.circuits.status import PortCounters, PortStatus
-from testbed.live.emulate import Emulation
+from testbed.live.emulate import EmulatedRun
 from testbed.machine.processes import beside
 from testbed.machine.wall_clock import STEP_S, wall_ahead_s
 from testbed.model.predict import predict
@@ -98,7 +98,8 @@ def test_measures_have_what_became_of_packets_where_that_is_known(machine: Machi
     with Watch(machine.network) as watch:
         pass
     known, unknown = (
-        watch.measures(Emulation(RUN, {}, health, 1.0), 0.0) for health in (Health(packets=COUNTS), Health())
+        watch.measures(EmulatedRun(RUN, {}, health, 1.0), 0.0)
+        for health in (Health(packets=COUNTS), Health())
     )
     names = ("packets_sent", "packets_arrived", "packets_anew", "packets_late")
     assert [getattr(known, name) for name in names] == [1000, 950, 40, 7]
@@ -113,7 +114,7 @@ def test_a_wall_clock_that_is_set_during_a_run_makes_it_strained_and_slewing_doe
     monkeypatch.setattr(evidence, "wall_ahead_s", lambda: next(ahead_s))
     with Watch(machine.network) as watch:
         pass
-    seen = watch.measures(Emulation(RUN, {}, Health(packets=COUNTS), 1.0), 0.0)
+    seen = watch.measures(EmulatedRun(RUN, {}, Health(packets=COUNTS), 1.0), 0.0)
     assert seen.clock_step_s == pytest.approx(step_s, abs=1e-6)
     judged = verdict(replace(HEALTHY, clock_step_s=seen.clock_step_s), measured_s=1.0, bound_s=1.0)
     reason = f"this machine's clock was set by {abs(step_s):.3f} s during the run, or it was suspended"
@@ -126,7 +127,7 @@ def test_what_other_processes_use_of_cpus_is_counted(machine: Machine) -> None:
     with Watch(machine.network) as watch, beside(partial(burn, burnt_s)):
         began_at = time.monotonic()
         time.sleep(burnt_s)
-    seen = watch.measures(Emulation(RUN, {}, Health(packets=COUNTS), 1.0), 0.0)
+    seen = watch.measures(EmulatedRun(RUN, {}, Health(packets=COUNTS), 1.0), 0.0)
     assert seen.engine_cpu < 0.5 * burnt_s
     assert seen.other_cpu * (time.monotonic() - began_at) > 0.1 * burnt_s
 
@@ -149,6 +150,6 @@ def test_the_wall_clock_is_as_far_ahead_a_moment_later_and_later_where_it_was_se
 
 
 def test_an_engine_of_datagrams_says_what_became_of_its_packets() -> None:
-    assert Emulation(RUN, {}, Health(packets=COUNTS), 1.0).packets == COUNTS
-    assert Emulation(RUN, {}, Health(), 1.0).packets is None  # nothing went over packet switches
+    assert EmulatedRun(RUN, {}, Health(packets=COUNTS), 1.0).packets == COUNTS
+    assert EmulatedRun(RUN, {}, Health(), 1.0).packets is None  # nothing went over packet switches
     assert taken_back(COUNTS) == 10

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.live.news import News, Notice
+from testbed.live.news import News, NowShown
 from topologies.errors import NetworkError
 
 NOTICE = {"ocs": "ocs1", "circuits": [[0, 3]], "until_s": 2.0, "ended": False, "error": "", "missed": 0}
@@ -18,7 +18,7 @@ def test_news_is_read_as_it_comes(tmp_path: Path) -> None:
         assert news.read() == []
         for notice in (NOTICE, {**NOTICE, "circuits": [], "until_s": None, "ended": True}):
             controller.sendto(json.dumps(notice).encode(), str(news.path))
-        assert news.read() == [Notice("ocs1", ((0, 3),), 2.0, False), Notice("ocs1", (), None, True)]
+        assert news.read() == [NowShown("ocs1", ((0, 3),), 2.0, False), NowShown("ocs1", (), None, True)]
 
 
 @pytest.mark.parametrize(

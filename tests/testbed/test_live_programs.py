@@ -9,7 +9,7 @@ import pytest
 from controller.circuits.programs import Program
 from testbed.experiment.dilation import Dilation
 from testbed.live import programs as live_programs
-from testbed.live.news import News, Notice
+from testbed.live.news import News, NowShown
 from testbed.live.programs import LAST_S, LAST_SHARE, LINGER_S, LivePrograms
 from testbed.network.network import Network
 from topologies.events import Show, TimedCircuits
@@ -79,7 +79,7 @@ class Shown:
         self._lit += 1
         until_s = self.now + DELAY_S + day.duration_s
         self.now += DELAY_S
-        self.programs.heard(Notice("ocs0", day.circuits.pairs, until_s, False), 0, 1)
+        self.programs.heard(NowShown("ocs0", day.circuits.pairs, until_s, False), 0, 1)
         return until_s
 
 
@@ -109,7 +109,7 @@ def test_a_last_slot_is_waited_for_that_lights_what_is_missing(monkeypatch: pyte
     shown.now = until_s - 0.01
     assert shown.programs.turn() == ([], [])
     shown.now = until_s
-    shown.programs.heard(Notice("ocs0", (), None, True), 0, None)
+    shown.programs.heard(NowShown("ocs0", (), None, True), 0, None)
     shown.now = until_s + 2 * LINGER_S
     assert shown.programs.turn() == ([], ["ocs0"])
     shown.show(THERE)

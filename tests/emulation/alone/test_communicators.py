@@ -8,7 +8,7 @@ import pytest
 from testbed.core.packet_paths import paths_over
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
-from testbed.live.emulate import Emulation, emulate
+from testbed.live.emulate import EmulatedRun, emulate
 from testbed.network.network import Network
 from tests.emulation.box import Box
 from tests.emulation.machine import Machine
@@ -31,7 +31,7 @@ RING_BYTES = 14_000_000
 """Seventy-eight packets a step; its last one waits behind the all-to-all's in the switch, up to 50 ms."""
 
 
-def emulated(experiment: Experiment) -> Emulation:
+def emulated(experiment: Experiment) -> EmulatedRun:
     with Network(experiment.fabric, DILATION.rate, host=experiment.host, mtu=experiment.mtu) as network:
         return emulate(experiment, network)
 
