@@ -12,7 +12,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -171,13 +171,20 @@ class Network:
         The daemon's end is an error to `check_alive` if it is for good.
         """
         if daemon == "controller":
-            ocses = [switch.name for switch in self.fabric.switches if switch.kind == "ocs"]
-            self._records = [self.northbound.ocs_record(name) for name in ocses]
+            if not self._is_new:  # else it has ordered nothing, and what it took over holds
+                self._records = list(self._ocs_records())
             self._without_controller = True
             self._controller.kill()
         else:
             self._without_switches = not for_good
             self.openvswitch.kill()
+
+    def _ocs_records(self) -> Iterator[OcsRecord]:
+        """Yield the record of each OCS, but of one whose switch is away: that shows nothing."""
+        for switch in self.fabric.switches:
+            if switch.kind == "ocs":
+                with suppress(NetworkError):
+                    yield self.northbound.ocs_record(switch.name)
 
     def revive(self, daemon: Daemon) -> None:
         """Start again what was killed.
