@@ -5,8 +5,8 @@ import _checkout  # first: runs this file under the checkout's Python
 from dataclasses import replace
 
 from scenarios._mfabric.fabrics import GPUS, NICS, PACKET_NICS
-from scenarios._mfabric.failure_points import FAILURES, STEP, Failing, failing, failure_of, steady
-from scenarios._mfabric.training_points import GATEWAYS, checked_delay, over_circuits, training
+from scenarios._mfabric.failures.points import FAILURES, STEP, Failing, failing, failure_of, steady
+from scenarios._mfabric.step.training import GATEWAYS, checked_delay, over_circuits, training
 from testbed.experiment.experiment import Experiment
 from testbed.study.options import known_after_s, share_at
 from testbed.study.study_options import run_file

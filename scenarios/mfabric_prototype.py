@@ -9,7 +9,7 @@ from typing import Literal
 import pandas as pd
 
 from controller.circuits.devices import device_named, real_delay
-from scenarios._mfabric.training_points import (
+from scenarios._mfabric.step.training import (
     ALL_LANES,
     OWN_NIC,
     Training,
@@ -17,7 +17,7 @@ from scenarios._mfabric.training_points import (
     over_circuits,
     training,
 )
-from scenarios._mfabric.training_report import training_findings
+from scenarios._mfabric.training.report import training_findings
 from testbed.experiment.experiment import Experiment
 from testbed.report.claims import LIGHTRAIL, TOLERANCE, Claim, Range, judged, ratio_sentence
 from testbed.study.study_options import run_file

@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from scenarios._mfabric import alphas, batches, delays, size
-from scenarios._mfabric.circuits import circuits
-from scenarios._mfabric.copilot import copilot
-from scenarios._mfabric.costs import costs
-from scenarios._mfabric.efficiency import efficiency
 from scenarios._mfabric.fabrics import checked_rate, servers_of
-from scenarios._mfabric.failures import failure_part
-from scenarios._mfabric.gates import gates
-from scenarios._mfabric.iteration_times import iteration_points, iteration_times
-from scenarios._mfabric.lookahead import lookahead
+from scenarios._mfabric.figures import alphas, batches, delays, size
+from scenarios._mfabric.figures.circuits import circuits
+from scenarios._mfabric.figures.copilot import copilot
+from scenarios._mfabric.figures.costs import costs
+from scenarios._mfabric.figures.efficiency import efficiency
+from scenarios._mfabric.figures.failures import failure_part
+from scenarios._mfabric.figures.gates import gates
+from scenarios._mfabric.figures.iteration_times import iteration_points, iteration_times
+from scenarios._mfabric.figures.lookahead import lookahead
+from scenarios._mfabric.figures.shares import training_shares
 from scenarios._mfabric.section import scale_report
-from scenarios._mfabric.shares import training_shares
-from scenarios._mfabric.steps import Setting, StepStudy
+from scenarios._mfabric.step.points import Setting, StepStudy
 from testbed.study.command import run_computed
 from testbed.study.computed import Computed
 from testbed.study.options import check_effect, chosen, seed_range, shares, whole_numbers, with_default

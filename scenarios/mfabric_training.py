@@ -20,8 +20,8 @@ from scenarios._mfabric.fabrics import (
     RINGS,
     TOPOOPT,
 )
-from scenarios._mfabric.panel import KEPT_BACK, panel_experiment
-from scenarios._mfabric.training_points import (
+from scenarios._mfabric.step.panel import KEPT_BACK, panel_experiment
+from scenarios._mfabric.step.training import (
     ALL_LANES,
     GATEWAYS,
     OWN_GATEWAYS,
@@ -31,7 +31,7 @@ from scenarios._mfabric.training_points import (
     over_circuits,
     training,
 )
-from scenarios._mfabric.training_report import training_findings
+from scenarios._mfabric.training.report import training_findings
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.region_plan import First
 from testbed.report.claims import TOLERANCE, Claim, Range, around, judged, ratio_sentence

@@ -102,7 +102,7 @@ NAMED = {
     "mFabric": r"mfabric_\w",
     "InfiniteHBD": r"infinitehbd_\w",
     "Spectra": r"ocs_(spectra|figures)|SCHEDULERS|\"(spectra|less|eclipse|bvn|solstice)\"",
-    "TopoOpt": r"topoopt_(testbed|scale|shared)|_mfabric\.(panel|steps)|mfabric_training",
+    "TopoOpt": r"topoopt_(testbed|scale|shared)|_mfabric\.step\.(panel|points)|mfabric_training",
 }
 """How tests name a paper's scenarios and schedulers that do not import them."""
 

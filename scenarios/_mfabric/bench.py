@@ -10,7 +10,7 @@ from controller.schedulers.copilot import transition
 from controller.schedulers.mfabric import region_circuits, server_demand
 from scenarios._figure import figure, median_s
 from scenarios._mfabric.fabrics import GPUS, MFABRIC
-from scenarios._mfabric.steps import Setting, StepPoint, step_experiment
+from scenarios._mfabric.step.points import Setting, StepPoint, step_experiment
 from testbed.model.predict import predict
 from topologies.mfabric import mfabric_fabric, regions
 from traffic.workloads.gate import gate_loads

@@ -22,7 +22,7 @@ MFABRIC, TOPOOPT = "mFabric", "TopoOpt"
 DELEGATED = f"{FAT_TREE}, delegated"
 """The fat-tree with mFabric's own all-to-alls, gathered and spread over all NICs of a server."""
 RINGS = f"{TOPOOPT}, rings"
-"""TopoOpt with the circuits of its published program (`scenarios._mfabric.panel`)."""
+"""TopoOpt with the circuits of its published program (`scenarios._mfabric.step.panel`)."""
 COLOURS = {
     FAT_TREE: SCHEMES["ecmp"],
     RAIL: SCHEMES["plb"],

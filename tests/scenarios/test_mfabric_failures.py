@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from scenarios._mfabric.failure_points import (
+from scenarios._mfabric.failures.points import (
     CIRCUIT_NIC,
     FAILURES,
     GPU,
@@ -16,9 +16,9 @@ from scenarios._mfabric.failure_points import (
     STEP,
     failure_of,
 )
-from scenarios._mfabric.failure_report import failure_findings, lacking_bytes
-from scenarios._mfabric.failures import MODELS, POINTS, failures
-from scenarios._mfabric.steps import Setting
+from scenarios._mfabric.failures.report import failure_findings, lacking_bytes
+from scenarios._mfabric.figures.failures import MODELS, POINTS, failures
+from scenarios._mfabric.step.points import Setting
 from testbed.model.predict import predict
 from testbed.report.palette import colours
 from testbed.report.run_json import experiments_of

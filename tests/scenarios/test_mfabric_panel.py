@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from controller.circuits.foreseen import Foreseen
 from scenarios._mfabric.fabrics import NICS, RINGS, TOPOOPT
-from scenarios._mfabric.panel import KEPT_BACK, expected_job, panel_experiment
-from scenarios._mfabric.training_points import GATEWAYS, Training, training
+from scenarios._mfabric.step.panel import KEPT_BACK, expected_job, panel_experiment
+from scenarios._mfabric.step.training import GATEWAYS, Training, training
 from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict
 from traffic.collectives.all_to_all import AllToAll

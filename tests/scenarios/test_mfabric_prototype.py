@@ -10,9 +10,9 @@ from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
 
 from controller.circuits.devices import ReconfigurationDelay
-from scenarios._mfabric.training_circuits import changed_between, changes_claims, shown
-from scenarios._mfabric.training_points import OWN_NIC, over_circuits, training
-from scenarios._mfabric.training_report import held_times, iteration_table, training_findings
+from scenarios._mfabric.step.training import OWN_NIC, over_circuits, training
+from scenarios._mfabric.training.circuits import changed_between, changes_claims, shown
+from scenarios._mfabric.training.report import held_times, iteration_table, training_findings
 from scenarios.mfabric_prototype import Name, figure_10, prototype_points
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment

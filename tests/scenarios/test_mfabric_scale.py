@@ -18,15 +18,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from scenarios._mfabric import circuits as circuit_section
-from scenarios._mfabric import copilot as copilot_section
-from scenarios._mfabric import costs as cost_section
 from scenarios._mfabric import fabrics, section
-from scenarios._mfabric import gates as gate_section
-from scenarios._mfabric import lookahead as lookahead_section
-from scenarios._mfabric.circuits import READINGS, public_table, ratio_rows, worked_table
-from scenarios._mfabric.costs import costs
-from scenarios._mfabric.efficiency import efficiency, efficiency_rows
 from scenarios._mfabric.fabrics import (
     ALL_RATES,
     COLOURS,
@@ -37,8 +29,16 @@ from scenarios._mfabric.fabrics import (
     TOPOOPT,
     bill_of,
 )
-from scenarios._mfabric.gates import cluster_traffic
-from scenarios._mfabric.public_times import FABRICS, NORMALISED
+from scenarios._mfabric.figures import circuits as circuit_section
+from scenarios._mfabric.figures import copilot as copilot_section
+from scenarios._mfabric.figures import costs as cost_section
+from scenarios._mfabric.figures import gates as gate_section
+from scenarios._mfabric.figures import lookahead as lookahead_section
+from scenarios._mfabric.figures.circuits import READINGS, public_table, ratio_rows, worked_table
+from scenarios._mfabric.figures.costs import costs
+from scenarios._mfabric.figures.efficiency import efficiency, efficiency_rows
+from scenarios._mfabric.figures.gates import cluster_traffic
+from scenarios._mfabric.figures.public_times import FABRICS, NORMALISED
 from scenarios._mfabric.section import Part, Section, scale_report
 from testbed.report.claims import Claim
 from testbed.study.output import sheet_table

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from controller.circuits.devices import ReconfigurationDelay
-from scenarios._mfabric import lookahead as look
-from scenarios._mfabric import shares as share
+from scenarios._mfabric.figures import lookahead as look
+from scenarios._mfabric.figures import shares as share
 from scenarios._mfabric.section import Section
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.region_plan import RegionalSetup

@@ -3,9 +3,9 @@
 import pytest
 
 from scenarios._mfabric.fabrics import FAT_TREE, MFABRIC, RAIL
-from scenarios._mfabric.iteration_parts import PARTS
-from scenarios._mfabric.size import STUDY, checked_servers, size_table
-from scenarios._mfabric.steps import DELAY_S, Iteration, Setting, iteration
+from scenarios._mfabric.figures.size import STUDY, checked_servers, size_table
+from scenarios._mfabric.step.parts import PARTS
+from scenarios._mfabric.step.points import DELAY_S, Iteration, Setting, iteration
 from tests.results_page import SCALE, documented
 from topologies.errors import ScenarioError
 

@@ -15,11 +15,10 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from rich.console import Console
 
-from scenarios._mfabric import alphas, batches, delays, own_nics, steps
-from scenarios._mfabric import iteration_times as time_section
 from scenarios._mfabric.fabrics import DELEGATED, FAT_TREE, MFABRIC, OVERSUBSCRIBED, RAIL, RINGS, TOPOOPT
-from scenarios._mfabric.iteration_parts import BACKWARD, COMPUTE, FORWARD, PARTS, TRANSFER, iteration_parts
-from scenarios._mfabric.iteration_times import (
+from scenarios._mfabric.figures import alphas, batches, delays
+from scenarios._mfabric.figures import iteration_times as time_section
+from scenarios._mfabric.figures.iteration_times import (
     ALL_WAITS,
     NO_WAITS,
     fit_table,
@@ -30,9 +29,11 @@ from scenarios._mfabric.iteration_times import (
     path_flop,
     time_table,
 )
-from scenarios._mfabric.own_nics import few_messages
 from scenarios._mfabric.section import Section
-from scenarios._mfabric.steps import (
+from scenarios._mfabric.step import own_nics
+from scenarios._mfabric.step.own_nics import few_messages
+from scenarios._mfabric.step.parts import BACKWARD, COMPUTE, FORWARD, PARTS, TRANSFER, iteration_parts
+from scenarios._mfabric.step.points import (
     Iteration,
     Iterations,
     Setting,
@@ -221,7 +222,9 @@ def test_an_average_is_of_all_rates_or_of_none() -> None:
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> str:
     """Return a model of four layers in two stages, on 16 servers."""
-    monkeypatch.setattr(steps, "STUDIED", {"toy": replace(MODELS[MODEL], layers=4, pp=2)})
+    monkeypatch.setattr(
+        "scenarios._mfabric.step.points.STUDIED", {"toy": replace(MODELS[MODEL], layers=4, pp=2)}
+    )
     return "toy"
 
 

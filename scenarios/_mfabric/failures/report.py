@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from scenarios._mfabric.failure_points import STEADY, STEP
+from scenarios._mfabric.failures.points import STEADY, STEP
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
 from testbed.report.claims import LIGHTRAIL, Range, farthest_from_1, worst_claim
@@ -27,7 +27,7 @@ KNOWN: Range = (0.99, 1.1)
 
 
 def failure_findings(outcomes: Sequence[Outcome]) -> Findings:
-    """Return tables, plots and claims of outcomes of `failure_points`, in any order."""
+    """Return tables, plots and claims of outcomes of `scenarios._mfabric.failures.points`, in any order."""
     table = failure_table(outcomes)
     if table.empty:
         return Findings()

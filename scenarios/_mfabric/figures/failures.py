@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import GPUS
-from scenarios._mfabric.failure_points import (
+from scenarios._mfabric.failures.points import (
     CIRCUIT_NIC,
     FAILURES,
     GPU,
@@ -27,8 +27,8 @@ from scenarios._mfabric.failure_points import (
     steady,
 )
 from scenarios._mfabric.section import Part, Section
-from scenarios._mfabric.steps import DELAY_S, SERVERS, Setting, step_section
-from scenarios._mfabric.training_points import GATEWAYS, PHASE
+from scenarios._mfabric.step.points import DELAY_S, SERVERS, Setting, step_section
+from scenarios._mfabric.step.training import GATEWAYS, PHASE
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.region_plan import RegionalSetup

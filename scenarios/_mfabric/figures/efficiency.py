@@ -13,9 +13,9 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from scenarios._mfabric.costs import MEGA
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC, RAIL, TOPOOPT, bill_of, servers_of
-from scenarios._mfabric.public_times import GPUS, NORMALISED, public_times
+from scenarios._mfabric.figures.costs import MEGA
+from scenarios._mfabric.figures.public_times import GPUS, NORMALISED, public_times
 from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, farthest, printed
 from testbed.report.claims import MORE, Claim, Range, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet

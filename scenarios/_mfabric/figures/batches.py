@@ -6,9 +6,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC, TOPOOPT
-from scenarios._mfabric.iteration_times import of_all_rates, over
+from scenarios._mfabric.figures.iteration_times import of_all_rates, over
 from scenarios._mfabric.section import FIGURE_ONLY, Section
-from scenarios._mfabric.steps import (
+from scenarios._mfabric.step.points import (
     Iterations,
     Setting,
     StepPoint,

@@ -13,7 +13,7 @@ from typing import Literal, cast
 import numpy as np
 
 from scenarios._mfabric.fabrics import GPUS, NICS, RINGS, TOPOOPT
-from scenarios._mfabric.training_points import Training
+from scenarios._mfabric.step.training import Training
 from testbed.experiment.experiment import Experiment
 from topologies.fabric import Fabric
 from topologies.own import own_object

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from controller.schedulers.copilot import DECAY, WINDOW, predicted_tokens, top_k_accuracy, transitions
 from controller.schedulers.demand import Matrix
 from controller.schedulers.mfabric import circuit_counts, circuit_order, transfer_s
-from scenarios._mfabric.circuits import UNIT_BPS
+from scenarios._mfabric.figures.circuits import UNIT_BPS
 from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
 from testbed.report.claims import SAME, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted

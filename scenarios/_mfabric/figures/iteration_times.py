@@ -1,6 +1,6 @@
 """Iteration times on 1,024 GPUs, ours beside those that the project publishes: Figure 12.
 
-Ours are predictions of the fluid model (`scenarios._mfabric.steps`), with assumed compute rates. So ratios
+Ours are predictions of the fluid model (`scenarios._mfabric.step`), with assumed compute rates. So ratios
 between fabrics are compared, and times over the shortest of their model. Why ours differ from the public ones
 is said with the numbers that show it: what waits cost, a fit of compute and network, and where time goes.
 """
@@ -27,11 +27,11 @@ from scenarios._mfabric.fabrics import (
     bill_of,
     gbit,
 )
-from scenarios._mfabric.iteration_parts import PARTS
-from scenarios._mfabric.public_times import FABRICS as PUBLISHED
-from scenarios._mfabric.public_times import NORMALISED, public_times
+from scenarios._mfabric.figures.public_times import FABRICS as PUBLISHED
+from scenarios._mfabric.figures.public_times import NORMALISED, public_times
 from scenarios._mfabric.section import Section
-from scenarios._mfabric.steps import (
+from scenarios._mfabric.step.parts import PARTS
+from scenarios._mfabric.step.points import (
     DELAY_S,
     SERVERS,
     STUDIED,

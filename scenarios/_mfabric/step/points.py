@@ -21,11 +21,11 @@ from scenarios._mfabric.fabrics import (
     OVERSUBSCRIPTION,
     PACKET_NICS,
 )
-from scenarios._mfabric.iteration_parts import BACKWARD, FORWARD, iteration_parts
-from scenarios._mfabric.own_nics import by_own_nics
-from scenarios._mfabric.panel import MP_DEGREES, panel_experiment
 from scenarios._mfabric.section import Part, Section
-from scenarios._mfabric.training_points import (
+from scenarios._mfabric.step.own_nics import by_own_nics
+from scenarios._mfabric.step.panel import MP_DEGREES, panel_experiment
+from scenarios._mfabric.step.parts import BACKWARD, FORWARD, iteration_parts
+from scenarios._mfabric.step.training import (
     ALL_LANES,
     GATEWAYS,
     OWN_GATEWAYS,
@@ -118,7 +118,7 @@ class Iteration:
     reconfigurations: int
     """Of all regions together."""
     parts_s: Mapping[str, float]
-    """What each of `scenarios._mfabric.iteration_parts.PARTS` takes on its critical path [s]."""
+    """What each of `scenarios._mfabric.step.parts.PARTS` takes on its critical path [s]."""
 
 
 Iterations = Mapping[StepPoint, Iteration]

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, GPUS, MFABRIC, RAIL, bill_of
 from scenarios._mfabric.section import FIGURE_ONLY, Section, farthest
-from scenarios._mfabric.steps import (
+from scenarios._mfabric.step.points import (
     DELAY_S,
     STUDIED,
     Iterations,

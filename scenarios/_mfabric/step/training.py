@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.copilot import WINDOW
-from scenarios._mfabric.predictions import copilot_predictions, demands_before
+from scenarios._mfabric.step.predictions import copilot_predictions, demands_before
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.region_plan import First, Prediction, RegionalSetup
 from topologies.errors import ScenarioError

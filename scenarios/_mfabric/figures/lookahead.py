@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC
+from scenarios._mfabric.figures.shares import EVEN, tokens_of
 from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
-from scenarios._mfabric.shares import EVEN, tokens_of
-from scenarios._mfabric.steps import DELAY_S
+from scenarios._mfabric.step.points import DELAY_S
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.region_plan import RegionalSetup

@@ -1,0 +1,1 @@
+"""Failures in emulated training steps: what fails, and the report."""

@@ -1,0 +1,1 @@
+"""A training step as an experiment, what an iteration of it takes, and studies of such points."""

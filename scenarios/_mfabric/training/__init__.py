@@ -1,0 +1,1 @@
+"""The report of emulated training steps, and of their circuits."""
