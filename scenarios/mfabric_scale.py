@@ -19,7 +19,8 @@ from scenarios._mfabric.figures.iteration_times import iteration_points, iterati
 from scenarios._mfabric.figures.lookahead import lookahead
 from scenarios._mfabric.figures.shares import training_shares
 from scenarios._mfabric.section import scale_report
-from scenarios._mfabric.step.points import Setting, StepStudy
+from scenarios._mfabric.step.points import Setting
+from scenarios._mfabric.step.study import StepStudy
 from testbed.study.command import run_computed
 from testbed.study.computed import Computed
 from testbed.study.options import check_effect, chosen, seed_range, shares, whole_numbers, with_default

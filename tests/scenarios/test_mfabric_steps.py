@@ -35,16 +35,13 @@ from scenarios._mfabric.step.own_nics import few_messages
 from scenarios._mfabric.step.parts import BACKWARD, COMPUTE, FORWARD, PARTS, TRANSFER, iteration_parts
 from scenarios._mfabric.step.points import (
     Iteration,
-    Iterations,
     Setting,
     StepPoint,
-    as_simulated_s,
-    at_once,
     iteration,
     step_experiment,
     step_fabric,
-    waits_s,
 )
+from scenarios._mfabric.step.study import Iterations, as_simulated_s, at_once, waits_s
 from testbed.model.predict import predict
 from testbed.report.claims import Claim
 from testbed.study.output import sheet_table

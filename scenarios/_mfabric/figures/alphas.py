@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, MFABRIC, NICS, PACKET_NICS
 from scenarios._mfabric.section import FIGURE_ONLY, Section
-from scenarios._mfabric.step.points import Iterations, Setting, StepPoint, StepStudy, step_section
+from scenarios._mfabric.step.points import Setting, StepPoint
+from scenarios._mfabric.step.study import Iterations, StepStudy, step_section
 from testbed.report.claims import LESS, SAME, Claim, predicted
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled

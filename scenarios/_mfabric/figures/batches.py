@@ -8,15 +8,8 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC, TOPOOPT
 from scenarios._mfabric.figures.iteration_times import of_all_rates, over
 from scenarios._mfabric.section import FIGURE_ONLY, Section
-from scenarios._mfabric.step.points import (
-    Iterations,
-    Setting,
-    StepPoint,
-    StepStudy,
-    as_simulated_s,
-    step_section,
-    with_waits,
-)
+from scenarios._mfabric.step.points import Setting, StepPoint
+from scenarios._mfabric.step.study import Iterations, StepStudy, as_simulated_s, step_section, with_waits
 from testbed.report.claims import MORE, Claim, around, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled

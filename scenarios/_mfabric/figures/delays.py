@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import MFABRIC
 from scenarios._mfabric.section import FIGURE_ONLY, Section
-from scenarios._mfabric.step.points import DELAY_S, Iterations, Setting, StepPoint, StepStudy, step_section
+from scenarios._mfabric.step.points import DELAY_S, Setting, StepPoint
+from scenarios._mfabric.step.study import Iterations, StepStudy, step_section
 from testbed.experiment.region_plan import First
 from testbed.report.claims import MORE, TOLERANCE, Claim, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet

@@ -27,7 +27,8 @@ from scenarios._mfabric.failures.points import (
     steady,
 )
 from scenarios._mfabric.section import Part, Section
-from scenarios._mfabric.step.points import DELAY_S, SERVERS, Setting, step_section
+from scenarios._mfabric.step.points import DELAY_S, SERVERS, Setting
+from scenarios._mfabric.step.study import step_section
 from scenarios._mfabric.step.training import GATEWAYS, PHASE
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment

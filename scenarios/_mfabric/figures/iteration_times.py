@@ -31,17 +31,8 @@ from scenarios._mfabric.figures.public_times import FABRICS as PUBLISHED
 from scenarios._mfabric.figures.public_times import NORMALISED, public_times
 from scenarios._mfabric.section import Section
 from scenarios._mfabric.step.parts import PARTS
-from scenarios._mfabric.step.points import (
-    DELAY_S,
-    SERVERS,
-    STUDIED,
-    Iterations,
-    Setting,
-    StepPoint,
-    as_simulated_s,
-    at_once,
-    with_waits,
-)
+from scenarios._mfabric.step.points import DELAY_S, SERVERS, STUDIED, Setting, StepPoint
+from scenarios._mfabric.step.study import Iterations, as_simulated_s, at_once, with_waits
 from testbed.report.claims import AT_LEAST_AS_GOOD, MORE, TOLERANCE, Claim, around, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import BOUND, canvas, horizontal_grid, styled

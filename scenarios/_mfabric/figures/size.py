@@ -14,17 +14,8 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, GPUS, MFABRIC, RAIL, bill_of
 from scenarios._mfabric.section import FIGURE_ONLY, Section, farthest
-from scenarios._mfabric.step.points import (
-    DELAY_S,
-    STUDIED,
-    Iterations,
-    Setting,
-    StepPoint,
-    StepStudy,
-    as_simulated_s,
-    step_section,
-    with_waits,
-)
+from scenarios._mfabric.step.points import DELAY_S, STUDIED, Setting, StepPoint
+from scenarios._mfabric.step.study import Iterations, StepStudy, as_simulated_s, step_section, with_waits
 from testbed.report.claims import Claim, predicted
 from testbed.report.page import Block, Findings, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled

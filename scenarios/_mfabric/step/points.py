@@ -1,14 +1,12 @@
 """Whole training steps as points: a model on a fabric, and how long an iteration takes.
 
 Every point is one prediction of our fluid model: all layers, micro-batches and replicas, with a gate of its
-own for each of them. Figures share points: what several ask for is predicted once.
+own for each of them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-
-import pandas as pd
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import (
@@ -21,10 +19,9 @@ from scenarios._mfabric.fabrics import (
     OVERSUBSCRIPTION,
     PACKET_NICS,
 )
-from scenarios._mfabric.section import Part, Section
 from scenarios._mfabric.step.own_nics import by_own_nics
 from scenarios._mfabric.step.panel import MP_DEGREES, panel_experiment
-from scenarios._mfabric.step.parts import BACKWARD, FORWARD, iteration_parts
+from scenarios._mfabric.step.parts import iteration_parts
 from scenarios._mfabric.step.training import (
     ALL_LANES,
     GATEWAYS,
@@ -38,8 +35,6 @@ from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.region_plan import First
 from testbed.model.predict import predict
-from testbed.report.page import Findings
-from testbed.study.computed import Call
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
@@ -121,93 +116,16 @@ class Iteration:
     """What each of `scenarios._mfabric.step.parts.PARTS` takes on its critical path [s]."""
 
 
-Iterations = Mapping[StepPoint, Iteration]
-
-
-@dataclass(frozen=True)
-class StepStudy:
-    """A figure whose numbers are iteration times."""
-
-    points: Callable[[Setting], Sequence[StepPoint]]
-    """Return the training steps that it needs."""
-    section: Callable[[Setting, Iterations], Section]
-    """Return its section, from the iterations of these."""
-
-    def part(self, setting: Setting) -> Part:
-        """Return what is predicted, and the section."""
-        # Points of one model follow each other, so that a process makes its step once.
-        points = sorted(self.points(setting), key=_of_step)
-        return Part(
-            lambda found: self.section(setting, dict(zip(points, found, strict=True))),
-            [Call(iteration, (setting.alike, point)) for point in points],
-        )
-
-
-def step_section(
-    name: str,
-    about: str,
-    setting: Setting,
-    table: pd.DataFrame,
-    findings: Findings,
-    definitions: Sequence[tuple[str, str]] = (),
-    **settings: object,
-) -> Section:
-    """Return the section of a figure whose numbers are iteration times, in one table of its name."""
-    basis = "computed by the fluid model, on synthetic gates"
-    settings = {"gpu_flops": setting.gpu_flops, **settings}
-    return Section(name, about, basis, findings, {name: table}, [setting.seed], definitions, settings)
-
-
-def at_once(point: StepPoint) -> StepPoint:
-    """Return the same point over OCSes that take no time."""
-    return replace(point, delay_s=0.0)
-
-
-def waits_s(point: StepPoint, found: Iterations) -> tuple[float, float]:
-    """Return about how long an iteration waits for circuits in its forwards, and in its backwards [s].
-
-    What both are together is exact: by how much the iteration is longer than `at_once`. It is divided as
-    what the all-to-alls on the critical path are held for.
-
-    Parameters
-    ----------
-    point
-        Over an mFabric, else nothing waits.
-    found
-        With the iterations of the point and of the same `at_once`.
-    """
-    if point.fabric != MFABRIC:
-        return 0.0, 0.0
-    waits, parts_s = found[point].seconds - found[at_once(point)].seconds, found[point].parts_s
-    held_s = parts_s[FORWARD] + parts_s[BACKWARD]
-    forward_s = waits * parts_s[FORWARD] / held_s if held_s else waits
-    return forward_s, waits - forward_s
-
-
-def with_waits(points: Iterable[StepPoint]) -> list[StepPoint]:
-    """Return points and, of those over mFabric, the same `at_once`, which say what waits cost."""
-    return [
-        each for point in points for each in (point, *([at_once(point)] if point.fabric == MFABRIC else []))
-    ]
-
-
-def as_simulated_s(point: StepPoint, found: Iterations) -> float:
-    """Return an iteration with the waits that the paper's simulations have (7.1): those of forwards, about.
-
-    "[mFabric] hides the reconfiguration time during computation for subsequent all-to-all communications."
-
-    Parameters
-    ----------
-    point, found
-        As of `waits_s`.
-    """
-    return found[point].seconds - waits_s(point, found)[1]
+def of_step(point: StepPoint) -> tuple[str, int, int, tuple[int, ...]]:
+    """Return what decides the step of a point: its model, micro-batches, servers and their gateways."""
+    gateways = OWN_GATEWAYS if point.fabric in OWN_NICS else GATEWAYS
+    return point.model, point.micro_batch, point.servers, gateways
 
 
 def step_experiment(setting: Setting, point: StepPoint) -> Experiment:
     """Return the experiment of a point."""
     seed = setting.seed
-    trained = _trained(setting.alike, *_of_step(point))
+    trained = _trained(setting.alike, *of_step(point))
     if point.fabric in MP_DEGREES:
         return panel_experiment(trained, point.rate_bps, point.fabric, seed=seed)
     fabric = step_fabric(point)
@@ -270,12 +188,6 @@ def iteration(setting: Setting, point: StepPoint) -> Iteration:
     run = sound(predict(experiment, couples=True))
     changes = int((run.events["what"] == "drained").sum())
     return Iteration(run.iteration_s, changes, iteration_parts(experiment, run))
-
-
-def _of_step(point: StepPoint) -> tuple[str, int, int, tuple[int, ...]]:
-    """Return what decides the step of a point: its model, micro-batches, servers and their gateways."""
-    gateways = OWN_GATEWAYS if point.fabric in OWN_NICS else GATEWAYS
-    return point.model, point.micro_batch, point.servers, gateways
 
 
 @lru_cache(maxsize=1)
