@@ -13,13 +13,13 @@ from scenarios._mfabric.figures.circuits import circuits
 from scenarios._mfabric.figures.copilot import copilot
 from scenarios._mfabric.figures.costs import costs
 from scenarios._mfabric.figures.efficiency import efficiency
-from scenarios._mfabric.figures.failures import failure_part
+from scenarios._mfabric.figures.failures import failures
 from scenarios._mfabric.figures.gates import gates
 from scenarios._mfabric.figures.iteration_times import iteration_points, iteration_times
 from scenarios._mfabric.figures.lookahead import lookahead
 from scenarios._mfabric.figures.shares import training_shares
 from scenarios._mfabric.section import scale_report
-from scenarios._mfabric.step.points import Setting
+from scenarios._mfabric.step.points import StepSetup
 from scenarios._mfabric.step.study import StepStudy
 from testbed.study.command import run_computed
 from testbed.study.computed import Computed
@@ -126,8 +126,8 @@ def mfabric_scale(
         check_effect("no training step is predicted", {"--gpu-tflops": gpu_tflops, "--experts": experts})
     if "26" not in steps:
         check_effect("figure 26 is not among --figures", {"--servers": servers})
-    setting = Setting(rates_bps, flops, sizes=sizes, experts=experts or EVEN)
-    parts = [
+    setup = StepSetup(rates_bps, flops, sizes=sizes, experts=experts or EVEN)
+    planned = [
         costs(clusters, rates_bps),
         efficiency(rates_bps),
         circuits(drawn),
@@ -135,14 +135,14 @@ def mfabric_scale(
         copilot(drawn),
         training_shares(drawn),
         lookahead(drawn),
-        *(STUDIES[figure].part(setting) for figure in steps if figure in STUDIES),
-        *([failure_part(setting)] if FAILURES in steps else []),
+        *(STUDIES[figure].planned(setup) for figure in steps if figure in STUDIES),
+        *([failures(setup)] if FAILURES in steps else []),
     ]
     return Computed(
         "mfabric_scale",
         "mFabric: cost, iteration times and circuits",
-        [point for part in parts for point in part.points],
-        partial(scale_report, parts),
+        [point for section in planned for point in section.points],
+        partial(scale_report, planned),
     )
 
 

@@ -10,7 +10,7 @@ from controller.schedulers.copilot import transition
 from controller.schedulers.mfabric import region_circuits, server_demand
 from scenarios._figure import figure, median_s
 from scenarios._mfabric.fabrics import GPUS, MFABRIC
-from scenarios._mfabric.step.points import Setting, StepPoint, step_experiment
+from scenarios._mfabric.step.points import StepPoint, StepSetup, step_experiment
 from testbed.model.predict import predict
 from topologies.mfabric import mfabric_fabric, regions
 from traffic.workloads.gate import gate_loads
@@ -34,7 +34,7 @@ def step_32768_s() -> tuple[float, str]:
 
 def _predicted(model: str, servers: int) -> tuple[float, str]:
     began, used_s = time.perf_counter(), time.process_time()
-    experiment = step_experiment(Setting([]), StepPoint(model, MFABRIC, RATE_BPS, servers=servers))
+    experiment = step_experiment(StepSetup([]), StepPoint(model, MFABRIC, RATE_BPS, servers=servers))
     run = predict(experiment, couples=True)
     took_s, used_s = time.perf_counter() - began, time.process_time() - used_s
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

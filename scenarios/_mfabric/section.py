@@ -1,4 +1,4 @@
-"""What a section of mFabric's study is, and the report that any number of them make.
+"""The sections of mFabric's study, and the report that any number of them make.
 
 A section is one question with its figures: tables for the report, claims, plots, and its numbers as files.
 `scenarios/mfabric_scale.py` lists the sections; one more is one more there, and no other changes.
@@ -21,12 +21,12 @@ FIGURE_ONLY = "the paper shows this in a figure, without numbers"
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of the study: what was computed, and how a report shows it."""
+    """One question of the study with its numbers, and how a report shows them."""
 
     name: str
     """Of its row of ``summary.csv``."""
     about: str
-    """What it answers, and which figures of the paper it has."""
+    """The question that it answers, and the figures of the paper that it has."""
     basis: str
     """Where its numbers come from: computed, public, synthetic."""
     findings: Findings
@@ -38,23 +38,23 @@ class Section:
     definitions: Sequence[tuple[str, str]] = ()
     """Words of its tables, explained."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """What it was computed with, for ``run.json``."""
+    """The settings that it was computed with, for ``run.json``."""
 
 
 @dataclass(frozen=True)
-class Part:
+class PlannedSection:
     """A section before its points are carried out."""
 
     section: Callable[[Found], Section]
-    """Return it, from what came of its points."""
+    """Return the section, from the results of its points."""
     points: Sequence[Call] = ()
-    """What is carried out for it."""
+    """The calls that are carried out for it."""
 
 
-def scale_report(parts: Sequence[Part], found: Found) -> Report:
+def scale_report(planned: Sequence[PlannedSection], found: Found) -> Report:
     """Return the sections of a study in their order, a row of the summary for each of their seeds."""
     each = iter(found)
-    sections = [part.section([next(each) for _ in part.points]) for part in parts]
+    sections = [plan.section([next(each) for _ in plan.points]) for plan in planned]
     about = "; ".join(f"{section.about} ({section.basis})" for section in sections)
     claims = [claim for section in sections for claim in section.findings.claims]
     sources = list(dict.fromkeys(claim.source for claim in claims))

@@ -17,8 +17,8 @@ from scenarios._mfabric.failures.points import (
     failure_of,
 )
 from scenarios._mfabric.failures.report import failure_findings, lacking_bytes
-from scenarios._mfabric.figures.failures import MODELS, POINTS, failures
-from scenarios._mfabric.step.points import Setting
+from scenarios._mfabric.figures.failures import MODELS, POINTS, failure_section
+from scenarios._mfabric.step.points import StepSetup
 from testbed.model.predict import predict
 from testbed.report.palette import colours
 from testbed.report.run_json import experiments_of
@@ -79,7 +79,7 @@ def test_figure_14_compares_what_failures_add_to_an_iteration() -> None:
     found["deepseek-r1", PACKET_NIC] = 10.33
     found["mixtral-8x22b", GPU] = 12.0
     found["mixtral-8x22b", SERVER] = 14.0
-    section = failures(Setting([400e9]), found)
+    section = failure_section(StepSetup([400e9]), found)
     table = section.tables["failures"]
     assert list(table.columns) == documented(SCALE, "failures.csv")
     added = table.set_index(["model", "failure"])["added"]

@@ -39,7 +39,7 @@ from scenarios._mfabric.figures.costs import costs
 from scenarios._mfabric.figures.efficiency import efficiency, efficiency_rows
 from scenarios._mfabric.figures.gates import cluster_traffic
 from scenarios._mfabric.figures.public_times import FABRICS, NORMALISED
-from scenarios._mfabric.section import Part, Section, scale_report
+from scenarios._mfabric.section import PlannedSection, Section, scale_report
 from testbed.report.claims import Claim
 from testbed.study.output import sheet_table
 from tests.computed_here import found_of
@@ -81,23 +81,23 @@ def small_study() -> Iterator[None]:
         yield
 
 
-def section_of(part: Part) -> Section:
+def section_of(planned: PlannedSection) -> Section:
     """Return a section, its points carried out here."""
-    return part.section(found_of(part.points))
+    return planned.section(found_of(planned.points))
 
 
 @pytest.fixture(scope="module")
 def sections() -> list[Section]:
     """Return all sections, small ones: one seed, two sizes."""
     seeds = range(1)
-    parts = [
+    planned = [
         costs((512, 1024), ALL_RATES),
         efficiency(ALL_RATES),
         circuit_section.circuits(seeds),
         gate_section.gates(seeds),
         copilot_section.copilot(seeds),
     ]
-    return [section_of(part) for part in parts]
+    return [section_of(each) for each in planned]
 
 
 @pytest.mark.parametrize(
@@ -300,8 +300,10 @@ def test_any_section_can_be_added(sections: list[Section]) -> None:
         seeds=(4,),
         settings={"a": 1},
     )
-    parts = [Part(partial(lambda section, _found: section, each)) for each in (*sections[1:], more)]
-    report = scale_report(parts, [])
+    planned = [
+        PlannedSection(partial(lambda section, _found: section, each)) for each in (*sections[1:], more)
+    ]
+    report = scale_report(planned, [])
     summary = pd.DataFrame(report.rows)
     assert list(summary.columns) == documented(SCALE, "summary.csv")
     assert summary["section"].to_list() == ["efficiency", "circuits", "gates", "copilot", "iterations"]

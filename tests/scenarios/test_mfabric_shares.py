@@ -44,8 +44,8 @@ def small_domains() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def shares() -> Section:
-    part = share.training_shares(range(1))
-    return part.section(found_of(part.points))
+    planned = share.training_shares(range(1))
+    return planned.section(found_of(planned.points))
 
 
 def test_bytes_are_those_of_the_spec_s_formulas() -> None:
@@ -144,8 +144,8 @@ def test_an_iteration_is_that_of_the_whole_step_predicted(fabric: str) -> None:
 
 @pytest.mark.usefixtures("small_domains")
 def test_the_table_of_figure_16_has_every_case_and_fits() -> None:
-    part = look.lookahead(range(2))
-    section = part.section(found_of(part.points))
+    planned = look.lookahead(range(2))
+    section = planned.section(found_of(planned.points))
     table = section.tables["lookahead"]
     assert list(table.columns) == documented(SCALE, "lookahead.csv")
     assert len(table) == len(look.CASES) * len(look.GPU_FLOPS)

@@ -5,15 +5,15 @@ import pytest
 from scenarios._mfabric.fabrics import FAT_TREE, MFABRIC, RAIL
 from scenarios._mfabric.figures.size import STUDY, checked_servers, size_table
 from scenarios._mfabric.step.parts import PARTS
-from scenarios._mfabric.step.points import DELAY_S, Iteration, Setting, iteration
+from scenarios._mfabric.step.points import DELAY_S, Iteration, StepSetup, iteration
 from tests.results_page import SCALE, documented
 from topologies.errors import ScenarioError
 
 PAPER_SERVERS = (128, 256, 512, 1024, 2048, 4096)
-SETTING = Setting([], sizes=(128, 256))
+SETUP = StepSetup([], sizes=(128, 256))
 MADE_UP = {
     point: Iteration(10.0 + (point.fabric == MFABRIC), 0, dict.fromkeys(PARTS, 0.0))
-    for point in STUDY.points(SETTING)
+    for point in STUDY.points(SETUP)
 }
 
 
@@ -26,7 +26,7 @@ def test_sizes_are_whole_replicas() -> None:
 
 
 def test_tokens_grow_with_the_cluster_and_rail_is_as_the_fat_tree() -> None:
-    found = size_table(SETTING, MADE_UP)
+    found = size_table(SETUP, MADE_UP)
     assert list(found.columns) == documented(SCALE, "size.csv")
     rows = found.to_dict("records")
     table = {(row["gpus"], row["fabric"]): row for row in rows}
@@ -39,7 +39,7 @@ def test_tokens_grow_with_the_cluster_and_rail_is_as_the_fat_tree() -> None:
 
 
 def test_claims_are_about_the_worst_size() -> None:
-    same, worth = STUDY.section(SETTING, MADE_UP).findings.claims
+    same, worth = STUDY.section(SETUP, MADE_UP).findings.claims
     assert "; not in the range" in same.reason
     assert "; in the range" in worth.reason
     assert same.measured == pytest.approx(1 / 1.1)
@@ -47,8 +47,8 @@ def test_claims_are_about_the_worst_size() -> None:
 
 
 def test_a_replica_on_16_servers_is_predicted() -> None:
-    setting = Setting([], sizes=(16,))
-    found = {point: iteration(setting, point) for point in STUDY.points(setting)}
+    setup = StepSetup([], sizes=(16,))
+    found = {point: iteration(setup, point) for point in STUDY.points(setup)}
     times_s = {(point.fabric, point.delay_s): iteration.seconds for point, iteration in found.items()}
     over_packets, over_circuits = times_s[FAT_TREE, DELAY_S], times_s[MFABRIC, DELAY_S]
     assert 1.0 < over_circuits / over_packets < 1.1

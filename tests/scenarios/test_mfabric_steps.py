@@ -35,8 +35,8 @@ from scenarios._mfabric.step.own_nics import few_messages
 from scenarios._mfabric.step.parts import BACKWARD, COMPUTE, FORWARD, PARTS, TRANSFER, iteration_parts
 from scenarios._mfabric.step.points import (
     Iteration,
-    Setting,
     StepPoint,
+    StepSetup,
     iteration,
     step_experiment,
     step_fabric,
@@ -52,7 +52,7 @@ from traffic.job import Collective, Compute
 from traffic.models.moe import MODELS
 
 RATES_BPS = (100e9, 200e9, 400e9, 800e9)
-SETTING = Setting(RATES_BPS)
+SETUP = StepSetup(RATES_BPS)
 MODEL = "mixtral-8x22b"
 TIMES_OVER = {FAT_TREE: 1.0, DELEGATED: 0.8, OVERSUBSCRIBED: 3.2, MFABRIC: 1.2, TOPOOPT: 2.0, RINGS: 4.4}
 """How much longer the network takes than a fat-tree."""
@@ -79,12 +79,12 @@ def made_up_iterations(points: Sequence[StepPoint]) -> Iterations:
 def sections() -> dict[str, Section]:
     """Return all sections by their names, of made-up times."""
     found = [
-        iteration_times(model, SETTING, made_up_iterations(iteration_points(model, SETTING)))
+        iteration_times(model, SETUP, made_up_iterations(iteration_points(model, SETUP)))
         for model in (MODEL, "deepseek-r1")
     ]
     found += [
         *(
-            study.section(SETTING, made_up_iterations(study.points(SETTING)))
+            study.section(SETUP, made_up_iterations(study.points(SETUP)))
             for study in (batches.STUDY, alphas.STUDY, delays.STUDY)
         ),
     ]
@@ -117,7 +117,7 @@ def test_fabrics_have_the_nics_and_uplinks_of_their_names() -> None:
 
 
 def test_packet_nics_of_any_number_have_one_rate_in_all() -> None:
-    points = alphas.STUDY.points(SETTING)
+    points = alphas.STUDY.points(SETUP)
     assert [8 - point.packet_nics for point in points] == list(alphas.ALPHAS)
     assert {point.packet_nics * (point.packet_bps or point.rate_bps) for point in points} == {200e9}
     # The usual one is that of Figure 12, so that it is predicted once.
@@ -125,11 +125,11 @@ def test_packet_nics_of_any_number_have_one_rate_in_all() -> None:
 
 
 def test_delays_include_the_usual_one() -> None:
-    assert StepPoint(MODEL, MFABRIC, 400e9) in delays.STUDY.points(SETTING)
+    assert StepPoint(MODEL, MFABRIC, 400e9) in delays.STUDY.points(SETUP)
 
 
 def test_times_stand_beside_the_public_ones() -> None:
-    table = time_table(MODEL, RATES_BPS, made_up_iterations(iteration_points(MODEL, SETTING)))
+    table = time_table(MODEL, RATES_BPS, made_up_iterations(iteration_points(MODEL, SETUP)))
     # Over the shortest of what has public times: the fat-tree at 800 Gbit/s.
     assert table["normalised"].min() == pytest.approx(1.04 / 1.05)
     assert table.loc[table["public"].notna(), "normalised"].min() == 1
@@ -159,7 +159,7 @@ def test_waits_are_the_difference_that_the_delay_makes() -> None:
 
 
 def test_times_are_fitted_and_give_what_gpus_would_compute() -> None:
-    table = time_table(MODEL, RATES_BPS, made_up_iterations(iteration_points(MODEL, SETTING)))
+    table = time_table(MODEL, RATES_BPS, made_up_iterations(iteration_points(MODEL, SETUP)))
     fits = fit_table(table, MODELS[MODEL]).set_index("fabric")
     assert [*fits[["fixed_s", "network_s"]].loc[FAT_TREE]] == pytest.approx([1, 0.4])
     assert [*fits[["fixed_s", "network_s"]].loc[NO_WAITS]] == pytest.approx([1, 0.48])
@@ -229,7 +229,7 @@ def test_a_wait_for_circuits_is_what_a_fast_ocs_saves(toy: str) -> None:
     slow = StepPoint(toy, MFABRIC, 400e9, servers=16)
     fabrics = (FAT_TREE, DELEGATED, OVERSUBSCRIBED, TOPOOPT)
     others = [StepPoint(toy, fabric, 400e9, servers=16) for fabric in fabrics]
-    found = {point: iteration(SETTING, point) for point in (slow, at_once(slow), *others)}
+    found = {point: iteration(SETUP, point) for point in (slow, at_once(slow), *others)}
     fat_tree, delegated, blocked, panel = (found[point] for point in others)
     assert fat_tree.seconds < found[at_once(slow)].seconds < found[slow].seconds
     assert delegated.seconds < found[at_once(slow)].seconds
@@ -246,8 +246,8 @@ def test_a_wait_for_circuits_is_what_a_fast_ocs_saves(toy: str) -> None:
 
 @pytest.mark.parametrize("fabric", [FAT_TREE, OVERSUBSCRIBED])
 def test_few_messages_take_as_long_as_all_of_them(toy: str, fabric: str) -> None:
-    few = step_experiment(SETTING, StepPoint(toy, fabric, 400e9, servers=16))
-    whole = step_experiment(SETTING, StepPoint(toy, DELEGATED, 400e9, servers=16)).job
+    few = step_experiment(SETUP, StepPoint(toy, fabric, 400e9, servers=16))
+    whole = step_experiment(SETUP, StepPoint(toy, DELEGATED, 400e9, servers=16)).job
     all_to_alls = {
         node.name: replace(node.pattern, coupled_as_one=True)
         for node in whole.collectives
@@ -279,7 +279,7 @@ def test_few_messages_carry_what_each_gpu_and_server_exchange(matrix: NDArray[np
 
 def test_even_experts_wait_for_none_and_send_as_before(toy: str) -> None:
     point = StepPoint(toy, DELEGATED, 400e9, servers=16)
-    even, busiest = (step_experiment(Setting((), experts=word), point).job for word in ("even", "busiest"))
+    even, busiest = (step_experiment(StepSetup((), experts=word), point).job for word in ("even", "busiest"))
     assert [node.pattern for node in even.collectives] == [node.pattern for node in busiest.collectives]
     assert all(not node.durations_s for node in even.nodes if isinstance(node, Compute))
     for one, other in zip(even.nodes, busiest.nodes, strict=True):
@@ -288,7 +288,7 @@ def test_even_experts_wait_for_none_and_send_as_before(toy: str) -> None:
 
 
 def test_parts_of_a_chain_are_what_its_nodes_take(toy: str) -> None:
-    experiment = step_experiment(SETTING, StepPoint(toy, FAT_TREE, 400e9, servers=16))
+    experiment = step_experiment(SETUP, StepPoint(toy, FAT_TREE, 400e9, servers=16))
     run = predict(experiment, couples=True)
     parts = iteration_parts(experiment, run)
     # Every stage computes the same: three forwards and backwards of two layers, and what sums inside servers.

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, MFABRIC, NICS, PACKET_NICS
 from scenarios._mfabric.section import FIGURE_ONLY, Section
-from scenarios._mfabric.step.points import Setting, StepPoint
+from scenarios._mfabric.step.points import StepPoint, StepSetup
 from scenarios._mfabric.step.study import Iterations, StepStudy, step_section
 from testbed.report.claims import LESS, SAME, Claim, predicted
 from testbed.report.page import Block, Findings, Plot, Sheet
@@ -22,7 +22,7 @@ FEW, MANY = 2, 6
 """Between these the paper's sentence is ruled, beside every step on the way."""
 
 
-def _points(_setting: Setting) -> list[StepPoint]:
+def _points(_setup: StepSetup) -> list[StepPoint]:
     """Return the training steps of Figure 27: packet NICs of one rate in all, however many they are."""
     return [
         StepPoint(
@@ -33,7 +33,7 @@ def _points(_setting: Setting) -> list[StepPoint]:
     ]  # fmt: skip
 
 
-def _section(setting: Setting, found: Iterations) -> Section:
+def _section(setup: StepSetup, found: Iterations) -> Section:
     """Return the iteration time by the number of circuit NICs."""
     table = pd.DataFrame(
         [
@@ -42,12 +42,12 @@ def _section(setting: Setting, found: Iterations) -> Section:
                 "packet_gbps": (point.packet_bps or RATE_BPS) / 1e9, "iteration_s": found[point].seconds,
                 "reconfigurations": found[point].reconfigurations,
             }
-            for point in _points(setting)
+            for point in _points(setup)
         ]
     )  # fmt: skip
     plot = Plot("alpha", partial(_plot, table), f"Paper, figure 27 ({FIGURE_ONLY}). {CAPTION}")
     return step_section(
-        "alpha", "iteration times by the number of circuit NICs", setting, table,
+        "alpha", "iteration times by the number of circuit NICs", setup, table,
         Findings([_sheet(table)], [plot], _claims(table)), model=MODEL, rate_gbps=RATE_BPS / 1e9,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC, TOPOOPT
 from scenarios._mfabric.figures.iteration_times import of_all_rates, over
 from scenarios._mfabric.section import FIGURE_ONLY, Section
-from scenarios._mfabric.step.points import Setting, StepPoint
+from scenarios._mfabric.step.points import StepPoint, StepSetup
 from scenarios._mfabric.step.study import Iterations, StepStudy, as_simulated_s, step_section, with_waits
 from testbed.report.claims import MORE, Claim, around, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
@@ -21,18 +21,18 @@ OVER_TOPOOPT = {32: 1.8, 64: 2.0}
 """What the paper prints of mFabric's gain with 8x7B, the mean over the rates."""
 
 
-def _points(setting: Setting) -> list[StepPoint]:
+def _points(setup: StepSetup) -> list[StepPoint]:
     """Return the training steps of Figure 25."""
     return [
         StepPoint(model, fabric, rate_bps, micro_batch=batch)
         for model in MODELS
         for batch in BATCHES
-        for rate_bps in setting.rates_bps
+        for rate_bps in setup.rates_bps
         for fabric in PREDICTED
     ]
 
 
-def _section(setting: Setting, found: Iterations) -> Section:
+def _section(setup: StepSetup, found: Iterations) -> Section:
     """Return iteration times with micro-batches of 32 and 64 sequences."""
     table = pd.DataFrame(
         [
@@ -40,12 +40,12 @@ def _section(setting: Setting, found: Iterations) -> Section:
                 "model": point.model, "micro_batch": point.micro_batch, "rate_gbps": point.rate_bps / 1e9,
                 "fabric": point.fabric, "iteration_s": as_simulated_s(point, found),
             }
-            for point in _points(setting)
+            for point in _points(setup)
         ]
     )  # fmt: skip
     plot = Plot("batches", partial(_plot, table), f"Paper, figure 25 ({FIGURE_ONLY}). {CAPTION}")
     return step_section(
-        "batches", "iteration times with larger micro-batches", setting, table,
+        "batches", "iteration times with larger micro-batches", setup, table,
         Findings([_sheet(table)], [plot], _claims(table)), micro_batches=list(BATCHES),
     )  # fmt: skip
 
@@ -112,4 +112,4 @@ def _plot(table: pd.DataFrame) -> Figure:
 
 
 CAPTION = "Our predictions; fat-tree stands for rail-optimised too."
-STUDY = StepStudy(lambda setting: with_waits(_points(setting)), _section)
+STUDY = StepStudy(lambda setup: with_waits(_points(setup)), _section)

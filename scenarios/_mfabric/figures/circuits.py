@@ -21,7 +21,7 @@ from controller.schedulers.mfabric import (
     transfer_s,
 )
 from controller.schedulers.mfabric_exact import best_circuits
-from scenarios._mfabric.section import Part, Section
+from scenarios._mfabric.section import PlannedSection, Section
 from testbed.report.claims import Claim, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import canvas, horizontal_grid, styled
@@ -52,11 +52,11 @@ UNIT_BPS = 8.0
 """A rate at which a byte takes a second: only ratios are compared."""
 
 
-def circuits(seeds: Sequence[int]) -> Part:
+def circuits(seeds: Sequence[int]) -> PlannedSection:
     """Return Algorithm 1 beside the best circuits of small regions."""
     cases = [(servers, *gate, seed) for servers in SERVERS for gate in GATES for seed in seeds]
     points = [Call(ratio_rows, case) for case in cases]
-    return Part(partial(_section, seeds), points)
+    return PlannedSection(partial(_section, seeds), points)
 
 
 def _section(seeds: Sequence[int], found: Found) -> Section:

@@ -22,7 +22,7 @@ from controller.schedulers.copilot import DECAY, WINDOW, predicted_tokens, top_k
 from controller.schedulers.demand import Matrix
 from controller.schedulers.mfabric import circuit_counts, circuit_order, transfer_s
 from scenarios._mfabric.figures.circuits import UNIT_BPS
-from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
+from scenarios._mfabric.section import FIGURE_ONLY, PlannedSection, Section
 from testbed.report.claims import SAME, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
@@ -45,10 +45,10 @@ SOURCE = "mFabric, B.1 (Figure 19)"
 SYNTHETIC = "layers of the synthetic gate are tied by construction"
 
 
-def copilot(seeds: Sequence[int]) -> Part:
+def copilot(seeds: Sequence[int]) -> PlannedSection:
     """Return the accuracy of Copilot and of other guesses over training, and their transfer times."""
     points = [Call(guess_rows, case) for case in product(PHASES, seeds)]
-    return Part(partial(_section, seeds), points)
+    return PlannedSection(partial(_section, seeds), points)
 
 
 def _section(seeds: Sequence[int], found: Found) -> Section:

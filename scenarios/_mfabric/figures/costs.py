@@ -24,7 +24,7 @@ from scenarios._mfabric.fabrics import (
     gbit,
     servers_of,
 )
-from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, farthest, printed
+from scenarios._mfabric.section import FIGURE_ONLY, PlannedSection, Section, farthest, printed
 from testbed.report.claims import LESS, MORE, Claim, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
@@ -45,7 +45,7 @@ BAR_COLOURS = ("#9a9a9a", "#e69f00", "#d55e00", "#0072b2", "#56b4e9", "#009e73")
 MEGA = 1e6
 
 
-def costs(gpus: Sequence[int], rates_bps: Sequence[float]) -> Part:
+def costs(gpus: Sequence[int], rates_bps: Sequence[float]) -> PlannedSection:
     """Return the costs of the fabrics at every size and rate, and with cables to the servers.
 
     Parameters
@@ -58,7 +58,9 @@ def costs(gpus: Sequence[int], rates_bps: Sequence[float]) -> Part:
     points = [
         (name, servers_of(size), rate_bps) for rate_bps in rates_bps for size in gpus for name in COLOURS
     ]
-    return Part(partial(_section, gpus, rates_bps, points), [Call(bill_of, point) for point in points])
+    return PlannedSection(
+        partial(_section, gpus, rates_bps, points), [Call(bill_of, point) for point in points]
+    )
 
 
 def _section(

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import MFABRIC
 from scenarios._mfabric.section import FIGURE_ONLY, Section
-from scenarios._mfabric.step.points import DELAY_S, Setting, StepPoint
+from scenarios._mfabric.step.points import DELAY_S, StepPoint, StepSetup
 from scenarios._mfabric.step.study import Iterations, StepStudy, step_section
 from testbed.experiment.region_plan import First
 from testbed.report.claims import MORE, TOLERANCE, Claim, predicted
@@ -22,7 +22,7 @@ FIRSTS: tuple[First, ...] = ("block", "reuse")
 COLOURS: dict[First, str] = {"block": "#0072b2", "reuse": "#e69f00"}
 
 
-def _points(_setting: Setting) -> list[StepPoint]:
+def _points(_setup: StepSetup) -> list[StepPoint]:
     """Return the training steps of Figure 28."""
     return [
         StepPoint(MODEL, MFABRIC, RATE_BPS, delay_s=delay_s, first=first)
@@ -31,7 +31,7 @@ def _points(_setting: Setting) -> list[StepPoint]:
     ]
 
 
-def _section(setting: Setting, found: Iterations) -> Section:
+def _section(setup: StepSetup, found: Iterations) -> Section:
     """Return the iteration time by reconfiguration delay, with dispatches that wait and that do not."""
     table = pd.DataFrame(
         [
@@ -39,12 +39,12 @@ def _section(setting: Setting, found: Iterations) -> Section:
                 "first": point.first, "delay_s": point.delay_s, "iteration_s": found[point].seconds,
                 "reconfigurations": found[point].reconfigurations,
             }
-            for point in _points(setting)
+            for point in _points(setup)
         ]
     )  # fmt: skip
     plot = Plot("delay", partial(_plot, table), f"Paper, figure 28 ({FIGURE_ONLY}). {CAPTION}")
     return step_section(
-        "delay", "iteration times by reconfiguration delay", setting, table,
+        "delay", "iteration times by reconfiguration delay", setup, table,
         Findings([_sheet(table)], [plot], _claims(table)), DEFINITIONS, model=MODEL, rate_gbps=RATE_BPS / 1e9,
     )  # fmt: skip
 

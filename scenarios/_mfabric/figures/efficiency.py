@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC, RAIL, TOPOOPT, bill_of, servers_of
 from scenarios._mfabric.figures.costs import MEGA
 from scenarios._mfabric.figures.public_times import GPUS, NORMALISED, public_times
-from scenarios._mfabric.section import FIGURE_ONLY, Part, Section, farthest, printed
+from scenarios._mfabric.section import FIGURE_ONLY, PlannedSection, Section, farthest, printed
 from testbed.report.claims import MORE, Claim, Range, arithmetic
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
@@ -38,9 +38,9 @@ FEW_TIMES, MANY_TIMES = (1.0, 1.5, 2.0, 3.0), (1.0, 2.0, 4.0, 8.0)
 """Of models whose times differ little, and of the others."""
 
 
-def efficiency(rates_bps: Sequence[float]) -> Part:
+def efficiency(rates_bps: Sequence[float]) -> PlannedSection:
     """Return performance per dollar and Pareto fronts at these rates, by the public iteration times."""
-    return Part(partial(_section, rates_bps))
+    return PlannedSection(partial(_section, rates_bps))
 
 
 def _section(rates_bps: Sequence[float], _found: Found) -> Section:

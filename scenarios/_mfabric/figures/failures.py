@@ -26,8 +26,8 @@ from scenarios._mfabric.failures.points import (
     failure_of,
     steady,
 )
-from scenarios._mfabric.section import Part, Section
-from scenarios._mfabric.step.points import DELAY_S, SERVERS, Setting
+from scenarios._mfabric.section import PlannedSection, Section
+from scenarios._mfabric.step.points import DELAY_S, SERVERS, StepSetup
 from scenarios._mfabric.step.study import step_section
 from scenarios._mfabric.step.training import GATEWAYS, PHASE
 from testbed.experiment.audit_of import sound
@@ -66,23 +66,23 @@ FailureSeconds = Mapping[tuple[str, str], float]
 """How long an iteration of a model takes with something gone [s]."""
 
 
-def failure_part(setting: Setting) -> Part:
-    """Return the iteration of each model without and with each failure; rates of a setting do not count."""
+def failures(setup: StepSetup) -> PlannedSection:
+    """Return the iteration of each model without and with each failure; rates of a setup do not count."""
     # Points of one model follow each other, so that a process makes its step once.
     points = list(product(MODELS, POINTS))
-    return Part(
-        lambda found: failures(setting, dict(zip(points, found, strict=True))),
-        [Call(failure_iteration_s, (setting.alike, *point)) for point in points],
+    return PlannedSection(
+        lambda found: failure_section(setup, dict(zip(points, found, strict=True))),
+        [Call(failure_iteration_s, (setup.alike, *point)) for point in points],
     )
 
 
-def failures(setting: Setting, found: FailureSeconds) -> Section:
+def failure_section(setup: StepSetup, found: FailureSeconds) -> Section:
     """Return what failures add to the iteration time, beside the paper's numbers.
 
     Parameters
     ----------
-    setting, found
-        The iterations of all models and `POINTS` in this setting.
+    setup, found
+        The iterations of all models and `POINTS` with this setup.
     """
     rows = [
         {
@@ -97,15 +97,15 @@ def failures(setting: Setting, found: FailureSeconds) -> Section:
     table = pd.DataFrame(rows)
     plot = Plot("failures", partial(_bars, table), CAPTION)
     return step_section(
-        "failures", "what failures add to an iteration", setting, table,
-        Findings([_sheet(table, setting)], [plot], _claims(table)), DEFINITIONS,
+        "failures", "what failures add to an iteration", setup, table,
+        Findings([_sheet(table, setup)], [plot], _claims(table)), DEFINITIONS,
         rate_gbps=RATE_BPS / 1e9, delay_s=DELAY_S,
     )  # fmt: skip
 
 
-def failure_experiment(setting: Setting, model: str, name: str) -> Experiment:
+def failure_experiment(setup: StepSetup, model: str, name: str) -> Experiment:
     """Return a step of a model on 1,024 GPUs with something gone all along; a name is of `POINTS`."""
-    healthy = _healthy(setting.alike, model)
+    healthy = _healthy(setup.alike, model)
     if name == HEALTHY:
         return healthy
     gone = failure_of(name, healthy.fabric, _server(model_named(model)), gpus=GPUS, gpu=LOST_GPU)
@@ -123,23 +123,23 @@ def _server(model: MoeModel) -> int:
     return stage * (SERVERS // model.pp) + LOST_SERVER
 
 
-def failure_iteration_s(setting: Setting, model: str, name: str) -> float:
+def failure_iteration_s(setup: StepSetup, model: str, name: str) -> float:
     """Return how long the step of `failure_experiment` takes [s]."""
-    return sound(predict(failure_experiment(setting, model, name), couples=True)).iteration_s
+    return sound(predict(failure_experiment(setup, model, name), couples=True)).iteration_s
 
 
 @lru_cache(maxsize=1)
-def _healthy(setting: Setting, model: str) -> Experiment:
-    sized, seed = model_named(model), setting.seed
+def _healthy(setup: StepSetup, model: str) -> Experiment:
+    sized, seed = model_named(model), setup.seed
     loads = gate_loads([PHASE], 1, sized.experts, seed=seed)
     tokens = gate_tokens(loads, sized.ep, sized.tokens * sized.top_k, seed=seed)[0, 0]
     step = moe_step(
         sized,
         repeated_gate(tokens),
         replicas=SERVERS * GPUS // sized.replica_gpus,
-        machines=Machines(gpu_flops=setting.gpu_flops, gateways=GATEWAYS),
+        machines=Machines(gpu_flops=setup.gpu_flops, gateways=GATEWAYS),
         sums_apart=[_server(sized) * GPUS + LOST_GPU],
-        experts=setting.experts,
+        experts=setup.experts,
     )
     fabric = mfabric_fabric(
         SERVERS,
@@ -185,7 +185,7 @@ REASONS = {
 }
 
 
-def _sheet(table: pd.DataFrame, setting: Setting) -> Sheet:
+def _sheet(table: pd.DataFrame, setup: StepSetup) -> Sheet:
     blocks = []
     for model, own in table.groupby("model", sort=False):
         percent = own.assign(added=100 * own["added"], paper=100 * own["paper_added"])
@@ -195,7 +195,7 @@ def _sheet(table: pd.DataFrame, setting: Setting) -> Sheet:
         ("gone",),
         ("iteration [s]", "added", "paper"),
         blocks,
-        f"Figure 14: 1,024 GPUs of {setting.gpu_flops / 1e12:g} TFLOP/s, 400 Gbit/s, 25 ms. One decision of "
+        f"Figure 14: 1,024 GPUs of {setup.gpu_flops / 1e12:g} TFLOP/s, 400 Gbit/s, 25 ms. One decision of "
         "the gate repeats in all layers and micro-batches, as in the artifact, so that no stage hides what "
         "another loses. All along gone of one server, in the last of the stages that have most layers: "
         "others keep its pace, and of the first stage the pipeline hides most. Which NICs failed the paper "

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
+from scenarios._mfabric.section import FIGURE_ONLY, PlannedSection, Section
 from testbed.report.claims import LESS, MORE, Claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import COLOURS as SCHEMES
@@ -41,10 +41,10 @@ SYNTHETIC = "the gate is synthetic, made to do so"
 COLUMNS = ("gini", "most", "least", "row_gini", "spread", "wander", "zeros", "top_pairs")
 
 
-def gates(seeds: Sequence[int]) -> Part:
+def gates(seeds: Sequence[int]) -> PlannedSection:
     """Return the statistics of synthetic gates, and what they look like."""
     points = [Call(gate_row, (*gate, seed)) for gate in GATES for seed in seeds]
-    return Part(partial(_section, seeds), points)
+    return PlannedSection(partial(_section, seeds), points)
 
 
 def _section(seeds: Sequence[int], found: Found) -> Section:

@@ -31,7 +31,7 @@ from scenarios._mfabric.figures.public_times import FABRICS as PUBLISHED
 from scenarios._mfabric.figures.public_times import NORMALISED, public_times
 from scenarios._mfabric.section import Section
 from scenarios._mfabric.step.parts import PARTS
-from scenarios._mfabric.step.points import DELAY_S, SERVERS, STUDIED, Setting, StepPoint
+from scenarios._mfabric.step.points import DELAY_S, SERVERS, STUDIED, StepPoint, StepSetup
 from scenarios._mfabric.step.study import Iterations, as_simulated_s, at_once, with_waits
 from testbed.report.claims import AT_LEAST_AS_GOOD, MORE, TOLERANCE, Claim, around, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
@@ -75,31 +75,31 @@ TRACED = (MFABRIC, FAT_TREE)
 """Whose critical paths are compared, the first as predicted, with all waits."""
 
 
-def iteration_points(model: str, setting: Setting) -> list[StepPoint]:
+def iteration_points(model: str, setup: StepSetup) -> list[StepPoint]:
     """Return the training steps of a part of Figure 12."""
     own = [name for name in FABRICS if name not in PREDICTED_OVER]
-    return with_waits(_point(model, name, rate_bps) for rate_bps in setting.rates_bps for name in own)
+    return with_waits(_point(model, name, rate_bps) for rate_bps in setup.rates_bps for name in own)
 
 
-def iteration_times(model: str, setting: Setting, found: Iterations) -> Section:
+def iteration_times(model: str, setup: StepSetup, found: Iterations) -> Section:
     """Return the iteration times of a model beside the public ones, and what mFabric is worth by them.
 
     Parameters
     ----------
     model
         A key of `STUDIED`.
-    setting, found
-        The iterations of all `iteration_points` in this setting.
+    setup, found
+        The iterations of all `iteration_points` with this setup.
     """
-    table = worth(time_table(model, setting.rates_bps, found))
+    table = worth(time_table(model, setup.rates_bps, found))
     fits = fit_table(table, STUDIED[model])
-    parts = part_table(model, setting.rates_bps, found)
+    parts = part_table(model, setup.rates_bps, found)
     return Section(
         name=f"iteration_times_{model}",
         about=f"iteration times of {model} on 1,024 GPUs",
         basis="computed by the fluid model on synthetic gates, beside public times",
         findings=Findings(
-            [_sheet(table, setting), _fit_sheet(fits, model), _part_sheet(parts, model)],
+            [_sheet(table, setup), _fit_sheet(fits, model), _part_sheet(parts, model)],
             [Plot(f"iteration_times_{model}", partial(_plot, table), CAPTION)],
             _claims(model, table),
         ),
@@ -108,10 +108,10 @@ def iteration_times(model: str, setting: Setting, found: Iterations) -> Section:
             f"iteration_fits_{model}": fits,
             f"iteration_parts_{model}": parts,
         },
-        seeds=[setting.seed],
+        seeds=[setup.seed],
         definitions=DEFINITIONS,
         settings={
-            "gpu_flops": setting.gpu_flops, "experts": setting.experts, "delay_s": DELAY_S,
+            "gpu_flops": setup.gpu_flops, "experts": setup.experts, "delay_s": DELAY_S,
             "servers": SERVERS,
         },
     )  # fmt: skip
@@ -268,7 +268,7 @@ def _by_rate(ratios: pd.Series) -> str:
     return ", ".join(f"{rate:g}G {ratio:.2f}" for rate, ratio in ratios.dropna().items())
 
 
-def _sheet(rows: pd.DataFrame, setting: Setting) -> Sheet:
+def _sheet(rows: pd.DataFrame, setup: StepSetup) -> Sheet:
     model = str(rows["model"].iloc[0])
     by_fabric = {str(name): here.set_index("rate_gbps") for name, here in rows.groupby("fabric", sort=False)}
 
@@ -284,8 +284,8 @@ def _sheet(rows: pd.DataFrame, setting: Setting) -> Sheet:
     ]
     if model in NORMALISED:
         blocks.insert(2, block("ours / public", "{:.3f}", "ours_over_public"))
-    rates = [gbit(rate_bps) for rate_bps in setting.rates_bps]
-    return Sheet((model,), rates, blocks, _caption(model, setting))
+    rates = [gbit(rate_bps) for rate_bps in setup.rates_bps]
+    return Sheet((model,), rates, blocks, _caption(model, setup))
 
 
 def _ratio_lines(rows: pd.DataFrame) -> list[Line]:
@@ -354,7 +354,7 @@ def _beside(pattern: str, ours: float, public: float) -> str:
     return own if math.isnan(public) else f"{own} ({pattern.format(public)})"
 
 
-def _caption(model: str, setting: Setting) -> str:
+def _caption(model: str, setup: StepSetup) -> str:
     sized = STUDIED[model]
     public = (
         "In brackets the PUBLIC times of the paper's own simulations."
@@ -363,8 +363,8 @@ def _caption(model: str, setting: Setting) -> str:
     )
     return (
         f"Figure 12: {sized.layers} layers, EP {sized.ep}, TP {sized.tp}, PP {sized.pp}, micro-batches of "
-        f"{sized.micro_batch} sequences, 1,024 GPUs of {setting.gpu_flops / 1e12:g} TFLOP/s, which is "
-        f"assumed; {EXPERTS_TEXT[setting.experts]}. {public} Over packets each GPU sends by its own NIC, as "
+        f"{sized.micro_batch} sequences, 1,024 GPUs of {setup.gpu_flops / 1e12:g} TFLOP/s, which is "
+        f"assumed; {EXPERTS_TEXT[setup.experts]}. {public} Over packets each GPU sends by its own NIC, as "
         f"in the paper's artifact; {DELEGATED}: all-to-alls as mFabric's own, spread over all NICs of a "
         "server. A fat-tree and a rail-optimised fabric are alike in the model: neither blocks. mFabric has "
         f"the waits of the paper's simulations: {1e3 * DELAY_S:g} ms before a forward's first all-to-all, "

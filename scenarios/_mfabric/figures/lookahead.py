@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC
 from scenarios._mfabric.figures.shares import EVEN, tokens_of
-from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
+from scenarios._mfabric.section import FIGURE_ONLY, PlannedSection, Section
 from scenarios._mfabric.step.points import DELAY_S
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment
@@ -103,10 +103,10 @@ class Case:
 CASES = (*(Case(*each) for each in product(PORTS, GATES)), Case(PORTS[0], EVEN, pipelined=True))
 
 
-def lookahead(seeds: Sequence[int]) -> Part:
+def lookahead(seeds: Sequence[int]) -> PlannedSection:
     """Return iteration times of DeepSeek-V3 on NVL72 and on mFabric with optical I/O."""
     points = [Call(exchanges_s, (seeds[0], *each)) for each in product(CASES, FABRICS)]
-    return Part(partial(_section, seeds), points)
+    return PlannedSection(partial(_section, seeds), points)
 
 
 def _section(seeds: Sequence[int], found: Found) -> Section:

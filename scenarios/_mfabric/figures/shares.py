@@ -17,7 +17,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from scenarios._mfabric.section import FIGURE_ONLY, Part, Section
+from scenarios._mfabric.section import FIGURE_ONLY, PlannedSection, Section
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict
@@ -66,11 +66,11 @@ MOST_QWEN, EXPERTS_S = 0.68, 0.1
 PERCENT, MS = "{:.0%}", 1e3
 
 
-def training_shares(seeds: Sequence[int]) -> Part:
+def training_shares(seeds: Sequence[int]) -> PlannedSection:
     """Return which parallelism sends how much, and what the parts of a layer take."""
     gates = [*product(PHASES, seeds)]
     points = [Call(time_rows, (name, *gate)) for name in NAMES for gate in [(KNOWN[name], 0), *gates]]
-    return Part(partial(_section, seeds), points)
+    return PlannedSection(partial(_section, seeds), points)
 
 
 def _section(seeds: Sequence[int], found: Found) -> Section:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, GPUS, MFABRIC, RAIL, bill_of
 from scenarios._mfabric.section import FIGURE_ONLY, Section, farthest
-from scenarios._mfabric.step.points import DELAY_S, STUDIED, Setting, StepPoint
+from scenarios._mfabric.step.points import DELAY_S, STUDIED, StepPoint, StepSetup
 from scenarios._mfabric.step.study import Iterations, StepStudy, as_simulated_s, step_section, with_waits
 from testbed.report.claims import Claim, predicted
 from testbed.report.page import Block, Findings, Plot, Sheet
@@ -30,9 +30,9 @@ SAME, ABOUT_TWICE = (0.95, 1.05), (1.5, 2.5)
 MEGA = 1e6
 
 
-def _points(setting: Setting) -> list[StepPoint]:
+def _points(setup: StepSetup) -> list[StepPoint]:
     """Return the training steps of Figure 26."""
-    return with_waits(_point(fabric, servers) for servers in setting.sizes for fabric in (FAT_TREE, MFABRIC))
+    return with_waits(_point(fabric, servers) for servers in setup.sizes for fabric in (FAT_TREE, MFABRIC))
 
 
 def checked_servers(servers: Sequence[int]) -> list[int]:
@@ -47,22 +47,22 @@ def checked_servers(servers: Sequence[int]) -> list[int]:
     return sorted(set(servers))
 
 
-def _section(setting: Setting, found: Iterations) -> Section:
+def _section(setup: StepSetup, found: Iterations) -> Section:
     """Return tokens per second, and what they cost, by the size of the cluster."""
-    table = size_table(setting, found)
+    table = size_table(setup, found)
     plot = Plot("size", partial(_plot, table), f"Paper, figure 26 ({FIGURE_ONLY}). {CAPTION}")
     return step_section(
-        "size", "tokens per second by the size of the cluster", setting, table,
+        "size", "tokens per second by the size of the cluster", setup, table,
         Findings([_sheet(table)], [plot], _claims(table)), DEFINITIONS,
         model=MODEL, rate_gbps=RATE_BPS / 1e9, delay_s=DELAY_S,
     )  # fmt: skip
 
 
-def size_table(setting: Setting, found: Iterations) -> pd.DataFrame:
+def size_table(setup: StepSetup, found: Iterations) -> pd.DataFrame:
     """Return a row per size and fabric; the rail-optimised one takes the fat-tree's time."""
     model = STUDIED[MODEL]
     rows = []
-    for servers in setting.sizes:
+    for servers in setup.sizes:
         times_s = {name: as_simulated_s(_point(name, servers), found) for name in (FAT_TREE, MFABRIC)}
         times_s |= {RAIL: times_s[FAT_TREE]}
         usd = {name: bill_of(name, servers, RATE_BPS).usd for name in times_s}

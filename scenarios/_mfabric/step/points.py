@@ -84,8 +84,8 @@ class StepPoint:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What all training steps of a study have in common."""
+class StepSetup:
+    """The settings that all training steps of a study share."""
 
     rates_bps: Sequence[float]
     """Of a NIC, where a figure does not say its own."""
@@ -99,8 +99,8 @@ class Setting:
     """Whose tokens decide how long experts compute; the paper's simulations take one time for all."""
 
     @property
-    def alike(self) -> "Setting":
-        """What of it a point depends on."""
+    def alike(self) -> "StepSetup":
+        """The same, without the settings that no point depends on."""
         return replace(self, rates_bps=(), sizes=())
 
 
@@ -122,10 +122,10 @@ def of_step(point: StepPoint) -> tuple[str, int, int, tuple[int, ...]]:
     return point.model, point.micro_batch, point.servers, gateways
 
 
-def step_experiment(setting: Setting, point: StepPoint) -> Experiment:
+def step_experiment(setup: StepSetup, point: StepPoint) -> Experiment:
     """Return the experiment of a point."""
-    seed = setting.seed
-    trained = _trained(setting.alike, *of_step(point))
+    seed = setup.seed
+    trained = _trained(setup.alike, *of_step(point))
     if point.fabric in MP_DEGREES:
         return panel_experiment(trained, point.rate_bps, point.fabric, seed=seed)
     fabric = step_fabric(point)
@@ -182,9 +182,9 @@ def _fabric(point: StepPoint) -> Fabric:
     raise ScenarioError(f"no training step over {point.fabric}", "choose another fabric")
 
 
-def iteration(setting: Setting, point: StepPoint) -> Iteration:
+def iteration(setup: StepSetup, point: StepPoint) -> Iteration:
     """Return what the fluid model gives of a point."""
-    experiment = step_experiment(setting, point)
+    experiment = step_experiment(setup, point)
     run = sound(predict(experiment, couples=True))
     changes = int((run.events["what"] == "drained").sum())
     return Iteration(run.iteration_s, changes, iteration_parts(experiment, run))
@@ -192,7 +192,7 @@ def iteration(setting: Setting, point: StepPoint) -> Iteration:
 
 @lru_cache(maxsize=1)
 def _trained(
-    setting: Setting, model: str, micro_batch: int, servers: int, gateways: tuple[int, ...]
+    setup: StepSetup, model: str, micro_batch: int, servers: int, gateways: tuple[int, ...]
 ) -> Training:
     sized = replace(STUDIED[model], micro_batch=micro_batch)
     replicas = servers * GPUS // sized.replica_gpus
@@ -202,7 +202,7 @@ def _trained(
         replicas=replicas,
         micro_batches=sized.pp,
         gateways=gateways,
-        gpu_flops=setting.gpu_flops,
-        experts=setting.experts,
-        seed=setting.seed,
+        gpu_flops=setup.gpu_flops,
+        experts=setup.experts,
+        seed=setup.seed,
     )

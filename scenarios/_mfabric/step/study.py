@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from scenarios._mfabric.fabrics import MFABRIC
-from scenarios._mfabric.section import Part, Section
+from scenarios._mfabric.section import PlannedSection, Section
 from scenarios._mfabric.step.parts import BACKWARD, FORWARD
-from scenarios._mfabric.step.points import Iteration, Setting, StepPoint, iteration, of_step
+from scenarios._mfabric.step.points import Iteration, StepPoint, StepSetup, iteration, of_step
 from testbed.report.page import Findings
 from testbed.study.computed import Call
 
@@ -19,25 +19,25 @@ Iterations = Mapping[StepPoint, Iteration]
 class StepStudy:
     """A figure whose numbers are iteration times."""
 
-    points: Callable[[Setting], Sequence[StepPoint]]
+    points: Callable[[StepSetup], Sequence[StepPoint]]
     """Return the training steps that it needs."""
-    section: Callable[[Setting, Iterations], Section]
+    section: Callable[[StepSetup, Iterations], Section]
     """Return its section, from the iterations of these."""
 
-    def part(self, setting: Setting) -> Part:
-        """Return what is predicted, and the section."""
+    def planned(self, setup: StepSetup) -> PlannedSection:
+        """Return the section, with the predictions that it needs."""
         # Points of one model follow each other, so that a process makes its step once.
-        points = sorted(self.points(setting), key=of_step)
-        return Part(
-            lambda found: self.section(setting, dict(zip(points, found, strict=True))),
-            [Call(iteration, (setting.alike, point)) for point in points],
+        points = sorted(self.points(setup), key=of_step)
+        return PlannedSection(
+            lambda found: self.section(setup, dict(zip(points, found, strict=True))),
+            [Call(iteration, (setup.alike, point)) for point in points],
         )
 
 
 def step_section(
     name: str,
     about: str,
-    setting: Setting,
+    setup: StepSetup,
     table: pd.DataFrame,
     findings: Findings,
     definitions: Sequence[tuple[str, str]] = (),
@@ -45,8 +45,8 @@ def step_section(
 ) -> Section:
     """Return the section of a figure whose numbers are iteration times, in one table of its name."""
     basis = "computed by the fluid model, on synthetic gates"
-    settings = {"gpu_flops": setting.gpu_flops, **settings}
-    return Section(name, about, basis, findings, {name: table}, [setting.seed], definitions, settings)
+    settings = {"gpu_flops": setup.gpu_flops, **settings}
+    return Section(name, about, basis, findings, {name: table}, [setup.seed], definitions, settings)
 
 
 def at_once(point: StepPoint) -> StepPoint:
