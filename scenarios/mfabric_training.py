@@ -20,6 +20,7 @@ from scenarios._mfabric.fabrics import (
     RINGS,
     TOPOOPT,
 )
+from scenarios._mfabric.region_plan import First
 from scenarios._mfabric.step.panel import KEPT_BACK, panel_experiment
 from scenarios._mfabric.step.training import (
     ALL_LANES,
@@ -33,7 +34,6 @@ from scenarios._mfabric.step.training import (
 )
 from scenarios._mfabric.training.report import training_findings
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import First
 from testbed.report.claims import TOLERANCE, Claim, Range, around, judged, ratio_sentence
 from testbed.study.study_options import run_file
 from topologies.fabric import Fabric

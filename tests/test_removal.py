@@ -21,7 +21,6 @@ PAPERS = {
         "controller/circuits/regional.py",
         "controller/schedulers/mfabric*.py",
         "controller/schedulers/copilot.py",
-        "testbed/experiment/region_plan.py",
         "scenarios/_mfabric/*.py",
         "scenarios/mfabric_*.py",
         "tests/*mfabric*.py",
@@ -60,6 +59,8 @@ PAPERS = {
     ),
 }
 """The files of each; schedulers that are made of Spectra's steps are its rivals, and go with it."""
+REGISTRIES = {"controller.schedulers.registry", "testbed.experiment.circuits_registry"}
+"""The modules below scenarios that name a paper's files in strings: what they name is imported when used."""
 DOCUMENTATION = "scenarios._docs"
 """The modules that draw the figures of the documentation, which describes all papers."""
 
@@ -87,6 +88,11 @@ def imported(file: Path, known: Iterable[str]) -> set[str]:
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
     return names.intersection(known)
+
+
+def named(file: Path, known: Iterable[str]) -> set[str]:
+    """Return the modules, of some, that a file names as ``module:name`` in a string."""
+    return set(re.findall(r'"([\w.]+):\w+"', file.read_text())).intersection(known)
 
 
 def own(paper: str, known: dict[str, Path], root: Path) -> set[str]:
@@ -129,6 +135,14 @@ def test_nothing_else_needs_a_paper_s_files(paper: str) -> None:
     assert len(mine) >= 10, "the patterns name its files"
     allowed = ("tests.", DOCUMENTATION)
     assert {name for name in needing(mine, known) if not name.startswith(allowed)} == set()
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_below_scenarios_registries_alone_name_a_paper_s_files(paper: str) -> None:
+    known = modules(CHECKOUT)
+    mine = own(paper, known, CHECKOUT)
+    others = {name for name in known.keys() - mine if not name.startswith(("tests.", "scenarios."))}
+    assert {name for name in others if named(known[name], mine)} <= REGISTRIES
 
 
 @pytest.mark.slow

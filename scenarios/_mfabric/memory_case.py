@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
+from scenarios._mfabric.region_plan import RegionalSetup
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import RegionalSetup
 from topologies.mfabric import mfabric_fabric
 from traffic.delegated import DelegatedSetup
 from traffic.models.moe import GroupedAttention, MoeModel

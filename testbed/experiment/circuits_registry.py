@@ -14,7 +14,7 @@ from traffic.job import Job
 RULES = {
     "scheduled": "testbed.experiment.ocs_plan:Scheduled",
     "foreseen": "controller.circuits.foreseen:Foreseen",
-    "regional": "testbed.experiment.region_plan:RegionalSetup",
+    "regional": "scenarios._mfabric.region_plan:RegionalSetup",
 }
 """Every rule that comes with lightrail; imported when it is asked for, so that none is needed for another."""
 CIRCUITS: "Kind[OwnCircuits]" = Kind(

@@ -14,11 +14,11 @@ import numpy as np
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.ocs_reconfig import OcsReconfig
 from controller.schedulers.coin_change import CoinChange
+from scenarios._mfabric.region_plan import Prediction, RegionalSetup, regions_of
 from scenarios._topoopt.experiments import Trained, data_parallel, over_ocs, over_panel, plan_for
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import Scheduled, over_ocses
-from testbed.experiment.region_plan import Prediction, RegionalSetup, regions_of
 from tests.testbed import moved_cases, test_foreseen
 from tests.testbed.ocs_cases import experiment_of as schedule_of
 from tests.testbed.ocs_cases import partially

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scenarios._mfabric.region_plan import RegionalSetup
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import RegionalSetup
 from testbed.live.emulate import EmulatedRun, emulate
 from testbed.live.news import News
 from testbed.model.predict import predict

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from controller.schedulers.copilot import WINDOW
+from scenarios._mfabric.region_plan import RegionalSetup
 from scenarios._mfabric.step import predictions
 from scenarios._mfabric.step.predictions import copilot_predictions
-from testbed.experiment.region_plan import RegionalSetup
 from testbed.model.predict import predict
 from tests.testbed.region_cases import DELAY, MACHINES, MODEL, toy_experiment
 from traffic.models.moe_step import moe_step

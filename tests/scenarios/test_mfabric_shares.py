@@ -14,9 +14,9 @@ from rich.console import Console
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.figures import lookahead as look
 from scenarios._mfabric.figures import shares as share
+from scenarios._mfabric.region_plan import RegionalSetup
 from scenarios._mfabric.section import Section
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import RegionalSetup
 from testbed.model.predict import predict
 from testbed.study.output import sheet_table
 from tests.computed_here import found_of

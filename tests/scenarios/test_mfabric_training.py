@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.experiment.region_plan import RegionalSetup
+from scenarios._mfabric.region_plan import RegionalSetup
 from testbed.report.run_json import experiments_of
 from tests.scenarios import command
 from traffic.collectives.ring import Ring

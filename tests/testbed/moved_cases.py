@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from controller.circuits.devices import ReconfigurationDelay
+from scenarios._mfabric.region_plan import RegionalSetup
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import RegionalSetup
 from tests.testbed.region_cases import DELAY, MODEL, varied_gate
 from topologies.fabric import Fabric, Nic
 from topologies.mfabric import mfabric_fabric, region_gpus

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
+from scenarios._mfabric.region_plan import First, RegionalSetup
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import First, RegionalSetup
 from tests.testbed.tables import check_tables
 from topologies.fabric import Fabric, Nic
 from topologies.mfabric import mfabric_fabric

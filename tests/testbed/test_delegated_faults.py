@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scenarios._mfabric.region_plan import First
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import First
 from testbed.model.predict import predict
 from tests.examples import examples
 from tests.testbed.region_cases import check_bytes, lost, toy_experiment, toy_step

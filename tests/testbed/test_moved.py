@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scenarios._mfabric.region_plan import regions_of
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import regions_of
 from testbed.model.predict import predict
 from tests.examples import examples
 from tests.testbed.moved_cases import (

@@ -6,10 +6,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from scenarios._mfabric.fabrics import MFABRIC
+from scenarios._mfabric.region_plan import First
 from scenarios._mfabric.section import FIGURE_ONLY, Section
 from scenarios._mfabric.step.points import DELAY_S, StepPoint, StepSetup
 from scenarios._mfabric.step.study import Iterations, StepStudy, step_section
-from testbed.experiment.region_plan import First
 from testbed.report.claims import MORE, TOLERANCE, Claim, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import canvas, horizontal_grid, styled

@@ -26,13 +26,13 @@ from scenarios._mfabric.failures.points import (
     failure_of,
     steady,
 )
+from scenarios._mfabric.region_plan import RegionalSetup
 from scenarios._mfabric.section import PlannedSection, Section
 from scenarios._mfabric.step.points import DELAY_S, SERVERS, StepSetup
 from scenarios._mfabric.step.study import step_section
 from scenarios._mfabric.step.training import GATEWAYS, PHASE
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import RegionalSetup
 from testbed.model.predict import predict
 from testbed.report.claims import MORE, TOLERANCE, Claim, predicted
 from testbed.report.page import Block, Findings, Plot, Sheet

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._mfabric.fabrics import COLOURS, FAT_TREE, MFABRIC
 from scenarios._mfabric.figures.shares import EVEN, tokens_of
+from scenarios._mfabric.region_plan import RegionalSetup
 from scenarios._mfabric.section import FIGURE_ONLY, PlannedSection, Section
 from scenarios._mfabric.step.points import DELAY_S
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import RegionalSetup
 from testbed.model.predict import predict
 from testbed.report.claims import MORE, Claim, around, predicted
 from testbed.report.page import Block, Findings, Plot, Sheet

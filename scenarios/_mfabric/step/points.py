@@ -19,6 +19,7 @@ from scenarios._mfabric.fabrics import (
     OVERSUBSCRIPTION,
     PACKET_NICS,
 )
+from scenarios._mfabric.region_plan import First
 from scenarios._mfabric.step.own_nics import by_own_nics
 from scenarios._mfabric.step.panel import MP_DEGREES, panel_experiment
 from scenarios._mfabric.step.parts import iteration_parts
@@ -33,7 +34,6 @@ from scenarios._mfabric.step.training import (
 )
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import First
 from testbed.model.predict import predict
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError

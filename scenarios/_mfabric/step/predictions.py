@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from controller.schedulers.copilot import WINDOW, predicted_tokens, transition
 from scenarios._mfabric.fabrics import GPUS
-from testbed.experiment.region_plan import Prediction
+from scenarios._mfabric.region_plan import Prediction
 from traffic.models.moe import MoeModel
 from traffic.models.moe_step import Gate, MoeStep
 from traffic.workloads.gate import Loads

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from controller.circuits.devices import ReconfigurationDelay
 from controller.schedulers.copilot import WINDOW
+from scenarios._mfabric.region_plan import First, Prediction, RegionalSetup
 from scenarios._mfabric.step.predictions import copilot_predictions, demands_before
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import First, Prediction, RegionalSetup
 from topologies.errors import ScenarioError
 from topologies.fabric import NVLINK_BPS, Fabric
 from traffic.delegated import DelegatedSetup

@@ -12,9 +12,9 @@ import pandas as pd
 from controller.schedulers.demand import Matrix
 from controller.schedulers.mfabric import circuit_counts, circuit_order, transfer_bound_s, transfer_s
 from controller.schedulers.mfabric_exact import MOST_SERVERS, best_circuits
+from scenarios._mfabric.region_plan import regions_of
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import regions_of
 from testbed.report.claims import LIGHTRAIL, Claim, worst_claim
 from testbed.report.page import Block, Line, Sheet
 from testbed.report.table import lines_of

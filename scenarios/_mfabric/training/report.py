@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from scenarios._mfabric.region_plan import RegionalSetup
 from scenarios._mfabric.training.circuits import changes_claims, changes_sheet, circuits_sheet
 from testbed.core.run import Run
-from testbed.experiment.region_plan import RegionalSetup
 from testbed.report.claims import Claim, Range, farthest_from_1, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet
 from testbed.report.palette import INK, Shades, canvas, colours, horizontal_grid, styled

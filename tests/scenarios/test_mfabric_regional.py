@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from controller.schedulers.mfabric import region_circuits
+from scenarios._mfabric.region_plan import Prediction, RegionalSetup, regions_of
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
-from testbed.experiment.region_plan import Prediction, RegionalSetup, regions_of
 from testbed.model.predict import predict
 from testbed.report.activity import light_spans
 from testbed.trust.outcome import Outcome, summary_row
