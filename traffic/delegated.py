@@ -42,6 +42,7 @@ class DelegatedSetup:
     """The spraying policy of other collectives, over packets; by default evenly on packet NICs."""
     name = "delegated"
     by_bytes = True
+    needs_all_gpus = True
 
     @property
     def words(self) -> list[str]:

@@ -12,26 +12,14 @@ What a relay passes on inside its server is not reckoned with, as in the delegat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
 
 from topologies.fabric import Fabric
 from traffic.delegation import DelegatedOps, Delegation, delegation_gpus, scattered
+from traffic.followed import Hop
 from traffic.messages import Messages
 from traffic.ops import Ops
-from traffic.scheme import Placement, Scheme
+from traffic.scheme import Placement
 from traffic.spraying.policy import QueuePair
-
-
-class Hop(NamedTuple):
-    """Bytes of an operation that cross NVLink, since its lanes are not those that they are ready for."""
-
-    number: int
-    """The operation."""
-    source: int
-    destination: int
-    bytes: int
-    then: QueuePair | None = None
-    """On which they go afterwards; None if they are on their way meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,20 +140,6 @@ class Gathered:
             return []
         size -= _taken(due, gpu, size)
         return [Hop(number, gpu, other, moved) for other, moved in _drawn(due, size)]
-
-
-@runtime_checkable
-class FollowsBytes(Scheme, Protocol):
-    """A scheme that places what goes over `LANES` by another, and has to know where its bytes are."""
-
-    @property
-    def lanes(self) -> Scheme:
-        """The other one."""
-        ...
-
-    def follow(self, fabric: Fabric) -> Gathered:
-        """Return what follows the bytes of a run."""
-        ...
 
 
 def _taken(held: Counter[int], gpu: int, size: int) -> int:

@@ -32,7 +32,12 @@ SCHEME: "Kind[SchemeSetup]" = Kind(
 
 @runtime_checkable
 class SchemeSetup(Protocol):
-    """A scheme with settings: a frozen value."""
+    """A scheme with settings: a frozen value.
+
+    What a scheme gathers inside servers crosses once all of it is gathered, and is scattered once all has
+    crossed. One whose stages overlap instead says so by an attribute ``pipelined = True``; one whose
+    collectives cannot go on without one of their GPUs, by ``needs_all_gpus = True``.
+    """
 
     @property
     def name(self) -> str:
@@ -65,6 +70,16 @@ class SchemeSetup(Protocol):
             Whether circuits alone carry all.
         """
         ...
+
+
+def pipelined(scheme: object) -> bool:
+    """Return whether the stages of a scheme's collectives overlap."""
+    return bool(getattr(scheme, "pipelined", False))
+
+
+def needs_all_gpus(scheme: object) -> bool:
+    """Return whether a scheme's collectives need all of their GPUs, whatever has failed."""
+    return bool(getattr(scheme, "needs_all_gpus", False))
 
 
 @dataclass(frozen=True)
@@ -114,7 +129,7 @@ def check_over_circuits(scheme: str | SchemeSetup, carries: str) -> None:
         fits, hint = isinstance(scheme, WhileLitSetup), "take WHILE_LIT, or a WhileLitSetup with a rest"
     elif carries == "once lit":
         fits = name in BY_LIGHT or not isinstance(scheme, str | WhileLitSetup)
-        hint = f"take {ONCE_LIT!r}, {ROUTED!r} or a DelegatedSetup"
+        hint = f"take {ONCE_LIT!r}, {ROUTED!r} or a scheme with settings that places bytes on circuits"
     else:
         fits, hint = name not in BY_LIGHT and not isinstance(scheme, WhileLitSetup), "give circuits that do"
     if not fits:

@@ -33,7 +33,7 @@ from topologies.events import View
 from topologies.fabric import Nic
 from traffic import ops as media
 from traffic.collectives.pattern import Pattern
-from traffic.gathered import Hop
+from traffic.followed import Hop
 from traffic.messages import Messages, crosses_network
 from traffic.ops import DARK, LANES, Ops, Part
 from traffic.placing import lowered_by, placed_by
@@ -129,7 +129,7 @@ def _over_lanes(state: State, number: int, moves: Messages) -> Steps:
 def _together_inside(state: State, number: int, part: Part) -> Steps:
     """Send moves that go together over NVLink, from where their bytes are."""
     ops, moves = state.ops, part.moves
-    if state.gathered and (there := state.gathered.moves(number)) is not None:
+    if state.whereabouts and (there := state.whereabouts.moves(number)) is not None:
         ops.moves[number], moves = replace(part, moves=there), there
         ops.bytes[number] = int(moves.bytes.sum())
     state.put(number, OVER_NVLINK, ops.bytes[number], ops.start_ps[number])
@@ -302,10 +302,10 @@ def _keep(state: State, placed: Placement, numbers: NDArray[np.int64]) -> None:
 
 def _there(state: State, placed: Placement, numbers: NDArray[np.int64]) -> Asks[Placement]:
     """Return what of operations is where their lanes begin; have the rest cross NVLink first."""
-    if state.gathered is None:
+    if state.whereabouts is None:
         return placed
     own = numbers.tolist()
-    there, hops = state.gathered.put(placed, own, list(map(state.ops.root, own)))
+    there, hops = state.whereabouts.put(placed, own, list(map(state.ops.root, own)))
     yield from _through_server(state, hops)
     return there
 

@@ -147,8 +147,8 @@ def _send(state: State, node: Collective) -> Steps:
     numbers = row.ops = ops.add(row.number, parts)
     if parts.brought or any(part.together for part in parts.parts):
         state.sets[numbers.start] = parts
-    if state.gathered:
-        state.gathered.admit(parts, numbers.start)
+    if state.whereabouts:
+        state.whereabouts.admit(parts, numbers.start)
     row.has_sent = row.nothing_left = True
     row.pieces = len(numbers) - len(lose(state, numbers))
     ready_now = [number for number in numbers if _is_ready(state, number)]

@@ -26,7 +26,7 @@ from traffic.clock import NEVER
 from traffic.communicators import Communicators
 from traffic.effects import Daemon, DaemonState, LinkState
 from traffic.faults import AS_IT_WAS, Fault, Revision, Revisions
-from traffic.gathered import FollowsBytes, Gathered
+from traffic.followed import FollowsBytes, Whereabouts
 from traffic.job import Collective, Compute, Job, Node
 from traffic.ops import Ops
 from traffic.scheme import Lowers, OverLight, Scheme, keeps_connections
@@ -171,7 +171,7 @@ class State:
         self.failures = Failures()
         self.gpus = Gpus()
         self.deciding = Deciding()
-        self.gathered = _gathered(setup)
+        self.whereabouts = _whereabouts(setup)
         """Where bytes are that the scheme follows, if it does."""
         self.has_rest = False
         """Whether the scheme says how to carry over packets what circuits leave over."""
@@ -213,8 +213,8 @@ class State:
 
     def returned(self, lane: QueuePair, left: Sequence[tuple[int, int]]) -> None:
         """Follow what a lane gives back: operations and bytes."""
-        if self.gathered:
-            self.gathered.withdraw(lane, [(self.ops.root(number), size) for number, size in left])
+        if self.whereabouts:
+            self.whereabouts.withdraw(lane, [(self.ops.root(number), size) for number, size in left])
 
     @property
     def under_way(self) -> list[int]:
@@ -222,7 +222,7 @@ class State:
         return [number for number, end_ps in enumerate(self.ops.end_ps) if end_ps == NEVER]
 
 
-def _gathered(setup: Setup) -> Gathered | None:
+def _whereabouts(setup: Setup) -> Whereabouts | None:
     """Return what follows bytes, where lanes may change after bytes are ready for them."""
     may_move = setup.faults_come_later and not setup.in_step
     return setup.scheme.follow(setup.fabric) if may_move and isinstance(setup.scheme, FollowsBytes) else None

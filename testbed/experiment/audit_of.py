@@ -12,7 +12,7 @@ from testbed.network.network import Network
 from topologies.errors import UnsoundError
 from topologies.fabric import Fabric, Port
 from traffic.clock import ps
-from traffic.delegated import DelegatedSetup
+from traffic.scheme_setup import pipelined
 from traffic.spraying.policy import ProactivePolicy
 from traffic.spraying.registry import policy_named
 
@@ -42,7 +42,7 @@ def with_audit(
         faults=experiment.faults,
         revisions=experiment.revisions,
         estimates=not live and _chooses(experiment),
-        pipelined=isinstance(experiment.scheme, DelegatedSetup) and experiment.scheme.pipelined,
+        pipelined=pipelined(experiment.scheme),
         late_light_ps=ps(experiment.dilation.real_s(LATE_LIGHT_S)) if live else 0,
         wire=wire,
     )

@@ -17,7 +17,6 @@ from topologies.own_routing import CheckedRouting
 from topologies.own_value import check_hash, class_name, words_of_own
 from topologies.routing import Routing
 from traffic.communicators import Communicators
-from traffic.delegated import DelegatedSetup
 from traffic.effect_json import own_effects
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults, moved
 from traffic.job import Job
@@ -32,6 +31,7 @@ from traffic.scheme_setup import (
     SchemeSetup,
     WhileLitSetup,
     check_over_circuits,
+    needs_all_gpus,
 )
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import is_own, policy_named
@@ -167,10 +167,10 @@ class Experiment:
             raise ScenarioError(f"the job is revised by fault {unknown[0]!r}, which is not there")
 
     def _check_moves(self) -> None:
-        """Check that who takes the place of GPUs is idle, and that all-to-alls over lanes lack no GPU."""
+        """Check that who takes the place of GPUs is idle, and that a scheme lacks no GPU that it needs."""
         moves = self.revisions.moves
-        over_lanes = isinstance(self.scheme, DelegatedSetup)
-        if not moves and not (over_lanes and self.gone):
+        needs_all = needs_all_gpus(self.scheme)
+        if not moves and not (needs_all and self.gone):
             return
         job = replace(self.job, gpus=max(self.job.gpus, self.fabric.gpus))
         for fault in self.faults:
@@ -179,9 +179,9 @@ class Experiment:
                 raise ScenarioError(f"GPU {stays[0]} is moved by fault {fault.name!r}, which leaves it alone")
             job = moved(job, own)
         lacking = {gpu for node in job.nodes for gpu in node.gpus} & self.gone
-        if over_lanes and lacking:
+        if needs_all and lacking:
             raise ScenarioError(
-                f"GPU {min(lacking)} is gone for good, and all-to-alls over lanes go on with all of theirs",
+                f"GPU {min(lacking)} is gone for good, and its scheme needs all GPUs of a collective",
                 "let another GPU take its place (`Revisions`), or a circuit NIC fail",
             )
 

@@ -36,10 +36,10 @@ from testbed.core.backend import (
     KnowRates,
     Lead,
     Left,
-    SetCircuits,
     LightChanged,
-    NowProvisioned,
     NetworkOrder,
+    NowProvisioned,
+    SetCircuits,
     SetDaemon,
     SetLink,
 )

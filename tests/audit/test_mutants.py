@@ -22,10 +22,10 @@ from testbed.audit.audit import audited
 from testbed.audit.finding import Circumstances, Wire
 from testbed.core import carriers as carrying
 from testbed.core import placing, revising
+from testbed.core.backend import Arrived, Lead, Order
 from testbed.core.computing import Computing
 from testbed.core.events import Phase
 from testbed.core.job_graph import JobGraph
-from testbed.core.backend import Arrived, Lead, Order
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment

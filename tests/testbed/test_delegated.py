@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,12 +11,17 @@ from hypothesis import strategies as st
 
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
+from testbed.experiment.audit_of import sound
+from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
 from tests.examples import examples
 from tests.testbed.run_cases import When
 from tests.traffic.cases import lent_for
 from tests.traffic.delegated_bounds import bounds
 from tests.traffic.test_delegation import EXAMPLE, Matrix, lit_view, sent
+from topologies.big_switch import big_switch_fabric
+from topologies.errors import UnsoundError
 from topologies.events import Event, Hold, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Port
 from topologies.light import Circuit
@@ -27,6 +33,9 @@ from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, Node, chain
 from traffic.metrics import communication_s
 from traffic.records import legs_of
+from traffic.scheme_setup import SchemeSetup
+from traffic.steps import single
+from traffic.workloads.synthetic import uniform
 
 DELAY_S = 0.01
 WARM_UP_S = 0.02
@@ -170,6 +179,32 @@ def test_pipelined_legs_go_at_once() -> None:
     assert took_s(runs[0]) == pytest.approx(best.in_turn_s)
     assert best.pipelined_s <= took_s(runs[1]) * (1 + 1e-9)
     assert took_s(runs[1]) < took_s(runs[0])
+
+
+@dataclass(frozen=True)
+class Overlapping:
+    """Settings of another scheme whose stages overlap, and whether they say so."""
+
+    pipelined: bool
+    name = "overlapping"
+    words = ()
+    rest = ""
+    by_bytes = True
+
+    def scheme(self, rest: object, *, over_circuits: bool) -> Delegated:
+        """Return it for one run."""
+        return Delegated(DelegatedSetup(pipelined=True))
+
+
+def test_stages_may_overlap_under_any_scheme_that_says_so() -> None:
+    fabric = big_switch_fabric(2, nics=2, gpus=2)
+    said, unsaid = (
+        predict(Experiment(fabric, single(uniform(fabric.gpus)), cast(SchemeSetup, Overlapping(word))))
+        for word in (True, False)
+    )
+    assert sound(said)
+    with pytest.raises(UnsoundError, match="before all was gathered"):
+        sound(unsaid)
 
 
 def test_a_held_collective_sends_when_its_light_is_there() -> None:

@@ -21,6 +21,8 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.delegated import DelegatedSetup
 from traffic.demand import Demand
+from traffic.effects import Gone
+from traffic.faults import Fault
 from traffic.scheme import WholeMessages
 from traffic.scheme_setup import WHILE_LIT, SchemeSetup, WhileLitSetup
 from traffic.spraying.policy import QueuePair
@@ -166,6 +168,22 @@ class ByTheLastNic:
     def scheme(self, rest: object, *, over_circuits: bool) -> WholeMessages:
         """Return it for one run."""
         return WholeMessages(lambda _view, a, b: QueuePair(Nic(a, self.nic), Nic(b, self.nic)))
+
+
+@dataclass(frozen=True)
+class ByAllGpus(ByTheLastNic):
+    """The same, if it could not send without one of its GPUs."""
+
+    needs_all_gpus = True
+
+
+def test_a_scheme_that_needs_all_gpus_is_refused_where_one_is_gone() -> None:
+    fabric = rail_fabric(2, 2)
+    lost = Fault("lost", effects=(Gone((3,)),))
+    other, own = (cast(SchemeSetup, kind()) for kind in (ByTheLastNic, ByAllGpus))
+    experiment = Experiment(fabric, single(uniform(fabric.gpus)), other, faults=(lost,))
+    with pytest.raises(ScenarioError, match="GPU 3 is gone for good, and its scheme needs all GPUs"):
+        replace(experiment, scheme=own)
 
 
 def test_a_user_s_own_scheme_with_settings_is_carried_out_and_written_down() -> None:

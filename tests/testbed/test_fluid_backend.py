@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.core.backend import SetCircuits, LightChanged
+from testbed.core.backend import LightChanged, SetCircuits
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend

@@ -7,8 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from controller.circuits.programs import Program
 from testbed.core.movers import Light
+
+from controller.circuits.programs import Program
 from testbed.live.news import News
 from testbed.live.ocses import LiveLight
 from testbed.network.network import Network
