@@ -27,7 +27,6 @@ from traffic.collectives.node_all_to_all import RingAllToAll
 from traffic.collectives.pattern import Pattern
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
-from traffic.delegated import DelegatedSetup
 from traffic.faults import cut
 from traffic.job import Collective, Job, chain
 from traffic.rings_over import with_rings
@@ -89,7 +88,6 @@ def cases() -> dict[str, Callable[[], Experiment]]:
         )
     }
     others: dict[str, Callable[[], Experiment]] = {
-        "all-to-all, delegated": partial(_all_to_all, rail_fabric(32, 8), DelegatedSetup()),
         "all-to-all, fat tree": partial(_all_to_all, fat_tree_fabric(8), "ecmp"),
         "all-to-all, leaf and spine": partial(_all_to_all, leaf_spine_fabric(64, 8, nics=2), "ecmp"),
         **{
@@ -114,15 +112,19 @@ def cases() -> dict[str, Callable[[], Experiment]]:
         "schedule": _schedule,
         "faults": _failing,
     }
-    of_papers = sorted(Path(__file__).parent.glob("_*/memory_case.py"))  # a paper can be taken out
-    papers = {
-        each.parent.name[1:]: import_module(f"scenarios.{each.parent.name}.memory_case").case
-        for each in of_papers
-    }
-    return every | others | papers
+    return every | others | _cases_of_papers()
 
 
-def _all_to_all(fabric: Fabric, scheme: str | DelegatedSetup) -> Experiment:
+def _cases_of_papers() -> dict[str, Callable[[], Experiment]]:
+    """Return the jobs in files beside papers, any of which can be taken out, by the files' names."""
+    found = {}
+    for file in sorted(Path(__file__).parent.glob("_*/memory_case*.py")):
+        paper, rest = file.parent.name[1:], file.stem.removeprefix("memory_case").replace("_", " ")
+        found[f"{paper}{rest}"] = import_module(f"scenarios.{file.parent.name}.{file.stem}").case
+    return found
+
+
+def _all_to_all(fabric: Fabric, scheme: str) -> Experiment:
     return Experiment(fabric, single(uniform(fabric.gpus)), scheme)
 
 

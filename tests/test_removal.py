@@ -21,6 +21,9 @@ PAPERS = {
         "controller/circuits/regional.py",
         "controller/schedulers/mfabric*.py",
         "controller/schedulers/copilot.py",
+        "traffic/delegated.py",
+        "traffic/delegation.py",
+        "traffic/gathered.py",
         "scenarios/_mfabric/*.py",
         "scenarios/mfabric_*.py",
         "tests/*mfabric*.py",
@@ -59,7 +62,11 @@ PAPERS = {
     ),
 }
 """The files of each; schedulers that are made of Spectra's steps are its rivals, and go with it."""
-REGISTRIES = {"controller.schedulers.registry", "testbed.experiment.circuits_registry"}
+REGISTRIES = {
+    "controller.schedulers.registry",
+    "testbed.experiment.circuits_registry",
+    "traffic.scheme_setup",
+}
 """The modules below scenarios that name a paper's files in strings: what they name is imported when used."""
 DOCUMENTATION = "scenarios._docs"
 """The modules that draw the figures of the documentation, which describes all papers."""

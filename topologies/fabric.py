@@ -197,7 +197,7 @@ class Fabric:
         return servers
 
     def pinned_nic(self, gpu: int) -> Nic:
-        """Return the NIC that sits beside a GPU: the first that belongs to it (`delegation_gpu`).
+        """Return the NIC that sits beside a GPU: the first that belongs to it (`pinned_gpu`).
 
         A GPU that none belongs to shares that of the last one before it; one whose slot is empty uses another
         NIC, and such GPUs take turns.
@@ -207,10 +207,10 @@ class Fabric:
         slot = _slots_beside(self.servers[server].gpus, len(slots))[index]
         return Nic(server, nic if (nic := slots[slot]) != -1 else index % nics)
 
-    def delegation_gpu(self, nic: Nic) -> int:
+    def pinned_gpu(self, nic: Nic) -> int:
         """Return the GPU that a NIC belongs to: slot k of N to GPU floor(k G / N) of a server's G GPUs.
 
-        What is gathered before it crosses over that NIC is gathered there.
+        Bytes that are gathered to cross over that NIC are gathered there.
         """
         slots = self._nics_of(nic.server)[1]
         slot = slots.index(nic.nic)

@@ -445,7 +445,7 @@ def scattered(found: Delegation, arrived: Sequence[Mapping[int, int]], gpus: int
 @lru_cache(maxsize=4)
 def delegation_gpus(fabric: Fabric) -> dict[Nic, int]:
     """Return the delegation GPU of each NIC, by its number in the fabric."""
-    return {nic: fabric.delegation_gpu(nic) for nic in fabric.nics}
+    return {nic: fabric.pinned_gpu(nic) for nic in fabric.nics}
 
 
 def _placed(

@@ -5,7 +5,7 @@ sizes, so that they end at once. The edges of a ring in lock step are one operat
 gather over NVLink before it crosses. Operations are columns, not objects: a step has millions of moves.
 
 A pattern lowers itself: who sends what to whom, and what waits for what. A scheme may lower its operations
-again: delegation turns an all-to-all into gather, cross and scatter, and a relay turns a move into its hops.
+again: it turns an all-to-all into gather, cross and scatter, or a move into the hops of a relay.
 """
 
 from collections.abc import Callable, Sequence

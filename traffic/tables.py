@@ -21,7 +21,7 @@ from traffic.spraying.policy import QueuePair
 NVLINK, PACKETS, LIGHT = 0, 1, 2
 """What a leg went over: inside a server, over packet switches (or a cable), over circuits."""
 GATHER, CROSSES, SCATTER = 0, 1, 2
-"""The operations of a delegated all-to-all that legs are part of."""
+"""The stages of an all-to-all that its scheme gathers and scatters inside servers: legs are part of one."""
 DARK, LIT = 0, 1
 """What became of an OCS: it began to change its circuits, or carries what was ordered."""
 
@@ -149,7 +149,7 @@ class Tables:
     row stands for several, or there is none), communicator, source and destination (GPUs), bytes,
     released_ps, end_ps (`NEVER` if it was given up), given_up, crosses (it leaves its server), group (of what
     went together: its legs are those of the same group; -1 if it has legs of its own). Of a ring that ran
-    as a coupled flow there is a row per edge, of all bytes that it carried. The messages of a delegated
+    as a coupled flow there is a row per edge, of all bytes that it carried. The messages of a gathered
     all-to-all last from its start to the end of its last leg; where it ran as coupled flows there is a row
     per pair of servers, between the first GPUs of both (row -1)."""
     spans: Table = Table(SPANS)
@@ -160,7 +160,7 @@ class Tables:
     """What happened to circuits and by faults, as people read it: at_ps, what, which."""
     legs: Table = Table(LEGS)
     """A row for each path and medium that bytes took: node, message (-1 where the leg carries several of its
-    node together), op (the operation of the node that it is part of: of a delegated all-to-all 0 gather,
+    node together), op (the operation of the node that it is part of: of a gathered all-to-all 0 gather,
     1 cross, 2 scatter, else 0), hop (of what is relayed, from 0), medium (`NVLINK`, `PACKETS`, `LIGHT`),
     lane and path (-1 over NVLink), from_gpu and to_gpu, bytes that arrived, first_ps (they could go),
     last_ps (the last of them arrived, or what was left was taken back), slot (of a schedule: that of its OCS,

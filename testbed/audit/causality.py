@@ -224,7 +224,7 @@ def _outside(course: Course) -> Iterator[Found]:
 
 
 def _operations(course: Course) -> Iterator[Found]:
-    """Yield operations of delegated all-to-alls that begin before the one before has ended."""
+    """Yield stages of gathered all-to-alls that begin before the one before has ended."""
     legs, inside = course.legs, course.inside
     if course.known.pipelined or not (legs["op"].any() or inside.op.any()):
         return

@@ -229,7 +229,7 @@ class Course:
             "to_gpu": [lane.destination for lane in self.tables.lanes],
         }
         return {
-            end: np.array([self.fabric.delegation_gpu(nic) for nic in nics], dtype=np.int64)
+            end: np.array([self.fabric.pinned_gpu(nic) for nic in nics], dtype=np.int64)
             for end, nics in ends.items()
         }
 

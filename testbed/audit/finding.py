@@ -58,7 +58,7 @@ class Circumstances:
     estimates: bool = False
     """Whether what a message sent over each of several lanes is an estimate: where it chose, in the model."""
     pipelined: bool = False
-    """Whether the legs of delegated all-to-alls overlap."""
+    """Whether the stages of gathered all-to-alls overlap."""
     late_light_ps: int = 0
     """How much earlier than it was noted light may have come, and how much later it, or a link, may have gone
     [ps]."""

@@ -19,13 +19,13 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
-from traffic.delegated import DelegatedSetup
 from traffic.demand import Demand
 from traffic.effects import Gone
 from traffic.faults import Fault
 from traffic.scheme import WholeMessages
 from traffic.scheme_setup import WHILE_LIT, SchemeSetup, WhileLitSetup
 from traffic.spraying.policy import QueuePair
+from traffic.spread import SpreadSetup
 from traffic.steps import Step, job_of_steps, single
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import uniform
@@ -39,7 +39,7 @@ SMALL = Experiment(
     fabric=fabrics,
     steps=st.lists(st.floats(0, 10), min_size=1, max_size=3),
     seed=st.integers(0, 1 << 16),
-    scheme=st.sampled_from(["ecmp", "rails", "mine:Scheme", DelegatedSetup(spill=True, rest="ecmp")]),
+    scheme=st.sampled_from(["ecmp", "rails", "mine:Scheme", SpreadSetup(2, anew=True)]),
     dilation=st.builds(Dilation, st.floats(1e-6, 1), st.floats(1e-6, 1)),
     label=st.sampled_from(["", "big switch"]),
     mtu=st.integers(1500, 9000),
@@ -54,7 +54,7 @@ def test_json_gives_back_the_experiment(
     fabric: Fabric,
     steps: list[float],
     seed: int,
-    scheme: str | DelegatedSetup,
+    scheme: str | SpreadSetup,
     dilation: Dilation,
     label: str,
     mtu: int,
@@ -195,7 +195,7 @@ def test_a_user_s_own_scheme_with_settings_is_carried_out_and_written_down() -> 
     paths = predict(experiment).messages["path"]
     assert all("h0:1" in path or "h1:1" in path for path in paths if path != "nvlink")
     data = json.loads(experiment.to_json())
-    others: list[object] = [1, [], {"scheme": "rails"}, {"scheme": "delegated", "fields": {"spil": True}}]
+    others: list[object] = [1, [], {"scheme": "rails"}, {"scheme": "while lit", "fields": {"spil": True}}]
     for scheme in others:
         with pytest.raises(ScenarioError, match="scheme"):
             Experiment.from_json(json.dumps({**data, "scheme": scheme}))

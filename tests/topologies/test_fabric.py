@@ -96,12 +96,12 @@ def test_gpus_that_follow_each_other_share_a_nic(gpus: int, nics: int, beside: l
 def test_gpus_and_nics_are_beside_each_other_by_one_map(gpus: int, nics: int) -> None:
     fabric = big_switch_fabric(2, nics=nics, gpus=gpus)
     for nic in fabric.nics:
-        gpu = fabric.delegation_gpu(nic)
+        gpu = fabric.pinned_gpu(nic)
         assert fabric.gpu_servers[gpu] == nic.server
-        assert fabric.delegation_gpu(fabric.pinned_nic(gpu)) == gpu
-    owners = {fabric.delegation_gpu(nic) for nic in fabric.nics}
+        assert fabric.pinned_gpu(fabric.pinned_nic(gpu)) == gpu
+    owners = {fabric.pinned_gpu(nic) for nic in fabric.nics}
     for gpu in range(fabric.gpus):
-        assert fabric.delegation_gpu(fabric.pinned_nic(gpu)) == max(o for o in owners if o <= gpu)
+        assert fabric.pinned_gpu(fabric.pinned_nic(gpu)) == max(o for o in owners if o <= gpu)
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ def test_servers_have_two_packet_nics_of_8_and_the_prototypes_one_of_4() -> None
     assert [numa_node(server, nic) for nic in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
     assert [numa_node(prototype, nic) for nic in range(4)] == [0, 0, 1, 1]
     whole, small = mfabric_fabric(2), mfabric_fabric(2, nics=4, packet_nics=1)
-    assert [whole.delegation_gpu(Nic(1, nic)) for nic in range(8)] == list(range(8, 16))
-    assert [small.delegation_gpu(Nic(1, nic)) for nic in range(4)] == [8, 10, 12, 14]
+    assert [whole.pinned_gpu(Nic(1, nic)) for nic in range(8)] == list(range(8, 16))
+    assert [small.pinned_gpu(Nic(1, nic)) for nic in range(4)] == [8, 10, 12, 14]
     assert {len(own) for region in regions(mfabric_fabric(128, 8)) for own in region.nics} == {6}
     assert {switch.ports for switch in mfabric_fabric(128, 8).switches if switch.kind == "ocs"} == {48}
 
@@ -129,7 +129,7 @@ def test_spare_servers_have_packet_nics_only_and_backup_gpus_are_last() -> None:
     assert own == tuple(gpu for gpu in range(72) if gpu % 9 != 8)
     plain = mfabric_fabric(8, 4)
     for nic in plain.nics:
-        backed, alone = (each.delegation_gpu(nic) - each.gpu_offsets[nic.server] for each in (fabric, plain))
+        backed, alone = (each.pinned_gpu(nic) - each.gpu_offsets[nic.server] for each in (fabric, plain))
         assert backed == alone
     assert region_gpus(plain, 8) == tuple(range(64))
 

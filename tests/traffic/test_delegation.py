@@ -130,8 +130,8 @@ def assert_flows_balance(fabric: Fabric, found: Delegation) -> None:
     sends, receives = np.zeros(gpus), np.zeros(gpus)
     for qp, size in zip(found.lanes.qp.tolist(), found.lanes.bytes.tolist(), strict=True):
         pair = found.lanes.queue_pairs[qp]
-        sends[fabric.delegation_gpu(pair.source)] += size
-        receives[fabric.delegation_gpu(pair.destination)] += size
+        sends[fabric.pinned_gpu(pair.source)] += size
+        receives[fabric.pinned_gpu(pair.destination)] += size
     gathered = leaving + moved_in(found.gather, gpus)
     scattered = receives + moved_in(found.scatter, gpus)
     assert gathered == pytest.approx(sends, abs=64)  # hops are rounded to bytes
