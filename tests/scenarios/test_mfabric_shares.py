@@ -1,14 +1,11 @@
 """Shares of bytes and time, and optical I/O beside NVL72: what the sections compute, against other ways."""
 
-import doctest
 import math
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from controller.circuits.devices import ReconfigurationDelay
@@ -107,20 +104,6 @@ def test_a_layer_s_times_do_not_depend_on_the_micro_batch_but_in_scale() -> None
     assert two.loc["dispatch", "F"] == pytest.approx(two.loc["combine", "B"]), "the same matrix"
 
 
-@given(st.integers(1, 5), st.integers(0, 4), st.floats(0.1, 3), st.floats(0.1, 3))
-def test_equal_stages_take_the_closed_form(stages: int, more: int, forward: float, backward: float) -> None:
-    micro_batches = stages + more
-    took_s = look.pipeline_s([forward] * stages, [backward] * stages, 0.0, micro_batches)
-    assert took_s == pytest.approx((micro_batches + stages - 1) * (forward + backward))
-
-
-def test_sends_and_slow_stages_lengthen_a_pipeline() -> None:
-    assert look.pipeline_s([1.0], [2.0], 9.0, 3) == 9
-    # F0 down three stages and its gradient back: 4 sends; no more of them is exposed with one micro-batch.
-    assert look.pipeline_s([1.0] * 3, [2.0] * 3, 0.5, 1) == 9 + 4 * 0.5
-    assert look.pipeline_s([1.0, 4.0], [2.0, 2.0], 0.0, 2) == 1 + 2 * 6 + 2
-
-
 @pytest.mark.usefixtures("small_domains")
 @pytest.mark.parametrize("fabric", look.FABRICS)
 def test_an_iteration_is_that_of_the_whole_step_predicted(fabric: str) -> None:
@@ -168,9 +151,3 @@ def test_tables_fit_a_terminal_whole(shares: Section) -> None:
         assert max(map(len, lines)) <= 80
         for cells in (line.cells for block in sheet.blocks for line in block.lines):
             assert any(line.split() == " ".join(cells).split() for line in lines), cells
-
-
-def test_examples_are_right() -> None:
-    found = doctest.testmod(look)
-    assert found.attempted > 0
-    assert not found.failed

@@ -23,7 +23,6 @@ from traffic.models.moe_step import (
     attention_s,
     expert_s,
     moe_step,
-    one_forward_one_backward,
     repeated_gate,
 )
 from traffic.workloads.gate import ARTIFACT_TOKENS
@@ -34,28 +33,6 @@ SMALL = MoeModel(
 """Two servers a region, two stages of two layers."""
 FAST = Machines(gpu_flops=1e9, nvlink_bps=1e18)
 EVEN = repeated_gate(np.full((4, 4), SMALL.tokens * SMALL.top_k // 4))
-
-
-@given(st.integers(1, 9), st.integers(1, 12))
-def test_stages_do_every_micro_batch_and_never_wait_for_each_other(stages: int, micro_batches: int) -> None:
-    left = [list(one_forward_one_backward(p, stages, micro_batches)) for p in range(stages)]
-    done: set[tuple[str, int, int]] = set()
-    for _ in range(2 * stages * micro_batches):
-        ready = [
-            p
-            for p, works in enumerate(left)
-            if works
-            for kind, m in works[:1]
-            if (kind == "F" and (p == 0 or ("F", m, p - 1) in done))
-            or (kind == "B" and ("F", m, p) in done and (p == stages - 1 or ("B", m, p + 1) in done))
-        ]
-        kind, m = left[ready[0]].pop(0)
-        done.add((kind, m, ready[0]))
-    assert len(done) == 2 * stages * micro_batches
-    for p in range(stages):
-        works = one_forward_one_backward(p, stages, micro_batches)
-        kept = np.cumsum([1 if kind == "F" else -1 for kind, _ in works])  # micro-batches in memory
-        assert kept.max() == min(stages - p, micro_batches)
 
 
 def test_the_four_all_to_alls_of_a_layer_are_the_dispatch_and_its_transpose_twice() -> None:

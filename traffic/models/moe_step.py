@@ -23,8 +23,7 @@ time.
 References
 ----------
 mFabric, sections 3 and 5.3; the artifact's mixnet-flexflow (``substitution.cc``) for groups, mixnet-htsim
-(``ffapp.cpp``) for matrices. D. Narayanan et al., "Efficient large-scale language model training on GPU
-clusters using Megatron-LM", SC 2021, for 1F1B. When DP runs is ours; the artifact does it per operator.
+(``ffapp.cpp``) for matrices. When DP runs is ours; the artifact does it per operator.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -43,6 +42,7 @@ from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job, Node
 from traffic.models.moe import NUMBER_BYTES, MoeModel
+from traffic.models.pipeline import one_forward_one_backward
 from traffic.workloads.gate import gate_demand
 from traffic.workloads.mixtral import GPU_FLOPS
 
@@ -50,8 +50,6 @@ Gate = Callable[[int, int, int], NDArray[np.int64]]
 """Copies of tokens from rank to expert, shape (ep, experts), of a replica, micro-batch and MoE layer."""
 Experts = Literal["busiest", "even"]
 """Whether a rank computes what it receives, so that the busiest sets the pace, or the mean of all."""
-Work = tuple[str, int]
-"""``F`` or ``B``, and the micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -149,23 +147,6 @@ def moe_step(
     return _Step(
         model, gate, replicas, count, machines or Machines(), tp_shards_tokens, apart, experts
     ).step()
-
-
-def one_forward_one_backward(stage: int, stages: int, micro_batches: int) -> tuple[Work, ...]:
-    """Return what a stage does in which order: forwards until the first gradient comes, then in turn.
-
-    Examples
-    --------
-    >>> one_forward_one_backward(0, 2, 3)
-    (('F', 0), ('F', 1), ('B', 0), ('F', 2), ('B', 1), ('B', 2))
-    """
-    ahead = min(stages - stage - 1, micro_batches)
-    first = [("F", number) for number in range(ahead)]
-    turns = [
-        work for number in range(micro_batches - ahead) for work in (("F", ahead + number), ("B", number))
-    ]
-    rest = [("B", number) for number in range(micro_batches - ahead, micro_batches)]
-    return (*first, *turns, *rest)
 
 
 def repeated_gate(tokens: NDArray[np.int64]) -> Gate:

@@ -43,9 +43,9 @@ from traffic.models.moe_step import (
     attention_s,
     expert_s,
     moe_step,
-    one_forward_one_backward,
     repeated_gate,
 )
+from traffic.models.pipeline import pipeline_s
 
 SOURCE = "mFabric, 8 (Figure 16)"
 NVL72 = "NVL72"
@@ -183,43 +183,6 @@ def iteration_s(
             times_s.append(attention + experts + moe * sum(taken_s))
     send_s = 8 * MODEL.pipeline_bytes / ports.packet_bps
     return pipeline_s(forward_s, backward_s, send_s, MODEL.pp)
-
-
-def pipeline_s(
-    forward_s: Sequence[float], backward_s: Sequence[float], send_s: float, micro_batches: int
-) -> float:
-    """Return how long a pipeline takes by 1F1B: the longest path through what stages do and send [s].
-
-    Parameters
-    ----------
-    forward_s, backward_s
-        What each stage takes for a micro-batch [s].
-    send_s
-        What a stage takes to pass on a micro-batch, beside what it does next [s].
-    micro_batches
-        How many there are.
-
-    Examples
-    --------
-    >>> pipeline_s([1.0, 1.0], [2.0, 2.0], 0.0, 4)  # equal stages: (M + pp - 1) (t_F + t_B)
-    15.0
-    """
-    stages = len(forward_s)
-    works = {stage: list(one_forward_one_backward(stage, stages, micro_batches)) for stage in range(stages)}
-    ended_s: dict[tuple[str, int, int], float] = {}
-    free_s = [0.0] * stages
-    while any(works.values()):
-        for stage, (kind, micro_batch) in [(stage, own[0]) for stage, own in works.items() if own]:
-            before = stage - 1 if kind == "F" else stage + 1
-            begins_s = free_s[stage]
-            if 0 <= before < stages:
-                if (kind, micro_batch, before) not in ended_s:
-                    continue
-                begins_s = max(begins_s, ended_s[kind, micro_batch, before] + send_s)
-            took_s = forward_s[stage] if kind == "F" else backward_s[stage]
-            free_s[stage] = ended_s[kind, micro_batch, stage] = begins_s + took_s
-            works[stage].pop(0)
-    return max(free_s)
 
 
 def group_fabric(ports: Ports, fabric: str) -> Fabric:
