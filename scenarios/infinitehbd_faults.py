@@ -8,9 +8,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from scenarios._infinitehbd.cluster import Cluster
-from scenarios._infinitehbd.report import fault_report
-from scenarios._infinitehbd.study import calls_of, study_of
+from scenarios._infinitehbd.faults.cluster import Cluster
+from scenarios._infinitehbd.faults.report import fault_report
+from scenarios._infinitehbd.faults.study import calls_of, study_of
 from testbed.study.command import run_computed
 from testbed.study.computed import Computed
 from testbed.study.options import check_effect, seed_range, whole_numbers

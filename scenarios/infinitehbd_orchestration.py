@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from scenarios._infinitehbd.orchestration import calls_of, study_of
-from scenarios._infinitehbd.orchestration_report import orchestration_report
-from scenarios._infinitehbd.setting import Cluster
+from scenarios._infinitehbd.orchestration.placements import Cluster
+from scenarios._infinitehbd.orchestration.report import orchestration_report
+from scenarios._infinitehbd.orchestration.study import calls_of, study_of
 from testbed.report.page import counted
 from testbed.study.command import run_computed
 from testbed.study.computed import Computed

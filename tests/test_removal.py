@@ -32,7 +32,7 @@ PAPERS = {
         "topologies/khop_ring.py",
         "controller/circuits/ring_*.py",
         "controller/circuits/round_circuits.py",
-        "controller/schedulers/infinitehbd.py",
+        "controller/schedulers/infinitehbd*.py",
         "traffic/readers/infinitehbd.py",
         "traffic/workloads/khop_all_to_all.py",
         "scenarios/_infinitehbd/*.py",

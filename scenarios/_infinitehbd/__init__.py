@@ -1,1 +1,1 @@
-"""InfiniteHBD's fault study, for its scenario."""
+"""InfiniteHBD's experiments by topic, for the scenarios `infinitehbd_*`."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios._infinitehbd.all_to_all import DELAY, EXCHANGE, TWO_WAY, all_to_alls
+from scenarios._infinitehbd.exchange.all_to_all import DELAY, EXCHANGE, TWO_WAY, all_to_alls
 from testbed.experiment.dilation import Dilation
 from testbed.network.network import Network
 from testbed.trust.trial import tried

@@ -5,8 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from scenarios._infinitehbd.crossing import crossings, wire_share
-from scenarios._infinitehbd.setting import BEST, OPTIMISED, RANKED, UNCONSTRAINED, Cluster, Setting
+from scenarios._infinitehbd.orchestration.crossing import crossings, wire_share
+from scenarios._infinitehbd.orchestration.placements import (
+    BEST,
+    OPTIMISED,
+    RANKED,
+    UNCONSTRAINED,
+    Cluster,
+    Setting,
+)
 from testbed.experiment.dilation import Dilation
 from testbed.network.network import Network
 from testbed.trust.trial import tried

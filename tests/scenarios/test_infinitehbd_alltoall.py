@@ -7,9 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios._infinitehbd.all_to_all import BY_DISTANCE, DELAY, EXCHANGE, ONE_WAY, TWO_WAY, all_to_alls
-from scenarios._infinitehbd.all_to_all_report import all_to_all_findings
-from scenarios._infinitehbd.exchange_sizes import ALL_FORMS, Forms
+from scenarios._infinitehbd.exchange.all_to_all import (
+    BY_DISTANCE,
+    DELAY,
+    EXCHANGE,
+    ONE_WAY,
+    TWO_WAY,
+    all_to_alls,
+)
+from scenarios._infinitehbd.exchange.report import all_to_all_findings
+from scenarios._infinitehbd.exchange.sizes import ALL_FORMS, Forms
 from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict
 from testbed.report.page import Findings

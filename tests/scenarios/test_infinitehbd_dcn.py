@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios._infinitehbd.crossing import Crossing, crossings
-from scenarios._infinitehbd.crossing_report import crossing_findings
-from scenarios._infinitehbd.setting import (
+from scenarios._infinitehbd.orchestration.crossing import Crossing, crossings
+from scenarios._infinitehbd.orchestration.crossing_report import crossing_findings
+from scenarios._infinitehbd.orchestration.placements import (
     BEST,
     OPTIMISED,
     RANKED,

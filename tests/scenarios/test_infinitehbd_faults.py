@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from controller.schedulers.infinitehbd_waste import ARCHITECTURES
 from scenarios import infinitehbd_faults
-from scenarios._infinitehbd.claims import fault_claims
-from scenarios._infinitehbd.cluster import PAPERS_TP, Cluster
-from scenarios._infinitehbd.costs import TABLE_6, aggregate_costs, table_6_claims
-from scenarios._infinitehbd.hbd import ARCHITECTURES
-from scenarios._infinitehbd.plots import fault_plots
-from scenarios._infinitehbd.report import fault_report, sheets
-from scenarios._infinitehbd.study import JOB_SHARES, PAPERS_TRACE, Study, calls_of, study_of, table_7
+from scenarios._infinitehbd.faults.claims import fault_claims
+from scenarios._infinitehbd.faults.cluster import PAPERS_TP, Cluster
+from scenarios._infinitehbd.faults.costs import TABLE_6, aggregate_costs, table_6_claims
+from scenarios._infinitehbd.faults.plots import fault_plots
+from scenarios._infinitehbd.faults.report import fault_report, sheets
+from scenarios._infinitehbd.faults.study import JOB_SHARES, PAPERS_TRACE, Study, calls_of, study_of, table_7
 from testbed.report.claims import Claim
 from testbed.report.table import held_text
 from testbed.study.output import sheet_table

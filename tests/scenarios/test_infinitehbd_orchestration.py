@@ -13,9 +13,9 @@ from controller.schedulers.infinitehbd import (
     orchestrate,
     rank_crossing_share,
 )
-from scenarios._infinitehbd.orchestration import Study, calls_of, study_of
-from scenarios._infinitehbd.orchestration_report import orchestration_claims, plots, sheets
-from scenarios._infinitehbd.setting import Cluster
+from scenarios._infinitehbd.orchestration.placements import Cluster
+from scenarios._infinitehbd.orchestration.report import orchestration_claims, plots, sheets
+from scenarios._infinitehbd.orchestration.study import Study, calls_of, study_of
 from tests.computed_here import found_of
 from tests.results_page import ORCHESTRATION, documented
 from tests.scenarios.command import ran

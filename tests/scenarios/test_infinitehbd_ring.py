@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from controller.circuits.ring_faults import Mode
-from scenarios._infinitehbd.dying_plots import drawn_rings
-from scenarios._infinitehbd.dying_report import dying_findings, dying_table, ring_table
-from scenarios._infinitehbd.dying_ring import Dying, dying_ring, stages_of
+from scenarios._infinitehbd.ring.dying import Dying, dying_ring, stages_of
+from scenarios._infinitehbd.ring.plots import drawn_rings
+from scenarios._infinitehbd.ring.report import dying_findings, dying_table, ring_table
 from testbed.core.run import Run
 from testbed.experiment.audit_of import sound
 from testbed.experiment.experiment import Experiment

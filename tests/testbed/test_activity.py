@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios._infinitehbd.all_to_all import EXCHANGE, all_to_alls
-from scenarios._infinitehbd.dying_ring import Dying, dying_ring
+from scenarios._infinitehbd.exchange.all_to_all import EXCHANGE, all_to_alls
+from scenarios._infinitehbd.ring.dying import Dying, dying_ring
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import plan_of
 from testbed.model.backend import FluidBackend

@@ -8,7 +8,7 @@ import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
-from scenarios._infinitehbd.all_to_all import all_to_alls
+from scenarios._infinitehbd.exchange.all_to_all import all_to_alls
 from scenarios._topoopt.experiments import plan_for
 from scenarios._topoopt.testbed.points import (
     DIRECT,

@@ -9,7 +9,7 @@ from mininet.cli import CLI
 import testbed.cli.faults_by_hand
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_faults import Mode
-from scenarios._infinitehbd.dying_ring import Dying, dying_ring
+from scenarios._infinitehbd.ring.dying import Dying, dying_ring
 from testbed.cli.cli import FabricCLI
 from testbed.cli.faults_by_hand import FaultsByHand
 from testbed.experiment.experiment import Experiment

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
-from scenarios._infinitehbd.dying_ring import Dying, dying_ring
+from scenarios._infinitehbd.ring.dying import Dying, dying_ring
 from testbed.core.run import Run
 from testbed.model.backend import FluidBackend
 from testbed.model.predict import predict

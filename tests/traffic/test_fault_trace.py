@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios._infinitehbd.hbd import ARCHITECTURES
+from controller.schedulers.infinitehbd_waste import ARCHITECTURES
 from tests.traffic.trace_files import written
 from topologies.errors import TraceError
 from traffic.fault_trace import (

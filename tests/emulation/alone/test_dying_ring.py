@@ -7,8 +7,8 @@ import pytest
 
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_faults import Mode
-from scenarios._infinitehbd.dying_report import dying_table, ring_table
-from scenarios._infinitehbd.dying_ring import Dying, dying_ring
+from scenarios._infinitehbd.ring.dying import Dying, dying_ring
+from scenarios._infinitehbd.ring.report import dying_table, ring_table
 from testbed.cli.faults_by_hand import FaultsByHand
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from controller.circuits.round_circuits import exchange_paths, rounds_that_wait
-from scenarios._infinitehbd.all_to_all import DELAY
+from scenarios._infinitehbd.exchange.all_to_all import DELAY
 from testbed.report.page import Block, Line, Sheet
 from testbed.report.palette import BOUND, INK, canvas, horizontal_grid, styled
 from testbed.report.table import significant

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from scenarios._infinitehbd.dying_ring import Stage, foreseen_of, stages_of
+from scenarios._infinitehbd.ring.dying import Stage, foreseen_of, stages_of
 from testbed.experiment.experiment import Experiment
 from testbed.report.palette import BOUND, INK, canvas, styled
 from topologies.fabric import Fabric

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from controller.circuits.round_circuits import exchange_paths
-from scenarios._infinitehbd.all_to_all import BY_DISTANCE, EXCHANGE, ONE_WAY, TWO_WAY, Point
-from scenarios._infinitehbd.exchange_sizes import Seen, crossover_plot, crossover_sheet
+from scenarios._infinitehbd.exchange.all_to_all import BY_DISTANCE, EXCHANGE, ONE_WAY, TWO_WAY, Point
+from scenarios._infinitehbd.exchange.sizes import Seen, crossover_plot, crossover_sheet
 from testbed.experiment.audit_of import sound
 from testbed.model.predict import predict
 from testbed.report.claims import SHARE, Claim, Range, arithmetic, farthest_from_1, worst_claim

@@ -14,16 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scenarios._infinitehbd.claims import around_percent
-from scenarios._infinitehbd.orchestration import (
-    FAULTY,
-    FIGURES,
-    JOB,
-    MAIN_JOB,
-    MEASURES,
-    Study,
-)
-from scenarios._infinitehbd.setting import (
+from scenarios._infinitehbd.orchestration.placements import (
     BEST_TEXT,
     LEAST,
     LEAST_TEXT,
@@ -35,7 +26,15 @@ from scenarios._infinitehbd.setting import (
     UNCONSTRAINED,
     Cluster,
 )
-from scenarios._infinitehbd.statement import PERCENT, POINTS
+from scenarios._infinitehbd.orchestration.study import (
+    FAULTY,
+    FIGURES,
+    JOB,
+    MAIN_JOB,
+    MEASURES,
+    Study,
+)
+from scenarios._infinitehbd.percentages import PERCENT, POINTS, around_percent
 from testbed.report.claims import SHARE, Claim, Range
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import INK, canvas, horizontal_grid, legend_below, styled

@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from scenarios._infinitehbd.costs import aggregate_costs
-from scenarios._infinitehbd.study import FITTED, JOB_SHARES, LARGEST_FAULTY, Study
+from scenarios._infinitehbd.faults.costs import aggregate_costs
+from scenarios._infinitehbd.faults.study import FITTED, JOB_SHARES, LARGEST_FAULTY, Study
 from testbed.report.page import Plot
 from testbed.report.palette import BOUND, canvas, horizontal_grid, legend_below, styled
 

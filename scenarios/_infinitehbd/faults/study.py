@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from scenarios._infinitehbd.cluster import LEAST_NODES, MAIN_TP, Cluster
-from scenarios._infinitehbd.hbd import (
+from controller.schedulers.infinitehbd_waste import (
     ARCHITECTURES,
     Gpus,
     States,
@@ -23,6 +22,7 @@ from scenarios._infinitehbd.hbd import (
     infinitehbd_waste,
     waste_bound,
 )
+from scenarios._infinitehbd.faults.cluster import LEAST_NODES, MAIN_TP, Cluster
 from testbed.study.call_json import Row
 from testbed.study.computed import Call, Found
 from traffic.fault_trace import (

@@ -1,6 +1,5 @@
 """Waste of every HBD architecture: the table counted by hand, a search through the graph, and its order."""
 
-import doctest
 from functools import cache
 from itertools import pairwise, product
 
@@ -10,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios._infinitehbd import hbd
-from scenarios._infinitehbd.hbd import (
+from controller.schedulers.infinitehbd_waste import (
     ARCHITECTURES,
     ONE_PATH,
     States,
@@ -239,7 +237,3 @@ def test_exact_value_is_what_a_long_line_wastes(probability: float, hops: int) -
     faulty = np.random.default_rng(0).random(nodes) < probability
     wasted = int(infinitehbd_waste(faulty, 4, 32, hops=hops, closed=False))
     assert wasted / (4 * nodes) == pytest.approx(expected_waste(probability, 4, 32, hops), rel=0.03)
-
-
-def test_examples_print_what_they_say() -> None:
-    assert doctest.testmod(hbd).failed == 0

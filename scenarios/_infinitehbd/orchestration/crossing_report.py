@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from controller.schedulers.infinitehbd import cut_nodes, deployment_line
-from scenarios._infinitehbd.crossing import Crossing, wire_share
-from scenarios._infinitehbd.setting import (
+from scenarios._infinitehbd.orchestration.crossing import Crossing, wire_share
+from scenarios._infinitehbd.orchestration.placements import (
     BEST,
     BEST_TEXT,
     LEAST,

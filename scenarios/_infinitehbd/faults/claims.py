@@ -1,9 +1,9 @@
-"""What InfiniteHBD's paper claims of faults, beside what `scenarios._infinitehbd.study` gives.
+"""What InfiniteHBD's paper claims of faults, beside what `scenarios._infinitehbd.faults.study` gives.
 
 A claim is ruled where all readings of the trace, and all else that the paper leaves open, give the same
-(`scenarios._infinitehbd.statement`). Choices that were made because the paper's numbers then come out are
-*fitted to the paper*, and confirm nothing. An architecture that cannot hold one group of a TP size is left
-out there. What follows from the paper's own inputs is arithmetic.
+(`scenarios._infinitehbd.faults.statement`). Choices that were made because the paper's numbers then come out
+are *fitted to the paper*, and confirm nothing. An architecture that cannot hold one group of a TP size is
+left out there. What follows from the paper's own inputs is arithmetic.
 """
 
 import math
@@ -14,10 +14,11 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from scenarios._infinitehbd.cluster import MAIN_TP, PAPERS_TP, Cluster
-from scenarios._infinitehbd.costs import K2, K3, aggregate_costs, cheaper_below, lead, table_6_claims
-from scenarios._infinitehbd.statement import PERCENT, POINTS, Statement, Values, of_trace, ruled
-from scenarios._infinitehbd.study import FITTED, JOB_SHARES, WHOLE, Cell, Study
+from scenarios._infinitehbd.faults.cluster import MAIN_TP, PAPERS_TP, Cluster
+from scenarios._infinitehbd.faults.costs import K2, K3, aggregate_costs, cheaper_below, lead, table_6_claims
+from scenarios._infinitehbd.faults.statement import Statement, Values, of_trace, ruled
+from scenarios._infinitehbd.faults.study import FITTED, JOB_SHARES, WHOLE, Cell, Study
+from scenarios._infinitehbd.percentages import PERCENT, POINTS, around_percent
 from testbed.report.claims import LESS, TIMES, Claim, Range, arithmetic, around
 from topologies.cost import as_printed
 from traffic.fault_trace import (
@@ -61,11 +62,6 @@ def fault_claims(study: Study) -> list[Claim]:
     found += [ruled(study, each) for each in (*_model(), *_cost())]
     found += [*_appendix_a(), _table_7(study.table_7), *table_6_claims()]
     return sorted(found, key=lambda claim: claim.source)
-
-
-def around_percent(value: float) -> Range:
-    """Return the range within 10 % of a printed percentage, which has no side of 1 to keep."""
-    return 0.9 * value, 1.1 * value
 
 
 def _waste() -> list[Statement]:

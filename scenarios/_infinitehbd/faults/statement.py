@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scenarios._infinitehbd.cluster import MAIN_TP
-from scenarios._infinitehbd.study import Study
+from scenarios._infinitehbd.faults.cluster import MAIN_TP
+from scenarios._infinitehbd.faults.study import Study
+from scenarios._infinitehbd.percentages import PERCENT
 from testbed.report.claims import Claim, Range, Ruling, ruling
 
-PERCENT, POINTS = "{:.2f} %", "{:.2f} points"
 Values = Mapping[str, Sequence[float]]
 """What was measured, by what the paper leaves open: a value, or one for each reading of the trace."""
 

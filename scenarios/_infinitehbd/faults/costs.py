@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from scenarios._infinitehbd.cluster import Cluster
+from scenarios._infinitehbd.faults.cluster import Cluster
 from testbed.report.claims import TIMES, Claim, arithmetic
 from topologies.cost import (
     INFINITEHBD_TABLE,

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from scenarios._infinitehbd.claims import fault_claims
-from scenarios._infinitehbd.cluster import MAIN_TP, Cluster
-from scenarios._infinitehbd.costs import TABLE_6, aggregate_costs, computed_table_6, table_6_row
-from scenarios._infinitehbd.hbd import ARCHITECTURES, ONE_PATH
-from scenarios._infinitehbd.plots import fault_plots
-from scenarios._infinitehbd.study import (
+from controller.schedulers.infinitehbd_waste import ARCHITECTURES, ONE_PATH
+from scenarios._infinitehbd.faults.claims import fault_claims
+from scenarios._infinitehbd.faults.cluster import MAIN_TP, Cluster
+from scenarios._infinitehbd.faults.costs import TABLE_6, aggregate_costs, computed_table_6, table_6_row
+from scenarios._infinitehbd.faults.plots import fault_plots
+from scenarios._infinitehbd.faults.study import (
     BOUND,
     FITTED,
     JOB_SHARES,

@@ -8,8 +8,8 @@ from itertools import compress
 
 import pandas as pd
 
-from scenarios._infinitehbd.dying_plots import drawn_rings
-from scenarios._infinitehbd.dying_ring import DEVICE, Stage, again, foreseen_of, stages_of, steadies_of
+from scenarios._infinitehbd.ring.dying import DEVICE, Stage, again, foreseen_of, stages_of, steadies_of
+from scenarios._infinitehbd.ring.plots import drawn_rings
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
 from testbed.report.claims import Claim, ruling, worst_claim

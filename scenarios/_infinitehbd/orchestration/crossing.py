@@ -14,7 +14,15 @@ from controller.schedulers.infinitehbd import (
     rank_crossing_share,
     rank_pairs,
 )
-from scenarios._infinitehbd.setting import BEST, SHUFFLED, Cluster, Setting, drawn_faults, numbered, placed
+from scenarios._infinitehbd.orchestration.placements import (
+    BEST,
+    SHUFFLED,
+    Cluster,
+    Setting,
+    drawn_faults,
+    numbered,
+    placed,
+)
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
 from topologies.errors import ScenarioError

@@ -1,7 +1,7 @@
 """Cross-ToR traffic of orchestrated jobs by cluster, job and faults (figures 17a to 17c), counted exactly.
 
 Faulty nodes are drawn uniformly, so many of them. Each job is placed in three ways, and of each placement
-three shares are counted (`scenarios._infinitehbd.setting`).
+three shares are counted (`scenarios._infinitehbd.orchestration.placements`).
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from controller.schedulers.infinitehbd import least_crossing_share, rank_crossing_share
-from scenarios._infinitehbd.setting import (
+from scenarios._infinitehbd.orchestration.placements import (
     BEST,
     LEAST,
     RANKED,

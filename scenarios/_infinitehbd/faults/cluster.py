@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scenarios._infinitehbd.hbd import ARCHITECTURES
+from controller.schedulers.infinitehbd_waste import ARCHITECTURES
 from topologies.errors import FabricError, ScenarioError
 
 PAPERS_TP = (8, 16, 32, 64)
