@@ -60,6 +60,8 @@ def _imports_of(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: a relative import; imports are flat"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from (str(each.value) for each in node.args if isinstance(each, ast.Constant))
 
 
 def module_of(path: Path) -> str:

@@ -13,7 +13,7 @@ from controller.schedulers.infinitehbd import (
     orchestrate,
     whole_tp_groups,
 )
-from scenarios._figure import figure, median_s
+from scenarios._bench.figure import figure, median_s
 
 SEEDS = 30
 

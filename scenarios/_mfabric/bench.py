@@ -8,7 +8,7 @@ import numpy as np
 
 from controller.schedulers.copilot import transition
 from controller.schedulers.mfabric import region_circuits, server_demand
-from scenarios._figure import figure, median_s
+from scenarios._bench.figure import figure, median_s
 from scenarios._mfabric.fabrics import GPUS, MFABRIC
 from scenarios._mfabric.step.points import StepPoint, StepSetup, step_experiment
 from testbed.model.predict import predict

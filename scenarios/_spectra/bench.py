@@ -6,7 +6,7 @@ from statistics import fmean
 from time import process_time
 
 from controller.schedulers.spectra import spectra
-from scenarios._figure import figure, median_s
+from scenarios._bench.figure import figure, median_s
 from scenarios._spectra.ocs_sweep import SWITCHES as PAPERS_SWITCHES
 from scenarios._spectra.ocs_sweep import cases
 from scenarios.ocs_spectra import ocs_spectra

@@ -97,6 +97,7 @@ def study(words: Words = None) -> None:
 def draw(words: Words = None) -> None:
     """Draw a fabric: its servers, switches and links."""
     sys.argv = ["lightrail draw", *(words or [])]
+    # Imported by this command alone: they take two seconds, and the others answer at once.
     import_module("testbed.study.command").main(import_module("scenarios.api.draw").draw)
 
 

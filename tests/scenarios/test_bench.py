@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scenarios import bench
+from scenarios._bench import sizes
 from testbed.core.packet_paths import paths_over
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
@@ -57,13 +57,13 @@ def test_figure_of_the_128_servers_follows_the_verdict(
     monkeypatch: pytest.MonkeyPatch, stall_s: float, value: float, words: str
 ) -> None:
     """Everything but the boot and the emulation is real, on two servers."""
-    monkeypatch.setattr(bench, "scaled", lambda *_, **__: SMALL)
-    monkeypatch.setattr(bench, "Network", lambda *_: nullcontext(LENDS_NOTHING))
+    monkeypatch.setattr(sizes, "scaled", lambda *_, **__: SMALL)
+    monkeypatch.setattr(sizes, "Network", lambda *_: nullcontext(LENDS_NOTHING))
     monkeypatch.setattr(
-        bench, "Watch", lambda _network: nullcontext(SeenWatch(replace(HEALTHY, stall_s=stall_s)))
+        sizes, "Watch", lambda _network: nullcontext(SeenWatch(replace(HEALTHY, stall_s=stall_s)))
     )
-    monkeypatch.setattr(bench, "worst_link_error", lambda *_: 0.0)
-    monkeypatch.setattr(bench, "emulate", lambda *_, **__: emulation(1.6))
-    measured, detail = bench.servers128_verdict()
+    monkeypatch.setattr(sizes, "worst_link_error", lambda *_: 0.0)
+    monkeypatch.setattr(sizes, "emulate", lambda *_, **__: emulation(1.6))
+    measured, detail = sizes.servers128_verdict()
     assert measured == value
     assert detail.startswith(words)

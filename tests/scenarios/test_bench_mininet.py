@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from mininet.log import lg
 
-from scenarios._bench_mininet import without_quantum_warnings
+from scenarios._bench.mininet import without_quantum_warnings
 
 WARNING = "Warning: sch_htb: quantum of class 50001 is big. Consider r2q change.\r\n"
 ERROR = "Error: Exclusivity flag on, cannot modify.\r\n"

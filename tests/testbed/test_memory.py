@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios._bench_memory import WITHIN, estimated_over_measured
+from scenarios._bench.memory import WITHIN, estimated_over_measured
 from testbed.experiment import memory
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.memory import check_memory, messages_of, prediction_bytes

@@ -3,7 +3,7 @@
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from scenarios._bench_honesty import CASES
+from scenarios._bench.honesty import CASES
 from testbed.experiment.dilation import Dilation
 from testbed.trust.control import control
 from testbed.trust.fidelity import CONTROL

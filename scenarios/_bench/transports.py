@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from scenarios._figure import figure
+from scenarios._bench.figure import figure
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.machine.datapath import default_datapath

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from scenarios._bench_transports import FABRIC, listed_ratios, outcomes_of, over_bound
-from scenarios._figure import figure
+from scenarios._bench.figure import figure
+from scenarios._bench.transports import FABRIC, listed_ratios, outcomes_of, over_bound
 from scenarios.spray_permutation import PatternName, made_up
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment

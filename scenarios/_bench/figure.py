@@ -4,7 +4,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,9 @@ def figure(unit: str, bar: str, *, sandbox: bool = True) -> Callable[[Measure], 
     return entered
 
 
-def measured(name: str) -> Iterator[tuple[float, str]]:
-    """Yield a figure of the bench, measured here: what a worker is called with."""
-    import_module("scenarios.bench")
-    yield FIGURES[name].measure()
+def measured(measure: Callable[[], tuple[float, str]]) -> Iterator[tuple[float, str]]:
+    """Yield a figure, measured here, by a worker."""
+    yield measure()
 
 
 def median_s(calls: Sequence[Callable[[], object]]) -> tuple[float, str]:

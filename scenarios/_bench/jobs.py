@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from controller.circuits.devices import ReconfigurationDelay
-from scenarios._figure import figure
+from scenarios._bench.figure import figure
 from testbed.core.simulation import Simulation
 from testbed.core.run import Run
 from testbed.experiment.dilation import Dilation
@@ -200,7 +200,7 @@ def _released() -> int:
 def rails_model_s() -> tuple[float, str]:
     """``rails_all.py --model-only``: 90 points with plots and report, sparse ones per GPU alone."""
     with tempfile.TemporaryDirectory() as folder:
-        scenario = str(Path(__file__).parent / "rails_all.py")
+        scenario = str(Path(__file__).parents[1] / "rails_all.py")
         command = [sys.executable, scenario, "--model-only", "--gating", "gpu", "--out", f"{folder}/out"]
         began = time.perf_counter()
         output_of(command)

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from scenarios._figure import figure, median_s
+from scenarios._bench.figure import figure, median_s
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict

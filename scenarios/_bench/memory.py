@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from controller.circuits.devices import ReconfigurationDelay
-from scenarios._figure import figure
+from scenarios._bench.figure import figure
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.memory import prediction_bytes
 from testbed.experiment.ocs_plan import Scheduled, over_ocses
@@ -37,7 +37,7 @@ from traffic.workloads.gpt import gpt_step
 from traffic.workloads.ocs_workloads import ocs_demand
 from traffic.workloads.synthetic import sparse, uniform
 
-CHECKOUT = str(Path(__file__).parents[1])
+CHECKOUT = str(Path(__file__).parents[2])
 WITHIN = 2.0
 """Estimated over measured, or measured over estimated, at most."""
 DELAY = ReconfigurationDelay("drawn", 0.025)
@@ -54,7 +54,7 @@ def memory_estimate() -> tuple[float, str]:
 
 def estimated_over_measured(name: str) -> float:
     """Return the ratio for one job, in a process of its own."""
-    asked = f"from scenarios._bench_memory import ratio_here; ratio_here({name!r})"
+    asked = f"from scenarios._bench.memory import ratio_here; ratio_here({name!r})"
     return float(
         output_of([sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {CHECKOUT!r}); {asked}"])
     )
@@ -118,7 +118,7 @@ def cases() -> dict[str, Callable[[], Experiment]]:
 def _cases_of_papers() -> dict[str, Callable[[], Experiment]]:
     """Return the jobs in files beside papers, any of which can be taken out, by the files' names."""
     found = {}
-    for file in sorted(Path(__file__).parent.glob("_*/memory_case*.py")):
+    for file in sorted(Path(__file__).parents[1].glob("_*/memory_case*.py")):
         paper, rest = file.parent.name[1:], file.stem.removeprefix("memory_case").replace("_", " ")
         found[f"{paper}{rest}"] = import_module(f"scenarios.{file.parent.name}.{file.stem}").case
     return found

@@ -13,7 +13,7 @@ from mininet.net import Mininet
 from mininet.node import OVSSwitch
 from mininet.topo import Topo
 
-from scenarios._figure import figure
+from scenarios._bench.figure import figure
 from testbed.machine.sandbox import RUN_DIRECTORY
 from testbed.network.network import Network
 from testbed.network.openvswitch import PrivateOpenVSwitch

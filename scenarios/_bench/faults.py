@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from controller.circuits.devices import ReconfigurationDelay
-from scenarios._figure import figure
+from scenarios._bench.figure import figure
 from testbed.experiment.dilation import UNSCALED, Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import Scheduled, dilation_for, over_ocses

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scenarios._figure import figure
+from scenarios._bench.figure import figure
 from testbed.network.ocs_bench import TRAFFIC_NICS, Figures, ocs_figures
 
 ROUNDS = 300
