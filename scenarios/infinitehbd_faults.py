@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from scenarios._infinitehbd.faults.cluster import Cluster
+from scenarios._infinitehbd.faults.cluster import TracedCluster
 from scenarios._infinitehbd.faults.report import fault_report
 from scenarios._infinitehbd.faults.study import calls_of, study_of
 from testbed.study.command import run_computed
@@ -67,7 +67,7 @@ def infinitehbd_faults(
     cannot form are left out, and named.
     """
     drawn = seed_range(seeds)
-    cluster = Cluster(servers, server_gpus, node_gpus, tuple(sorted(whole_numbers(tp, "--tp"))))
+    cluster = TracedCluster(servers, server_gpus, node_gpus, tuple(sorted(whole_numbers(tp, "--tp"))))
     faults = fault_trace(trace, trace_servers)
     if servers > faults.nodes:
         raise ScenarioError(f"{servers} servers of a trace with {faults.nodes}", "take no more than it has")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from scenarios._infinitehbd.orchestration.placements import Cluster
+from scenarios._infinitehbd.orchestration.placements import OrchestratedCluster
 from scenarios._infinitehbd.orchestration.report import orchestration_report
 from scenarios._infinitehbd.orchestration.study import calls_of, study_of
 from testbed.report.page import counted
@@ -22,7 +22,7 @@ DomainNodes = Annotated[int, typer.Option(help="Nodes of a domain of the aggrega
 Tp = Annotated[int, typer.Option(help="GPUs of a TP group, whole nodes.")]
 Hops = Annotated[int, typer.Option(help="K, how far a bundle reaches along the line of nodes.")]
 Seeds = Annotated[int, typer.Option(help="How many seeds; each draws the faulty nodes, and shuffles.")]
-FITTED = Cluster()
+FITTED = OrchestratedCluster()
 
 
 def infinitehbd_orchestration(
@@ -44,7 +44,7 @@ def infinitehbd_orchestration(
     ranks as they are.
     """
     drawn = seed_range(seeds)
-    cluster = checked(Cluster(nodes, tor_nodes, domain_nodes, node_gpus, tp, hops))
+    cluster = checked(OrchestratedCluster(nodes, tor_nodes, domain_nodes, node_gpus, tp, hops))
     return Computed(
         "infinitehbd_orchestration",
         "InfiniteHBD: cross-ToR traffic by cluster size, job and faults",
@@ -53,7 +53,7 @@ def infinitehbd_orchestration(
     )
 
 
-def checked(cluster: Cluster) -> Cluster:
+def checked(cluster: OrchestratedCluster) -> OrchestratedCluster:
     """Return a cluster; ScenarioError or DemandError if figure 17a cannot have half of it in domains."""
     domains = cluster.tree.domains
     if domains % 2:

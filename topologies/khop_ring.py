@@ -45,7 +45,7 @@ COPPER = ((1, 0),)
 """What a bundle that never leaves its node permits: two cables, here an OCS that always loops back."""
 
 
-class Bundle(NamedTuple):
+class TrxBundle(NamedTuple):
     """A bundle by its node and its own number there; `str` gives the name of its OCS."""
 
     node: int
@@ -112,10 +112,10 @@ class KHopRing:
         return tuple(1 << i if self.doubling else i + 1 for i in range(self.bundles))
 
     @cached_property
-    def every_bundle(self) -> tuple[Bundle, ...]:
+    def every_bundle(self) -> tuple[TrxBundle, ...]:
         """All bundles, also those that stay inside their node."""
         return tuple(
-            Bundle(node, number) for node in range(self.nodes) for number in range(self.gpus_per_node)
+            TrxBundle(node, number) for node in range(self.nodes) for number in range(self.gpus_per_node)
         )
 
     @cached_property
@@ -236,7 +236,7 @@ def khop_ring_fabric(ring: KHopRing, *, gpu_bps: float = GPU_BPS) -> Fabric:
     )
 
 
-def _ocs(ring: KHopRing, bundle: Bundle) -> Switch:
+def _ocs(ring: KHopRing, bundle: TrxBundle) -> Switch:
     if bundle.number < ring.bundles:
         return Switch(str(bundle), BUNDLE_PORTS, "ocs", permitted=PATHS)
     return Switch(str(bundle), 2, "ocs", permitted=COPPER)
@@ -253,6 +253,6 @@ def _cables(ring: KHopRing) -> Iterator[tuple[Port, Port]]:
         near, far = ring.exits[distance], ring.exits[-distance]
         for half in range(2):
             yield (
-                Port(str(Bundle(a, near.bundle)), 2 * near.path + half),
-                Port(str(Bundle(b, far.bundle)), 2 * far.path + half),
+                Port(str(TrxBundle(a, near.bundle)), 2 * near.path + half),
+                Port(str(TrxBundle(b, far.bundle)), 2 * far.path + half),
             )

@@ -16,11 +16,11 @@ from itertools import pairwise
 from controller.circuits.circuits import Pair
 from controller.circuits.foreseen import OcsCircuits
 from topologies.errors import DemandError
-from topologies.khop_ring import COPPER, LOOPBACK, PATHS, Bundle, KHopRing
+from topologies.khop_ring import COPPER, LOOPBACK, PATHS, KHopRing, TrxBundle
 
 Group = tuple[int, ...]
 """The nodes of a TP group in wiring order."""
-Paths = Mapping[Bundle, int]
+Paths = Mapping[TrxBundle, int]
 """The path that each optical bundle lights: 1, 2, or `LOOPBACK`; a faulty node's bundles are missing."""
 
 
@@ -85,7 +85,7 @@ def shrunk(ring: KHopRing, groups: Iterable[Group], faulty: AbstractSet[int]) ->
 
 def ring_paths(
     ring: KHopRing, groups: Iterable[Group], faulty: AbstractSet[int] = frozenset()
-) -> dict[Bundle, int]:
+) -> dict[TrxBundle, int]:
     """Return the path of every healthy node's optical bundles that joins each group into one ring.
 
     Raises
@@ -95,7 +95,7 @@ def ring_paths(
         other have no link, or a bundle would light two paths.
     """
     paths = {
-        Bundle(node, number): LOOPBACK
+        TrxBundle(node, number): LOOPBACK
         for node in range(ring.nodes)
         if node not in faulty
         for number in range(ring.bundles)
@@ -103,7 +103,7 @@ def ring_paths(
     seen: set[int] = set()
     for group in groups:
         for node in group:
-            if node in seen or Bundle(node, 0) not in paths:
+            if node in seen or TrxBundle(node, 0) not in paths:
                 reason = "in two groups" if node in seen else "faulty or does not exist"
                 raise DemandError(f"node {node} of the group {group} is {reason}")
             seen.add(node)
@@ -111,7 +111,7 @@ def ring_paths(
     return paths
 
 
-def link_paths(ring: KHopRing, pairs: Iterable[tuple[int, int]]) -> dict[Bundle, int]:
+def link_paths(ring: KHopRing, pairs: Iterable[tuple[int, int]]) -> dict[TrxBundle, int]:
     """Return the paths by which pairs of nodes are joined, all at once.
 
     Raises
@@ -119,7 +119,7 @@ def link_paths(ring: KHopRing, pairs: Iterable[tuple[int, int]]) -> dict[Bundle,
     DemandError
         If no link joins a pair, or a bundle would light both paths.
     """
-    paths: dict[Bundle, int] = {}
+    paths: dict[TrxBundle, int] = {}
     for a, b in pairs:
         ends = ring.ends(a, b)
         if ends is None:
@@ -127,7 +127,7 @@ def link_paths(ring: KHopRing, pairs: Iterable[tuple[int, int]]) -> dict[Bundle,
                 f"no link joins the nodes {a} and {b}", "place groups anew, or wire distances that double"
             )
         for node, distance in zip((a, b), ends, strict=True):
-            bundle = Bundle(node, ring.exits[distance].bundle)
+            bundle = TrxBundle(node, ring.exits[distance].bundle)
             path = ring.exits[distance].path
             if paths.setdefault(bundle, path) != path:
                 raise DemandError(
@@ -137,12 +137,12 @@ def link_paths(ring: KHopRing, pairs: Iterable[tuple[int, int]]) -> dict[Bundle,
     return paths
 
 
-def changed_bundles(before: Paths, after: Paths) -> tuple[Bundle, ...]:
+def changed_bundles(before: Paths, after: Paths) -> tuple[TrxBundle, ...]:
     """Return the bundles that light another path than before, without those that went dark."""
     return tuple(sorted(bundle for bundle, path in after.items() if before.get(bundle) != path))
 
 
-def bundle_circuits(ring: KHopRing, paths: Paths, bundles: Iterable[Bundle]) -> tuple[OcsCircuits, ...]:
+def bundle_circuits(ring: KHopRing, paths: Paths, bundles: Iterable[TrxBundle]) -> tuple[OcsCircuits, ...]:
     """Return what the OCSes of some bundles of `khop_ring_fabric` show; those of faulty nodes are dark."""
     healthy = {bundle.node for bundle in paths}
     return tuple(
@@ -150,7 +150,7 @@ def bundle_circuits(ring: KHopRing, paths: Paths, bundles: Iterable[Bundle]) -> 
     )
 
 
-def _shown(ring: KHopRing, paths: Paths, bundle: Bundle) -> tuple[Pair, ...]:
+def _shown(ring: KHopRing, paths: Paths, bundle: TrxBundle) -> tuple[Pair, ...]:
     """Return the circuits of a healthy node's bundle."""
     copper = bundle.number >= ring.bundles
     outputs = COPPER[0] if copper else PATHS[paths.get(bundle, LOOPBACK) - 1]

@@ -13,10 +13,10 @@ from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_circuits import Paths, bundle_circuits, link_paths
 from topologies.errors import DemandError
-from topologies.khop_ring import Bundle, KHopRing
+from topologies.khop_ring import KHopRing, TrxBundle
 
 
-def exchange_paths(ring: KHopRing) -> list[dict[Bundle, int]]:
+def exchange_paths(ring: KHopRing) -> list[dict[TrxBundle, int]]:
     """Return the paths that bundles light in each round of a binary exchange between all nodes.
 
     In round k nodes that are n / 2^k apart are joined, the node whose rank has that bit 0 by its +distance.
@@ -37,7 +37,7 @@ def exchange_paths(ring: KHopRing) -> list[dict[Bundle, int]]:
     return [link_paths(ring, ((node, node ^ w) for node in range(n) if not node & w)) for w in distances]
 
 
-def node_ring_paths(ring: KHopRing) -> dict[Bundle, int]:
+def node_ring_paths(ring: KHopRing) -> dict[TrxBundle, int]:
     """Return the paths that join each node with the two beside it.
 
     Raises
@@ -63,7 +63,7 @@ def foreseen_rounds(
         Of an OCSTrx [real s].
     """
     needs = [needed for _, needed in rounds]
-    first: dict[Bundle, int] = {}
+    first: dict[TrxBundle, int] = {}
     for needed in needs:
         first |= {bundle: path for bundle, path in needed.items() if bundle not in first}
     after = tuple(
@@ -86,7 +86,7 @@ def rounds_that_wait(rounds: Sequence[Paths]) -> list[int]:
     ]
 
 
-def _next_paths(used: Paths, later: Sequence[Paths]) -> dict[Bundle, int]:
+def _next_paths(used: Paths, later: Sequence[Paths]) -> dict[TrxBundle, int]:
     """Return the bundles of a round that light another path in the next round that needs them."""
     following = {
         bundle: next((needed[bundle] for needed in later if bundle in needed), path)

@@ -22,7 +22,7 @@ from controller.schedulers.infinitehbd import FatTree, deployment_line, fat_tree
 from tests.topologies.khop_rings import khop_rings, wired
 from topologies.errors import DemandError
 from topologies.fabric import Fabric, Port
-from topologies.khop_ring import LOOPBACK, Bundle, KHopRing, khop_ring_fabric
+from topologies.khop_ring import LOOPBACK, KHopRing, TrxBundle, khop_ring_fabric
 
 EIGHT = KHopRing(8, 4, 2)
 Placed = tuple[KHopRing, set[int], int, tuple[Group, ...]]
@@ -163,7 +163,7 @@ def test_shrinking_over_a_dead_node_changes_its_neighbours_bundles_only() -> Non
     groups = shrunk(EIGHT, [(0, 1, 2, 3)], {2})
     after = ring_paths(EIGHT, groups, {2})
     assert groups == ((0, 1, 3),)
-    assert changed_bundles(before, after) == (Bundle(1, 1), Bundle(3, 0))
+    assert changed_bundles(before, after) == (TrxBundle(1, 1), TrxBundle(3, 0))
     assert [(before[b], after[b]) for b in changed_bundles(before, after)] == [(1, 2), (1, 2)]
 
 

@@ -12,7 +12,7 @@ from controller.circuits.round_circuits import (
 )
 from topologies.errors import DemandError
 from topologies.events import NodeDone, Reconfigure, View
-from topologies.khop_ring import PATHS, Bundle, KHopRing, khop_ring_fabric
+from topologies.khop_ring import PATHS, KHopRing, TrxBundle, khop_ring_fabric
 from topologies.light import light_path
 
 FOUR = KHopRing(4, 4, 2, doubling=True)
@@ -42,7 +42,7 @@ def test_each_round_joins_the_halves_of_its_partners_over_permitted_circuits(
 
 def test_two_bundles_wait_in_every_round_but_the_first() -> None:
     first, second = exchange_paths(FOUR)
-    up, down = Bundle(0, 1), Bundle(3, 0)
+    up, down = TrxBundle(0, 1), TrxBundle(3, 0)
     assert (first[up], second[up]) == (2, 1)
     assert (first[down], second[down]) == (2, 1)
     assert rounds_that_wait([first, second]) == [1]
@@ -56,7 +56,7 @@ def test_only_rounds_wait_whose_bundle_was_in_use_before(bundles: int, waiting: 
 
 def test_a_bundle_per_distance_cannot_join_a_node_with_both_beside_it() -> None:
     paths = node_ring_paths(FOUR)
-    assert set(paths) == {Bundle(node, number) for node in range(4) for number in (0, 1)}
+    assert set(paths) == {TrxBundle(node, number) for node in range(4) for number in (0, 1)}
     with pytest.raises(DemandError, match="would light both paths"):
         node_ring_paths(doubling(2, by_distance=True))
 

@@ -11,8 +11,8 @@ from scenarios._infinitehbd.orchestration.placements import (
     OPTIMISED,
     RANKED,
     UNCONSTRAINED,
-    Cluster,
-    Setting,
+    JobRequest,
+    OrchestratedCluster,
 )
 from testbed.experiment.dilation import Dilation
 from testbed.network.network import Network
@@ -44,8 +44,8 @@ def counted_bytes(network: Network) -> tuple[int, int]:
 def test_kernels_count_over_uplinks_what_leaves_tors_and_what_crosses_takes_longer(
     sandbox: Box | None, machine: Machine
 ) -> None:
-    setting = Setting(Cluster(16, 2, 8, tp_gpus=16), frozenset({3}), 75)
-    found = {(each.numbering, each.placement): each for each in crossings(setting, 3, 0)}
+    request = JobRequest(OrchestratedCluster(16, 2, 8, tp_gpus=16), frozenset({3}), 75)
+    found = {(each.numbering, each.placement): each for each in crossings(request, 3, 0)}
     none, best, ranked = (
         found[point] for point in ((RANKED, OPTIMISED), (BEST, UNCONSTRAINED), (RANKED, UNCONSTRAINED))
     )

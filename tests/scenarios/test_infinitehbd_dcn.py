@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios._infinitehbd.orchestration.crossing import Crossing, crossings
+from scenarios._infinitehbd.orchestration.crossing import CpTraffic, crossings
 from scenarios._infinitehbd.orchestration.crossing_report import crossing_findings
 from scenarios._infinitehbd.orchestration.placements import (
     BEST,
@@ -18,8 +18,8 @@ from scenarios._infinitehbd.orchestration.placements import (
     RANKED,
     SHUFFLED,
     UNCONSTRAINED,
-    Cluster,
-    Setting,
+    JobRequest,
+    OrchestratedCluster,
     drawn_faults,
     percent_of,
 )
@@ -30,14 +30,14 @@ from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from traffic.metrics import communication_s, link_bytes, path_bytes
 
-CLUSTER = Cluster(32, 2, 16, tp_gpus=16)
+CLUSTER = OrchestratedCluster(32, 2, 16, tp_gpus=16)
 
 
-def setting(cluster: Cluster, faulty: int, seed: int, percent: float) -> Setting:
-    return Setting(cluster, drawn_faults(cluster.nodes, faulty, seed), percent)
+def request(cluster: OrchestratedCluster, faulty: int, seed: int, percent: float) -> JobRequest:
+    return JobRequest(cluster, drawn_faults(cluster.nodes, faulty, seed), percent)
 
 
-def shares(point: Crossing) -> tuple[float, float]:
+def shares(point: CpTraffic) -> tuple[float, float]:
     """Return the share of bytes whose predicted path has a spine, and the time of the last [s]."""
     run = predict(point.experiment)
     sizes = path_bytes(run.tables)
@@ -47,7 +47,7 @@ def shares(point: Crossing) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("seed", "percent"), [(0, 75), (1, 90), (2, 90)])
 def test_bytes_over_uplinks_are_the_shares_that_ranks_count(seed: int, percent: float) -> None:
-    found = crossings(setting(CLUSTER, 3, seed, percent), 4, seed)
+    found = crossings(request(CLUSTER, 3, seed, percent), 4, seed)
     assert {(each.numbering, each.placement) for each in found} == {
         *product((BEST, RANKED), (OPTIMISED, UNCONSTRAINED)),
         (RANKED, SHUFFLED),
@@ -69,13 +69,13 @@ def test_bytes_over_uplinks_are_the_shares_that_ranks_count(seed: int, percent: 
 def test_crossing_takes_as_much_longer_as_tors_are_oversubscribed(
     oversubscription: float, times: float
 ) -> None:
-    for each in crossings(setting(CLUSTER, 3, 0, 75), oversubscription, 0):
+    for each in crossings(request(CLUSTER, 3, 0, 75), oversubscription, 0):
         assert each.busiest_s == pytest.approx(each.nic_s * (times if each.share else 1))
         assert shares(each)[1] == pytest.approx(each.busiest_s, rel=1e-6)
 
 
 def test_of_four_nodes_to_a_tor_only_the_ranks_as_they_are_are_sent() -> None:
-    found = crossings(setting(replace(CLUSTER, tor_nodes=4), 3, 1, 50), 4, 1)
+    found = crossings(request(replace(CLUSTER, tor_nodes=4), 3, 1, 50), 4, 1)
     assert {each.numbering for each in found} == {RANKED}
     for each in found:
         assert shares(each)[0] == pytest.approx(each.share)
@@ -85,7 +85,7 @@ def test_of_four_nodes_to_a_tor_only_the_ranks_as_they_are_are_sent() -> None:
     assert "X_best is known for two nodes under a ToR only" in sheet.caption
 
 
-def emulated(point: Crossing, word: Word = "faithful") -> Outcome:
+def emulated(point: CpTraffic, word: Word = "faithful") -> Outcome:
     """Return an outcome whose ports count what was predicted, without headers."""
     run = predict(point.experiment)
     sent = link_bytes(run.tables)
@@ -95,7 +95,7 @@ def emulated(point: Crossing, word: Word = "faithful") -> Outcome:
 
 
 def test_what_is_on_the_wire_rules_the_claims() -> None:
-    points = [point for percent in (75, 90) for point in crossings(setting(CLUSTER, 3, 0, percent), 4, 0)]
+    points = [point for percent in (75, 90) for point in crossings(request(CLUSTER, 3, 0, percent), 4, 0)]
     found = crossing_findings([emulated(point) for point in points], points)
     (sheet,) = found.sheets
     wires = [line.cells[4:6] for block in sheet.blocks for line in block.lines]
@@ -110,7 +110,7 @@ def test_what_is_on_the_wire_rules_the_claims() -> None:
 
 @pytest.mark.parametrize("word", ["void", "unsound", "model"])
 def test_what_was_not_emulated_soundly_rules_nothing(word: Word) -> None:
-    points = crossings(setting(CLUSTER, 3, 0, 75), 4, 0)
+    points = crossings(request(CLUSTER, 3, 0, 75), 4, 0)
     outcomes = [
         Outcome(point.experiment, predict(point.experiment)) if word == "model" else emulated(point, word)
         for point in points
@@ -123,7 +123,7 @@ def test_what_was_not_emulated_soundly_rules_nothing(word: Word) -> None:
 @pytest.mark.parametrize(("faulty", "percent"), [(20, 90), (0, 1)])
 def test_a_job_that_does_not_fit_is_named(faulty: int, percent: float) -> None:
     with pytest.raises(ScenarioError, match="does not fit"):
-        crossings(setting(CLUSTER, faulty, 0, percent), 4, 0)
+        crossings(request(CLUSTER, faulty, 0, percent), 4, 0)
 
 
 @given(st.integers(1, 100_000), st.integers(0, 10_000))
@@ -136,7 +136,7 @@ def test_a_job_loses_no_group_to_floating_point() -> None:
     """With ``int(share * nodes * gpus)`` eight of these were two groups short."""
     for percent in range(1, 100):
         for nodes in range(200, 2000, 200):
-            job = Setting(Cluster(nodes, 2, nodes), frozenset(), percent)
+            job = JobRequest(OrchestratedCluster(nodes, 2, nodes), frozenset(), percent)
             assert job.tp_groups == percent * nodes * 8 // 100 // 32 // 2 * 2
 
 

@@ -19,11 +19,18 @@ from rich.console import Console
 from controller.schedulers.infinitehbd_waste import ARCHITECTURES
 from scenarios import infinitehbd_faults
 from scenarios._infinitehbd.faults.claims import fault_claims
-from scenarios._infinitehbd.faults.cluster import PAPERS_TP, Cluster
+from scenarios._infinitehbd.faults.cluster import PAPERS_TP, TracedCluster
 from scenarios._infinitehbd.faults.costs import TABLE_6, aggregate_costs, table_6_claims
 from scenarios._infinitehbd.faults.plots import fault_plots
 from scenarios._infinitehbd.faults.report import fault_report, sheets
-from scenarios._infinitehbd.faults.study import JOB_SHARES, PAPERS_TRACE, Study, calls_of, study_of, table_7
+from scenarios._infinitehbd.faults.study import (
+    JOB_SHARES,
+    PAPERS_TRACE,
+    FaultStudy,
+    calls_of,
+    study_of,
+    table_7,
+)
 from testbed.report.claims import Claim
 from testbed.report.table import held_text
 from testbed.study.output import sheet_table
@@ -36,7 +43,7 @@ from traffic.readers.infinitehbd import read_fault_trace
 from traffic.workloads.datasets import FAULT_TRACE, dataset_path
 
 SEEDS = 2
-PAPER = Cluster()
+PAPER = TracedCluster()
 GPUS, NODES = 2880, 720
 
 
@@ -115,19 +122,19 @@ def test_without_a_trace_the_stand_in_is_named(
         infinitehbd_faults.fault_trace(Path("faults.json"))
 
 
-def fault_study(trace: FaultTrace, seeds: range, cluster: Cluster, model_seeds: int) -> Study:
+def fault_study(trace: FaultTrace, seeds: range, cluster: TracedCluster, model_seeds: int) -> FaultStudy:
     """Return a study of a trace."""
     found = found_of(calls_of(trace, seeds, cluster, model_seeds))
     return study_of(trace, seeds, cluster, found)
 
 
 @pytest.fixture(scope="module")
-def study() -> Study:
+def study() -> FaultStudy:
     """Return a small study of the synthetic stand-in."""
     return fault_study(stand_in_trace(np.random.default_rng(3)), range(SEEDS), PAPER, model_seeds=3)
 
 
-def test_every_architecture_size_and_seed_is_a_row(study: Study) -> None:
+def test_every_architecture_size_and_seed_is_a_row(study: FaultStudy) -> None:
     table = study.summary
     halves = table[table["reading"] != "whole servers"]
     assert len(halves) == 3 * len(ARCHITECTURES) * len(PAPERS_TP) * SEEDS
@@ -141,7 +148,7 @@ def test_every_architecture_size_and_seed_is_a_row(study: Study) -> None:
     assert np.allclose(shares, 1)
 
 
-def test_jobs_and_waiting_agree_with_the_states(study: Study) -> None:
+def test_jobs_and_waiting_agree_with_the_states(study: FaultStudy) -> None:
     table = study.summary
     assert (table["job_never_pauses_gpus"] <= table["job_99_gpus"]).all()
     assert (table["job_never_pauses_gpus"] % table["tp_gpus"] == 0).all()
@@ -152,7 +159,7 @@ def test_jobs_and_waiting_agree_with_the_states(study: Study) -> None:
     assert (large["waiting_95"] == 1).all()  # at most 2,560 GPUs
 
 
-def test_waiting_is_the_time_in_which_too_few_gpus_are_left(study: Study) -> None:
+def test_waiting_is_the_time_in_which_too_few_gpus_are_left(study: FaultStudy) -> None:
     trace, seed, tp_gpus = study.trace, 1, 32
     nodes = half_nodes(trace, 360, np.random.default_rng(seed)).with_repair(trace.mean_repair_days)
     lengths, states = timeline(nodes)
@@ -167,7 +174,7 @@ def test_waiting_is_the_time_in_which_too_few_gpus_are_left(study: Study) -> Non
     assert 0 < found < 1
 
 
-def test_curves_of_the_big_switch_are_the_remainder(study: Study) -> None:
+def test_curves_of_the_big_switch_are_the_remainder(study: FaultStudy) -> None:
     curves = study.curves
     for tp_gpus in PAPERS_TP:
         here = curves[(curves["architecture"] == "big switch") & (curves["tp_gpus"] == tp_gpus)]
@@ -191,7 +198,7 @@ def test_table_7_has_the_printed_digits_and_is_simulated() -> None:
             assert cell.simulated == pytest.approx(cell.exact, rel=0.02 if cell.hops == 2 else 0.12)
 
 
-def test_a_synthetic_trace_confirms_nothing_and_is_named_everywhere(study: Study) -> None:
+def test_a_synthetic_trace_confirms_nothing_and_is_named_everywhere(study: FaultStudy) -> None:
     report = fault_report(study)
     captions = [sheet.caption for sheet in report.findings.sheets]
     assert captions[0].startswith("SYNTHETIC stand-in for the fault trace")
@@ -209,7 +216,7 @@ def test_a_synthetic_trace_confirms_nothing_and_is_named_everywhere(study: Study
     assert {claim.verdict for claim in of_trace} == {"not comparable"}
 
 
-def test_what_is_fitted_to_the_paper_is_labelled(study: Study) -> None:
+def test_what_is_fitted_to_the_paper_is_labelled(study: FaultStudy) -> None:
     for sheet in sheets(study):
         cells = {line.cells[0] for block in sheet.blocks for line in block.lines}
         assert "TPUv4 blocks" not in cells
@@ -220,7 +227,7 @@ def test_what_is_fitted_to_the_paper_is_labelled(study: Study) -> None:
     assert {claim.verdict for claim in fitted} == {"not comparable"}
 
 
-def test_costs_add_what_the_curves_waste_and_confirm_nothing(study: Study) -> None:
+def test_costs_add_what_the_curves_waste_and_confirm_nothing(study: FaultStudy) -> None:
     costs = aggregate_costs(study.curves, PAPER)
     assert costs.index.tolist() == [count / NODES for count in range(109)]
     assert [round(costs[name].iloc[0]) for name in costs] == [2627, 3741, 4179, 11612, 11612, 27038]
@@ -245,7 +252,7 @@ def test_costs_add_what_the_curves_waste_and_confirm_nothing(study: Study) -> No
     assert (costs["InfiniteHBD K=2"] > costs["InfiniteHBD K=3"]).iloc[at]
 
 
-def of_the_paper(study: Study, summary: pd.DataFrame) -> list[Claim]:
+def of_the_paper(study: FaultStudy, summary: pd.DataFrame) -> list[Claim]:
     """Return the claims of a study as if it were of the paper's trace."""
     nodes, days, faults = PAPERS_TRACE
     kept = np.resize(np.arange(len(study.trace.node)), faults)
@@ -265,7 +272,9 @@ def of_the_paper(study: Study, summary: pd.DataFrame) -> list[Claim]:
         ({"joint": 2, "independent": 2, "iid": 2}, "does not hold"),
     ],
 )
-def test_a_claim_is_ruled_over_all_readings(study: Study, factors: dict[str, float], ruling: str) -> None:
+def test_a_claim_is_ruled_over_all_readings(
+    study: FaultStudy, factors: dict[str, float], ruling: str
+) -> None:
     summary = study.summary.copy()
     waste = summary["reading"].map(factors).fillna(1.0) * 0.0053
     summary.loc[summary["architecture"] == "InfiniteHBD K=3", "waste_mean"] = waste
@@ -286,7 +295,7 @@ def test_a_claim_is_ruled_over_all_readings(study: Study, factors: dict[str, flo
     ],
 )
 def test_who_waits_longest_is_ruled_over_all_job_sizes(
-    study: Study, waits: dict[int, int], ruling: str
+    study: FaultStudy, waits: dict[int, int], ruling: str
 ) -> None:
     summary = study.summary.copy()
     worst = summary["architecture"].isin(["SiP-Ring", "TPUv4 mod", "TPUv4 blocks"])
@@ -298,7 +307,7 @@ def test_who_waits_longest_is_ruled_over_all_job_sizes(
     assert [claim.verdict for claim in found] == [ruling]
 
 
-def test_an_architecture_that_holds_no_group_is_left_out_of_claims(study: Study) -> None:
+def test_an_architecture_that_holds_no_group_is_left_out_of_claims(study: FaultStudy) -> None:
     summary = study.summary.copy()
     summary.loc[summary["architecture"] == "NVL-36", "waste_mean"] = 0.11
     summary.loc[(summary["architecture"] == "NVL-36") & (summary["tp_gpus"] == 64), "waste_mean"] = 0.99
@@ -308,7 +317,7 @@ def test_an_architecture_that_holds_no_group_is_left_out_of_claims(study: Study)
     assert claim.reason.endswith("no TP-64 group fits into NVL-36")
 
 
-def test_what_follows_from_the_papers_inputs_is_arithmetic_and_not_counted(study: Study) -> None:
+def test_what_follows_from_the_papers_inputs_is_arithmetic_and_not_counted(study: FaultStudy) -> None:
     claims = {claim.text: claim for claim in fault_claims(study)}
     sums = {text for text, claim in claims.items() if claim.verdict == "arithmetic"}
     assert "a node of 4 is faulty with 50.21 % if its server is" in sums
@@ -328,7 +337,7 @@ def test_table_6_has_its_printed_digits_but_for_one_that_contradicts_its_parts()
     assert TABLE_6["NVL-36x2"][1] == "150.33"
 
 
-def test_table_6_is_shown_with_both_numbers_where_they_differ(study: Study) -> None:
+def test_table_6_is_shown_with_both_numbers_where_they_differ(study: FaultStudy) -> None:
     (sheet,) = [sheet for sheet in sheets(study) if sheet.words == ("table 6",)]
     rows = {line.cells[0]: line.cells[1:] for block in sheet.blocks for line in block.lines}
     assert rows["InfiniteHBD K=2"] == ["2626.80", "48.10", "3.28", "0.06"]
@@ -338,7 +347,7 @@ def test_table_6_is_shown_with_both_numbers_where_they_differ(study: Study) -> N
 
 @given(st.integers(9, 2048), st.integers(1, 100), st.sampled_from([4, 8, 12, 32]))
 def test_jobs_and_faults_are_exact_shares(servers: int, percent: int, tp_gpus: int) -> None:
-    cluster = Cluster(servers=servers, tp_gpus=(tp_gpus,))
+    cluster = TracedCluster(servers=servers, tp_gpus=(tp_gpus,))
     share = Fraction(percent, 100)
     groups = (share * cluster.gpus) // tp_gpus
     assert cluster.job_gpus(percent, tp_gpus) == groups * tp_gpus
@@ -346,7 +355,7 @@ def test_jobs_and_faults_are_exact_shares(servers: int, percent: int, tp_gpus: i
 
 
 def test_another_cluster_is_studied_and_not_compared_with_the_paper() -> None:
-    cluster = Cluster(servers=400, node_gpus=8, tp_gpus=(8, 16, 24))
+    cluster = TracedCluster(servers=400, node_gpus=8, tp_gpus=(8, 16, 24))
     found = fault_study(stand_in_trace(np.random.default_rng(3)), range(1), cluster, model_seeds=2)
     rows = found.summary.set_index(["architecture", "tp_gpus"])
     assert set(found.summary["reading"]) == {"whole servers"}
@@ -368,15 +377,15 @@ def test_another_cluster_is_studied_and_not_compared_with_the_paper() -> None:
     assert {claim.verdict for claim in compared} == {"not comparable"}
 
 
-def test_fewer_tp_sizes_leave_claims_about_others_out(study: Study) -> None:
-    few = replace(study, cluster=Cluster(tp_gpus=(16, 32)))
+def test_fewer_tp_sizes_leave_claims_about_others_out(study: FaultStudy) -> None:
+    few = replace(study, cluster=TracedCluster(tp_gpus=(16, 32)))
     claims = {claim.text: claim for claim in fault_claims(few)}
     longest = claims["TP-32, TP-64: jobs wait longest on SiP-Ring and TPUv4"]
     assert (longest.ran, longest.reason) == (False, "not run: TP-64")
     assert claims["TP-32: K=3 wastes 0.53 %"].ran
 
 
-def test_a_users_trace_is_not_the_papers(study: Study) -> None:
+def test_a_users_trace_is_not_the_papers(study: FaultStudy) -> None:
     theirs = replace(study, trace=replace(study.trace, synthetic=False))
     assert not theirs.of_the_papers_trace
     (claim,) = [claim for claim in fault_claims(theirs) if claim.text == "TP-32: K=3 wastes 0.53 %"]
@@ -384,14 +393,14 @@ def test_a_users_trace_is_not_the_papers(study: Study) -> None:
 
 
 def test_a_cluster_of_fewer_or_more_nodes_than_a_ring_takes_is_refused() -> None:
-    assert Cluster(servers=5, tp_gpus=(4,)).nodes == 10
+    assert TracedCluster(servers=5, tp_gpus=(4,)).nodes == 10
     with pytest.raises(ScenarioError, match="8 nodes of 4"):
-        Cluster(servers=4)
+        TracedCluster(servers=4)
     with pytest.raises(ScenarioError, match="4098 nodes of 4; take servers for 9 to 4,096 nodes"):
-        Cluster(servers=2049)
+        TracedCluster(servers=2049)
 
 
-def test_tables_fit_a_terminal_of_80_columns_whole(study: Study) -> None:
+def test_tables_fit_a_terminal_of_80_columns_whole(study: FaultStudy) -> None:
     for sheet in sheets(study):
         console = Console(width=80, record=True, file=StringIO())
         console.print(sheet_table(sheet))

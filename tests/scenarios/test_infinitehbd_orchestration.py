@@ -13,29 +13,29 @@ from controller.schedulers.infinitehbd import (
     orchestrate,
     rank_crossing_share,
 )
-from scenarios._infinitehbd.orchestration.placements import Cluster
+from scenarios._infinitehbd.orchestration.placements import OrchestratedCluster
 from scenarios._infinitehbd.orchestration.report import orchestration_claims, plots, sheets
-from scenarios._infinitehbd.orchestration.study import Study, calls_of, study_of
+from scenarios._infinitehbd.orchestration.study import OrchestrationStudy, calls_of, study_of
 from tests.computed_here import found_of
 from tests.results_page import ORCHESTRATION, documented
 from tests.scenarios.command import ran
 
-SMALL = Cluster(nodes=64, domain_nodes=32)
+SMALL = OrchestratedCluster(nodes=64, domain_nodes=32)
 SEEDS = 2
 
 
-def studied(cluster: Cluster, seeds: range) -> Study:
+def studied(cluster: OrchestratedCluster, seeds: range) -> OrchestrationStudy:
     """Return the figures of a cluster."""
     return study_of(cluster, seeds, found_of(calls_of(cluster, seeds)))
 
 
 @pytest.fixture(scope="module")
-def study() -> Study:
+def study() -> OrchestrationStudy:
     """Return the figures of a cluster of 64 nodes."""
     return studied(SMALL, range(SEEDS))
 
 
-def test_every_point_placement_and_seed_is_a_row(study: Study) -> None:
+def test_every_point_placement_and_seed_is_a_row(study: OrchestrationStudy) -> None:
     table = study.table
     assert table.groupby("figure").size().to_dict() == {"17a": 24, "17b": 36, "17c": 60}
     assert not table.duplicated(["figure", "gpus", "job", "faulty", "placement", "seed"]).any()
@@ -45,12 +45,12 @@ def test_every_point_placement_and_seed_is_a_row(study: Study) -> None:
     assert (table["ranked"] > 0).any()
 
 
-def test_figures_agree_where_they_have_the_same_point(study: Study) -> None:
+def test_figures_agree_where_they_have_the_same_point(study: OrchestrationStudy) -> None:
     same = study.table.query("gpus == 512 and job == 90 and faulty == 5").drop(columns="figure")
     assert len(same) == 2 * len(same.drop_duplicates()) == 2 * 3 * SEEDS
 
 
-def test_a_point_is_what_its_job_counts(study: Study) -> None:
+def test_a_point_is_what_its_job_counts(study: OrchestrationStudy) -> None:
     faulty = set(np.random.default_rng(1).choice(64, 6, replace=False).tolist())  # 9 % of the nodes
     groups = 64 * 8 * 85 // 100 // 32 // 2 * 2
     found = orchestrate(SMALL.tree, faulty, hops=3, gpus_per_node=8, tp_gpus=32, job_gpus=32 * groups)
@@ -65,7 +65,7 @@ def test_a_point_is_what_its_job_counts(study: Study) -> None:
     assert row["least"] == sum((node ^ 1) not in nodes for node in nodes) / len(nodes)
 
 
-def test_tables_have_means_and_deviations_over_the_seeds(study: Study) -> None:
+def test_tables_have_means_and_deviations_over_the_seeds(study: OrchestrationStudy) -> None:
     by_job = sheets(study)[1]
     assert [block.title for block in by_job.blocks] == ["optimised", "unconstrained", "shuffled"]
     line = by_job.blocks[1].lines[-1]
@@ -76,7 +76,7 @@ def test_tables_have_means_and_deviations_over_the_seeds(study: Study) -> None:
     assert list(line.cells) == ["90", *cells, "~ 10"]
 
 
-def test_claims_measure_what_the_tables_have_and_rule_nothing(study: Study) -> None:
+def test_claims_measure_what_the_tables_have_and_rule_nothing(study: OrchestrationStudy) -> None:
     claims = orchestration_claims(study)
     assert {claim.verdict for claim in claims} == {"not comparable"}
     assert all("another cluster than the one fitted to the paper" in claim.reason for claim in claims)
@@ -96,14 +96,14 @@ def test_an_orchestrated_job_is_counted_as_the_claims_say() -> None:
             *(("17c", 8192, 85, faulty, faulty * scale) for faulty in (1, 6, 7)),
         ]
     ]  # fmt: skip
-    claims = orchestration_claims(Study(Cluster(), 1, pd.DataFrame(rows)))
+    claims = orchestration_claims(OrchestrationStudy(OrchestratedCluster(), 1, pd.DataFrame(rows)))
     assert [claim.measured for claim in claims] == pytest.approx([2.5, 5, 2.5, 1, 6])
     assert all(claim.reason.startswith("fitted to the paper: least") for claim in claims)
     assert not any("best" in claim.reason for claim in claims), "it is not known"
 
 
 def test_larger_tors_have_no_best_and_no_panel_for_it() -> None:
-    found = studied(Cluster(nodes=128, tor_nodes=4, domain_nodes=64), range(1))
+    found = studied(OrchestratedCluster(nodes=128, tor_nodes=4, domain_nodes=64), range(1))
     assert found.table["best"].isna().all()
     for sheet, plot in zip(sheets(found), plots(found), strict=True):
         assert {line.cells[2] for block in sheet.blocks for line in block.lines} == {"-"}

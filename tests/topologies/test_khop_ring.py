@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.topologies.khop_rings import khop_rings, wired
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Nic, Port
-from topologies.khop_ring import COPPER, GPU_BPS, PATHS, Bundle, Exit, KHopRing, khop_ring_fabric
+from topologies.khop_ring import COPPER, GPU_BPS, PATHS, Exit, KHopRing, TrxBundle, khop_ring_fabric
 
 
 @given(khop_rings())
@@ -154,7 +154,7 @@ def test_fabric_comes_back_from_json() -> None:
     assert Fabric.from_json(fabric.to_json()) == fabric
     assert fabric.name == "khop_ring"
     assert khop_ring_fabric(KHopRing(5, 3, 2, closed=False)).name == "khop_line"
-    assert [str(Bundle(3, 1)), fabric.switches[10].name] == ["n3b1", "n3b1"]
+    assert [str(TrxBundle(3, 1)), fabric.switches[10].name] == ["n3b1", "n3b1"]
 
 
 @pytest.mark.parametrize(

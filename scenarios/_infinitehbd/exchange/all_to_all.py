@@ -33,7 +33,7 @@ BY_DISTANCE = "exchange, by distance"
 
 
 @dataclass(frozen=True)
-class Point:
+class AllToAllPoint:
     """An all-to-all, and how long it takes by its closed form."""
 
     experiment: Experiment
@@ -55,7 +55,7 @@ class Point:
 
 def all_to_alls(
     bundles: list[int], node_gpus: int, mb: list[float], *, by_distance: bool = False
-) -> list[Point]:
+) -> list[AllToAllPoint]:
     """Return the all-to-alls between as many nodes as distances that double reach: 2^K.
 
     Parameters
@@ -88,7 +88,7 @@ def all_to_alls(
     return points
 
 
-def _point(scheme: str, ring: KHopRing, node_bytes: int) -> Point:
+def _point(scheme: str, ring: KHopRing, node_bytes: int) -> AllToAllPoint:
     if scheme in RINGS:
         both_ways, waiting = RINGS[scheme], 0
         job = ring_job(ring, node_bytes, both_ways=both_ways)
@@ -102,4 +102,4 @@ def _point(scheme: str, ring: KHopRing, node_bytes: int) -> Point:
     circuits = foreseen_rounds(ring, lit, DELAY)
     experiment = Experiment(khop_ring_fabric(ring), job, ONCE_LIT, label=scheme, circuits=circuits)
     least_s = least_all_to_all_s(ring.nodes, node_bytes, GPU_BPS)
-    return Point(experiment, ring.nodes, node_bytes, waiting, closed_form_s, least_s)
+    return AllToAllPoint(experiment, ring.nodes, node_bytes, waiting, closed_form_s, least_s)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from controller.circuits.round_circuits import exchange_paths
-from scenarios._infinitehbd.exchange.all_to_all import BY_DISTANCE, EXCHANGE, ONE_WAY, TWO_WAY, Point
+from scenarios._infinitehbd.exchange.all_to_all import BY_DISTANCE, EXCHANGE, ONE_WAY, TWO_WAY, AllToAllPoint
 from scenarios._infinitehbd.exchange.sizes import Seen, crossover_plot, crossover_sheet
 from testbed.experiment.audit_of import sound
 from testbed.model.predict import predict
@@ -25,14 +25,14 @@ WHICH = "the paper does not say which ring it means, nor of which sizes"
 
 Case = tuple[int, int]
 """Nodes, and bytes from every node to every node."""
-Cases = Mapping[Case, Mapping[str, tuple[Point, Outcome]]]
+Cases = Mapping[Case, Mapping[str, tuple[AllToAllPoint, Outcome]]]
 """By the case and how bytes go."""
 
 
-def all_to_all_findings(outcomes: Sequence[Outcome], points: Sequence[Point]) -> Findings:
+def all_to_all_findings(outcomes: Sequence[Outcome], points: Sequence[AllToAllPoint]) -> Findings:
     """Return tables, a plot and claims of the outcomes of points."""
     of_experiment = {(point.scheme, point.experiment.job.name): point for point in points}
-    cases: dict[Case, dict[str, tuple[Point, Outcome]]] = {}
+    cases: dict[Case, dict[str, tuple[AllToAllPoint, Outcome]]] = {}
     for outcome in outcomes:
         point = of_experiment[outcome.experiment.label, outcome.experiment.job.name]
         cases.setdefault((point.nodes, point.node_bytes), {})[point.scheme] = point, outcome
@@ -100,7 +100,9 @@ def _sheet(cases: Cases) -> Sheet:
     )
 
 
-def _cells(point: Point, outcome: Outcome, of_case: Mapping[str, tuple[Point, Outcome]]) -> list[str]:
+def _cells(
+    point: AllToAllPoint, outcome: Outcome, of_case: Mapping[str, tuple[AllToAllPoint, Outcome]]
+) -> list[str]:
     exchange, exchanged = of_case[EXCHANGE]
     predicted_s = communication_s(sound(predict(point.experiment)).tables)
     emulated = outcome.emulated is not None

@@ -14,10 +14,10 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from scenarios._infinitehbd.faults.cluster import MAIN_TP, PAPERS_TP, Cluster
+from scenarios._infinitehbd.faults.cluster import MAIN_TP, PAPERS_TP, TracedCluster
 from scenarios._infinitehbd.faults.costs import K2, K3, aggregate_costs, cheaper_below, lead, table_6_claims
 from scenarios._infinitehbd.faults.statement import Statement, Values, of_trace, ruled
-from scenarios._infinitehbd.faults.study import FITTED, JOB_SHARES, WHOLE, Cell, Study
+from scenarios._infinitehbd.faults.study import FITTED, JOB_SHARES, WHOLE, Cell, FaultStudy
 from scenarios._infinitehbd.percentages import PERCENT, POINTS, around_percent
 from testbed.report.claims import LESS, TIMES, Claim, Range, arithmetic, around
 from topologies.cost import as_printed
@@ -55,7 +55,7 @@ COST_FITTED = "the price of a GPU and equal bandwidth are fitted to the paper"
 Measure = Callable[[pd.DataFrame], float]
 
 
-def fault_claims(study: Study) -> list[Claim]:
+def fault_claims(study: FaultStudy) -> list[Claim]:
     """Return every claim of the paper about faults and costs, with what was measured."""
     found = [of_trace(study, each) for each in (*_waste(), *_jobs())]
     found += [_of_its_own_file(of_trace(study, each)) for each in _trace()]
@@ -104,17 +104,17 @@ def _waste() -> list[Statement]:
     ]  # fmt: skip
 
 
-def _by_reading(study: Study, measure: Measure) -> Values:
+def _by_reading(study: FaultStudy, measure: Measure) -> Values:
     """Return what is measured at TP-32 in each reading of the trace."""
     return {reading: [measure(_rows(study, reading, MAIN_TP))] for reading in READINGS}
 
 
-def _spread(study: Study, measure: Measure, pattern: str) -> str:
+def _spread(study: FaultStudy, measure: Measure, pattern: str) -> str:
     over_seeds = _rows(study, FITTED, MAIN_TP).groupby("seed").apply(measure).std()
     return "" if math.isnan(over_seeds) else f"±{pattern.format(over_seeds)} over seeds"
 
 
-def _farthest_from_11(study: Study, name: str) -> Values:
+def _farthest_from_11(study: FaultStudy, name: str) -> Values:
     """Return what an NVL wastes at the TP size where that is farthest from 11 %, in each reading."""
     sizes = [size for size in PAPERS_TP[1:] if name in study.cluster.holding(size)]
     wasted = {
@@ -124,7 +124,7 @@ def _farthest_from_11(study: Study, name: str) -> Values:
     return {reading: [max(each, key=lambda value: abs(value - 11))] for reading, each in wasted.items()}
 
 
-def _not_held(study: Study, name: str) -> str:
+def _not_held(study: FaultStudy, name: str) -> str:
     """Return the TP sizes of which an architecture cannot hold a group, as far as any."""
     sizes = [size for size in PAPERS_TP if name not in study.cluster.holding(size)]
     return ", ".join(f"no TP-{size} group fits into {name}" for size in sizes)
@@ -133,7 +133,9 @@ def _not_held(study: Study, name: str) -> str:
 def _jobs() -> list[Statement]:
     """Return the sentences about jobs: orders, for the paper's levels are lost."""
 
-    def order(text: str, expected: Range, measure: Callable[[pd.DataFrame, Cluster], float]) -> Statement:
+    def order(
+        text: str, expected: Range, measure: Callable[[pd.DataFrame, TracedCluster], float]
+    ) -> Statement:
         values = partial(_by_job, measure=measure)
         return Statement(text, JOBS, expected, values, TIMES, tp_gpus=PAPERS_TP)
 
@@ -150,7 +152,7 @@ def _jobs() -> list[Statement]:
     ]
 
 
-def _by_job(study: Study, measure: Callable[[pd.DataFrame, Cluster], float]) -> Values:
+def _by_job(study: FaultStudy, measure: Callable[[pd.DataFrame, TracedCluster], float]) -> Values:
     """Return what is measured of the largest jobs, by what the largest job means."""
     means = study.summary.groupby(["reading", "tp_gpus", "architecture"])[list(JOB_SIZES.values())].mean()
     return {
@@ -159,7 +161,7 @@ def _by_job(study: Study, measure: Callable[[pd.DataFrame, Cluster], float]) -> 
     }
 
 
-def _least_lead(jobs: pd.DataFrame, cluster: Cluster) -> float:
+def _least_lead(jobs: pd.DataFrame, cluster: TracedCluster) -> float:
     """Return the least leading architecture over the largest other, at the TP size where that is least."""
     leads = []
     for size in PAPERS_TP:
@@ -169,7 +171,7 @@ def _least_lead(jobs: pd.DataFrame, cluster: Cluster) -> float:
     return min(leads)
 
 
-def _shrinking(jobs: pd.DataFrame, _cluster: Cluster) -> float:
+def _shrinking(jobs: pd.DataFrame, _cluster: TracedCluster) -> float:
     """Return SiP-Ring's largest job at the largest TP size over that at the smallest.
 
     Where a larger TP size does not shrink it, that step counts instead.
@@ -179,7 +181,7 @@ def _shrinking(jobs: pd.DataFrame, _cluster: Cluster) -> float:
     return step if step >= 1 else float(sip[-1] / sip[0])
 
 
-def _margins(study: Study, sizes: Sequence[int], worst: Sequence[str]) -> Values:
+def _margins(study: FaultStudy, sizes: Sequence[int], worst: Sequence[str]) -> Values:
     """Return by how much jobs wait longer on the worst architectures than on any other, by size [points].
 
     It is the least of some TP sizes, in each reading; where no job waits nothing is said.
@@ -195,7 +197,7 @@ def _margins(study: Study, sizes: Sequence[int], worst: Sequence[str]) -> Values
     return found
 
 
-def _margin(waits: "pd.Series[float]", cluster: Cluster, size: int, worst: Sequence[str]) -> float:
+def _margin(waits: "pd.Series[float]", cluster: TracedCluster, size: int, worst: Sequence[str]) -> float:
     held = waits[list(cluster.holding(size))]
     if held.max() == 0:
         return math.nan
@@ -204,7 +206,7 @@ def _margin(waits: "pd.Series[float]", cluster: Cluster, size: int, worst: Seque
     )
 
 
-def _held(names: Sequence[str], cluster: Cluster, tp_gpus: int) -> tuple[str, ...]:
+def _held(names: Sequence[str], cluster: TracedCluster, tp_gpus: int) -> tuple[str, ...]:
     """Return the architectures that hold a group of a size."""
     return tuple(name for name in names if name in cluster.holding(tp_gpus))
 
@@ -232,7 +234,7 @@ def _of_its_own_file(claim: Claim) -> Claim:
     return replace(claim, verdict="arithmetic") if claim.verdict == "holds" else claim
 
 
-def _of_servers(study: Study, column: str, statistic: Callable[..., float]) -> Values:
+def _of_servers(study: FaultStudy, column: str, statistic: Callable[..., float]) -> Values:
     """Return a statistic of the share of faulty servers [%], of all and of those that seeds draw."""
     lengths, states = timeline(study.trace)
     drawn = study.summary.loc[study.summary["reading"] == WHOLE, column].mean()
@@ -257,23 +259,23 @@ def _model() -> list[Statement]:
     ]  # fmt: skip
 
 
-def _above_remainder(study: Study) -> "pd.Series[float]":
+def _above_remainder(study: FaultStudy) -> "pd.Series[float]":
     waste = _model_waste(study)
     return (waste[K3] - waste["big switch"]).iloc[: study.cluster.faulty_nodes(TO_FAULTY) + 1]
 
 
-def _behind_the_best(study: Study) -> "pd.Series[float]":
+def _behind_the_best(study: FaultStudy) -> "pd.Series[float]":
     waste = _model_waste(study)
     return waste[K3] - waste[[*NVL, *OTHERS, "NVL-576"]].min(axis=1)
 
 
-def _nearest(study: Study) -> str:
+def _nearest(study: FaultStudy) -> str:
     behind = _behind_the_best(study)
     at = 100 * behind.index[int(behind.argmax())]
     return f"above the best other, which is nearest at {at:.1f} % of faulty nodes"
 
 
-def _model_waste(study: Study) -> pd.DataFrame:
+def _model_waste(study: FaultStudy) -> pd.DataFrame:
     """Return waste [%] at TP-32, a column per architecture, by the share of faulty nodes."""
     curves = study.curves
     here = curves[(curves["kind"] == "faulty nodes") & (curves["tp_gpus"] == MAIN_TP)]
@@ -283,10 +285,10 @@ def _model_waste(study: Study) -> pd.DataFrame:
 def _cost() -> list[Statement]:
     """Return what the paper says of its figure 17d; both sentences went into the fit."""
 
-    def ahead(study: Study) -> "pd.Series[float]":
+    def ahead(study: FaultStudy) -> "pd.Series[float]":
         return lead(aggregate_costs(study.curves, study.cluster))
 
-    def nearest(study: Study) -> str:
+    def nearest(study: FaultStudy) -> str:
         over = ahead(study)
         at = 100 * over.index[int(over.argmin())]
         return f"the cheapest other over it is least at {at:.1f} % of faulty nodes"
@@ -328,7 +330,7 @@ def _table_7(cells: Sequence[Cell]) -> Claim:
     return arithmetic(text, BOUND, (len(cells),) * 2, same, reason, f"{{:.0f}} of {len(cells)}")
 
 
-def _rows(study: Study, reading: str, tp_gpus: int) -> pd.DataFrame:
+def _rows(study: FaultStudy, reading: str, tp_gpus: int) -> pd.DataFrame:
     summary = study.summary
     return summary[(summary["reading"] == reading) & (summary["tp_gpus"] == tp_gpus)]
 

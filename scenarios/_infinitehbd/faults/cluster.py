@@ -22,7 +22,7 @@ MOST_NODES, MOST_NODE_GPUS, MOST_TP_SIZES = 4096, 1024, 8
 
 
 @dataclass(frozen=True)
-class Cluster:
+class TracedCluster:
     """Servers that are taken from a trace, how they are cut into nodes, and which TP sizes are asked for.
 
     Raises
@@ -93,7 +93,7 @@ class Cluster:
     @property
     def is_the_papers(self) -> bool:
         """Whether it is the paper's, of which its numbers are; the TP sizes may be fewer, or others."""
-        paper = Cluster()
+        paper = TracedCluster()
         return (self.servers, self.server_gpus, self.node_gpus) == (
             paper.servers, paper.server_gpus, paper.node_gpus,
         )  # fmt: skip

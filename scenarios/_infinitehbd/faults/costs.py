@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from scenarios._infinitehbd.faults.cluster import Cluster
+from scenarios._infinitehbd.faults.cluster import TracedCluster
 from testbed.report.claims import TIMES, Claim, arithmetic
 from topologies.cost import (
     INFINITEHBD_TABLE,
@@ -85,7 +85,7 @@ def bills(node_gpus: int) -> dict[str, Bill]:
     }  # fmt: skip
 
 
-def aggregate_costs(curves: pd.DataFrame, cluster: Cluster) -> pd.DataFrame:
+def aggregate_costs(curves: pd.DataFrame, cluster: TracedCluster) -> pd.DataFrame:
     """Return cost per GPU [$], a column per architecture, by the share of faulty nodes.
 
     Parameters

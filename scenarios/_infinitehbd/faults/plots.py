@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scenarios._infinitehbd.faults.costs import aggregate_costs
-from scenarios._infinitehbd.faults.study import FITTED, JOB_SHARES, LARGEST_FAULTY, Study
+from scenarios._infinitehbd.faults.study import FITTED, JOB_SHARES, LARGEST_FAULTY, FaultStudy
 from testbed.report.page import Plot
 from testbed.report.palette import BOUND, canvas, horizontal_grid, legend_below, styled
 
@@ -32,7 +32,7 @@ Draw = Callable[[Axes, int], None]
 Points: TypeAlias = "Sequence[float] | pd.Series[float]"
 
 
-def fault_plots(study: Study) -> list[Plot]:
+def fault_plots(study: FaultStudy) -> list[Plot]:
     """Return the plots of a study, each with what to see in it; a synthetic trace is named on each."""
     mark = " (SYNTHETIC trace)" if study.trace.synthetic else ""
     fitted = f"{FITTED} reading, which is fitted to the paper."
@@ -62,7 +62,7 @@ COST = (
 
 
 @styled
-def _distribution(study: Study, mark: str) -> Figure:
+def _distribution(study: FaultStudy, mark: str) -> Figure:
     curves = study.curves[study.curves["kind"] == "share of time"]
 
     def draw(axes: Axes, tp_gpus: int) -> None:
@@ -76,7 +76,7 @@ def _distribution(study: Study, mark: str) -> Figure:
 
 
 @styled
-def _by_faults(study: Study) -> Figure:
+def _by_faults(study: FaultStudy) -> Figure:
     curves = study.curves[study.curves["kind"] == "faulty nodes"]
 
     def draw(axes: Axes, tp_gpus: int) -> None:
@@ -92,7 +92,7 @@ def _by_faults(study: Study) -> Figure:
 
 
 @styled
-def _over_time(study: Study, mark: str) -> Figure:
+def _over_time(study: FaultStudy, mark: str) -> Figure:
     main = study.cluster.main_tp
     figure = canvas(8.5, 3.4, f"Waste over time, TP-{main}{mark}")
     axes = figure.subplots()
@@ -107,7 +107,7 @@ def _over_time(study: Study, mark: str) -> Figure:
 
 
 @styled
-def _largest_job(study: Study, mark: str) -> Figure:
+def _largest_job(study: FaultStudy, mark: str) -> Figure:
     figure = canvas(7.2, 3.4, f"The largest job that never pauses{mark}")
     axes = figure.subplots()
     read = study.summary[study.summary["reading"] == study.reading]
@@ -124,7 +124,7 @@ def _largest_job(study: Study, mark: str) -> Figure:
 
 
 @styled
-def _waiting(study: Study, mark: str) -> Figure:
+def _waiting(study: FaultStudy, mark: str) -> Figure:
     read = study.summary[study.summary["reading"] == study.reading]
     columns = [f"waiting_{share}" for share in JOB_SHARES]
 
@@ -138,7 +138,7 @@ def _waiting(study: Study, mark: str) -> Figure:
 
 
 @styled
-def _aggregate_cost(study: Study) -> Figure:
+def _aggregate_cost(study: FaultStudy) -> Figure:
     costs = aggregate_costs(study.curves, study.cluster) / 1000
     figure = canvas(7.2, 3.8, f"Aggregate cost, TP-{study.cluster.main_tp} (fitted to the paper)")
     axes = figure.subplots()
@@ -150,7 +150,7 @@ def _aggregate_cost(study: Study) -> Figure:
     return figure
 
 
-def _panels(study: Study, title: str, draw: Draw) -> Figure:
+def _panels(study: FaultStudy, title: str, draw: Draw) -> Figure:
     """Return a panel for each TP size, two side by side."""
     sizes = study.cluster.tp_gpus
     rows, columns = (len(sizes) + 1) // 2, min(2, len(sizes))

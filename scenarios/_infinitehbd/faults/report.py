@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from controller.schedulers.infinitehbd_waste import ARCHITECTURES, ONE_PATH
 from scenarios._infinitehbd.faults.claims import fault_claims
-from scenarios._infinitehbd.faults.cluster import MAIN_TP, Cluster
+from scenarios._infinitehbd.faults.cluster import MAIN_TP, TracedCluster
 from scenarios._infinitehbd.faults.costs import TABLE_6, aggregate_costs, computed_table_6, table_6_row
 from scenarios._infinitehbd.faults.plots import fault_plots
 from scenarios._infinitehbd.faults.study import (
@@ -16,7 +16,7 @@ from scenarios._infinitehbd.faults.study import (
     SIMULATED_NODES,
     WHOLE,
     Cell,
-    Study,
+    FaultStudy,
 )
 from testbed.report.page import Block, Findings, Line, Sheet, counted
 from testbed.report.table import number
@@ -41,7 +41,7 @@ Values = Mapping[tuple[str, int], float]
 """By architecture and TP size, of architectures that the cluster can form."""
 
 
-def fault_report(study: Study) -> Report:
+def fault_report(study: FaultStudy) -> Report:
     """Return what a study says; ``records.csv`` and ``costs.csv`` hold the points of all curves."""
     trace, cluster = study.trace, study.cluster
     costs = aggregate_costs(study.curves, cluster).rename_axis("faulty").reset_index()
@@ -66,7 +66,7 @@ def fault_report(study: Study) -> Report:
     )  # fmt: skip
 
 
-def sheets(study: Study) -> list[Sheet]:
+def sheets(study: FaultStudy) -> list[Sheet]:
     """Return the tables of a study, waste on the trace first."""
     return [
         _waste_sheet(study),
@@ -80,7 +80,7 @@ def sheets(study: Study) -> list[Sheet]:
     ]
 
 
-def _waste_sheet(study: Study) -> Sheet:
+def _waste_sheet(study: FaultStudy) -> Sheet:
     """Return waste on the trace by TP size, with the paper's numbers beside TP-32's."""
     cluster, main = study.cluster, f"TP-{study.cluster.main_tp}"
     fitted = " (fitted)" if cluster.halved else ""
@@ -97,7 +97,7 @@ def _waste_sheet(study: Study) -> Sheet:
     )
 
 
-def _waste_lines(study: Study) -> list[Line]:
+def _waste_lines(study: FaultStudy) -> list[Line]:
     """Return a line per architecture: its waste by TP size, its spread and p99 at one, what is printed."""
     mean, main = _means(study, "waste_mean"), study.cluster.main_tp
     spread, p99 = _means(study, "waste_mean", "std"), _means(study, "waste_p99")
@@ -109,14 +109,14 @@ def _waste_lines(study: Study) -> list[Line]:
     return lines
 
 
-def _parts(study: Study) -> list[Line]:
+def _parts(study: FaultStudy) -> list[Line]:
     """Return what InfiniteHBD's waste is made of: the remainder, and what breaks add to it."""
     mean, above = _means(study, "waste_mean"), _means(study, "above_remainder_mean")
     rows = [("remainder", BOUND, mean), *((f"breaks, {of}", name, above) for name, of in INFINITEHBD.items())]
     return [Line([*_percents(study.cluster, *row), "", "", *_beside(study, "")]) for row in rows]
 
 
-def _readings_sheet(study: Study) -> Sheet:
+def _readings_sheet(study: FaultStudy) -> Sheet:
     """Return waste at one TP size in every reading of the trace."""
     there, main = set(study.summary["reading"]), study.cluster.main_tp
     shown = [reading for reading in (*READINGS, WHOLE) if reading in there]
@@ -135,7 +135,7 @@ def _readings_sheet(study: Study) -> Sheet:
     )
 
 
-def _with_spread(study: Study, reading: str, name: str) -> str:
+def _with_spread(study: FaultStudy, reading: str, name: str) -> str:
     """Return the waste of a reading with its spread over the seeds, a dash where there is none."""
     at = name, study.cluster.main_tp
     mean = _means(study, "waste_mean", reading=reading)
@@ -143,7 +143,7 @@ def _with_spread(study: Study, reading: str, name: str) -> str:
     return f"{_percent(mean, *at)} ±{_percent(spread, *at)}" if at in mean else "-"
 
 
-def _faults_sheet(study: Study) -> Sheet:
+def _faults_sheet(study: FaultStudy) -> Sheet:
     """Return waste at one TP size under the fault model."""
     cluster, curves = study.cluster, study.curves
     here = curves[(curves["kind"] == "faulty nodes") & (curves["tp_gpus"] == cluster.main_tp)]
@@ -184,7 +184,7 @@ def _table_7_sheet(cells: Sequence[Cell]) -> Sheet:
     )
 
 
-def _jobs_sheet(study: Study) -> Sheet:
+def _jobs_sheet(study: FaultStudy) -> Sheet:
     """Return the largest jobs by TP size."""
     never, mostly = _means(study, "job_never_pauses_gpus"), _means(study, "job_99_gpus")
 
@@ -200,7 +200,7 @@ def _jobs_sheet(study: Study) -> Sheet:
     )
 
 
-def _waiting_sheet(study: Study) -> Sheet:
+def _waiting_sheet(study: FaultStudy) -> Sheet:
     """Return how long jobs wait for repairs, by TP size."""
     waits = [_means(study, f"waiting_{share}") for share in WAITING_SHOWN]
 
@@ -219,7 +219,7 @@ def _waiting_sheet(study: Study) -> Sheet:
     )
 
 
-def _by_tp(cluster: Cluster, cell: Callable[[str, int], str]) -> list[Line]:
+def _by_tp(cluster: TracedCluster, cell: Callable[[str, int], str]) -> list[Line]:
     """Return a line per architecture with a cell per TP size."""
     return [Line([_label(name), *(cell(name, tp) for tp in cluster.tp_gpus)]) for name in _made(cluster)]
 
@@ -245,7 +245,7 @@ def _with_printed(computed: str, printed: str) -> str:
     return computed if computed == printed else f"({printed}) {computed}"
 
 
-def _cost_sheet(study: Study) -> Sheet:
+def _cost_sheet(study: FaultStudy) -> Sheet:
     """Return the aggregate cost by faulty nodes."""
     cluster = study.cluster
     costs = aggregate_costs(study.curves, cluster)
@@ -262,13 +262,13 @@ def _cost_sheet(study: Study) -> Sheet:
     )
 
 
-def _made(cluster: Cluster, tp_gpus: int = 0) -> list[str]:
+def _made(cluster: TracedCluster, tp_gpus: int = 0) -> list[str]:
     """Return the architectures that can be made for a TP size, or for any."""
     sizes = (tp_gpus,) if tp_gpus else cluster.tp_gpus
     return [name for name in ARCHITECTURES if any(name in cluster.made(size) for size in sizes)]
 
 
-def _left_out(cluster: Cluster) -> str:
+def _left_out(cluster: TracedCluster) -> str:
     """Return which architectures a cluster cannot form, or hold no group, and why; empty if none."""
     why: dict[str, list[str]] = {}
     for size in cluster.tp_gpus:
@@ -281,17 +281,17 @@ def _left_out(cluster: Cluster) -> str:
     return " ".join(["", *each])
 
 
-def _beside(study: Study, text: str) -> list[str]:
+def _beside(study: FaultStudy, text: str) -> list[str]:
     """Return what is said of the paper's numbers: they stand beside those of its cluster, at its TP size."""
     return [text] if study.cluster.is_the_papers and study.cluster.main_tp == MAIN_TP else []
 
 
-def _reading(study: Study) -> str:
+def _reading(study: FaultStudy) -> str:
     """Return how the trace is read where a table has one reading."""
     return f"{FITTED} reading (fitted to the paper)" if study.cluster.halved else f"nodes are {WHOLE}"
 
 
-def _tp_headers(cluster: Cluster) -> list[str]:
+def _tp_headers(cluster: TracedCluster) -> list[str]:
     return [f"TP-{size}" for size in cluster.tp_gpus]
 
 
@@ -300,7 +300,7 @@ def _label(name: str) -> str:
     return f"{name} (fitted)" if name in FITTED_ARCHITECTURES else name
 
 
-def _means(study: Study, column: str, statistic: str = "mean", reading: str = "") -> Values:
+def _means(study: FaultStudy, column: str, statistic: str = "mean", reading: str = "") -> Values:
     """Return a statistic over the seeds, by architecture and TP size; NaN, of one seed's spread, is 0."""
     rows = study.summary[study.summary["reading"] == (reading or study.reading)]
     found = rows.groupby(["architecture", "tp_gpus"])[column].agg(statistic).fillna(0.0).reset_index()
@@ -308,7 +308,7 @@ def _means(study: Study, column: str, statistic: str = "mean", reading: str = ""
     return {(str(name), int(tp)): float(value) for name, tp, value in zip(*columns, strict=True)}
 
 
-def _percents(cluster: Cluster, label: str, name: str, values: Values) -> list[str]:
+def _percents(cluster: TracedCluster, label: str, name: str, values: Values) -> list[str]:
     """Return the cells of a line: its label, and a percentage per TP size."""
     return [label, *(_percent(values, name, tp) for tp in cluster.tp_gpus)]
 
@@ -318,7 +318,7 @@ def _percent(values: Values, name: str, tp_gpus: int) -> str:
     return f"{100 * values[name, tp_gpus]:.2f}" if (name, tp_gpus) in values else "-"
 
 
-def _source(study: Study) -> str:
+def _source(study: FaultStudy) -> str:
     """Return what the tables of the trace rest on."""
     kind = "SYNTHETIC stand-in for the fault trace" if study.trace.synthetic else study.trace.name
     return f"{kind[0].upper()}{kind[1:]}, {counted(study.seeds, 'seed')}."

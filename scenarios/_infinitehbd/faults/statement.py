@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scenarios._infinitehbd.faults.cluster import MAIN_TP
-from scenarios._infinitehbd.faults.study import Study
+from scenarios._infinitehbd.faults.study import FaultStudy
 from scenarios._infinitehbd.percentages import PERCENT
 from testbed.report.claims import Claim, Range, Ruling, ruling
 
@@ -29,18 +29,18 @@ class Statement:
     text: str
     source: str
     expected: Range
-    values: Callable[[Study], Values]
+    values: Callable[[FaultStudy], Values]
     """What gives the measured values; the first is the one that is shown."""
     pattern: str = PERCENT
     tp_gpus: tuple[int, ...] = (MAIN_TP,)
     """The TP sizes that it is about."""
-    note: Callable[[Study], str] = lambda _study: ""
+    note: Callable[[FaultStudy], str] = lambda _study: ""
     """What is said beside the values."""
     fitted: str = ""
     """Why agreement with it would confirm nothing; empty where it would."""
 
 
-def of_trace(study: Study, statement: Statement) -> Claim:
+def of_trace(study: FaultStudy, statement: Statement) -> Claim:
     """Return a claim about the trace; one about another trace than the paper's is not comparable."""
     claim = ruled(study, statement)
     if study.of_the_papers_trace or not study.cluster.is_the_papers or not claim.ran:
@@ -49,7 +49,7 @@ def of_trace(study: Study, statement: Statement) -> Claim:
     return replace(claim, verdict="not comparable", reason=why)
 
 
-def ruled(study: Study, statement: Statement) -> Claim:
+def ruled(study: FaultStudy, statement: Statement) -> Claim:
     """Return a claim that is ruled where all that the paper leaves open gives the same."""
     about = statement.text, statement.source, statement.expected
     if not study.cluster.is_the_papers:
@@ -60,7 +60,7 @@ def ruled(study: Study, statement: Statement) -> Claim:
     return Claim(*about, *_judged(study, statement), statement.pattern)
 
 
-def _judged(study: Study, statement: Statement) -> tuple[float, Ruling, str]:
+def _judged(study: FaultStudy, statement: Statement) -> tuple[float, Ruling, str]:
     """Return what is shown of a statement's values, the ruling over all of them, and the reason."""
     values = statement.values(study)
     measured = [value for of_case in values.values() for value in of_case]

@@ -22,7 +22,7 @@ from controller.schedulers.infinitehbd_waste import (
     infinitehbd_waste,
     waste_bound,
 )
-from scenarios._infinitehbd.faults.cluster import LEAST_NODES, MAIN_TP, Cluster
+from scenarios._infinitehbd.faults.cluster import LEAST_NODES, MAIN_TP, TracedCluster
 from testbed.study.call_json import Row
 from testbed.study.computed import Call, Found
 from traffic.fault_trace import (
@@ -86,12 +86,12 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class FaultStudy:
     """What came of a study, as tables; ratios are shares of all GPUs, 0..1."""
 
     trace: FaultTrace
     """The servers' faults."""
-    cluster: Cluster
+    cluster: TracedCluster
     """What is made of the servers."""
     seeds: int
     """How many seeds drew from the trace."""
@@ -147,7 +147,7 @@ Wasted = Mapping[tuple[str, int], Gpus]
 
 
 def calls_of(
-    trace: FaultTrace, seeds: Sequence[int], cluster: Cluster, model_seeds: int = MODEL_SEEDS
+    trace: FaultTrace, seeds: Sequence[int], cluster: TracedCluster, model_seeds: int = MODEL_SEEDS
 ) -> list[Call]:
     """Return what is counted for a cluster on a trace of servers, of which it has as many at least."""
     return [
@@ -157,16 +157,16 @@ def calls_of(
     ]
 
 
-def study_of(trace: FaultTrace, seeds: Sequence[int], cluster: Cluster, found: Found) -> Study:
+def study_of(trace: FaultTrace, seeds: Sequence[int], cluster: TracedCluster, found: Found) -> FaultStudy:
     """Return the whole study, from what came of `calls_of` the same."""
     by_seed, (*over_faults, cells) = found[: len(seeds)], found[len(seeds) :]
     of_trace = (*_over_time(cluster, by_seed[0]), *_distributions(cluster, by_seed))
     curves = [pd.DataFrame(asdict(curve)) for curve in chain(of_trace, *over_faults)]
     summary = pd.DataFrame([row for each in by_seed for row in each.rows])
-    return Study(trace, cluster, len(seeds), summary, pd.concat(curves, ignore_index=True), cells)
+    return FaultStudy(trace, cluster, len(seeds), summary, pd.concat(curves, ignore_index=True), cells)
 
 
-def found_by_seed(trace: FaultTrace, cluster: Cluster, seed: int) -> SeedFound:
+def found_by_seed(trace: FaultTrace, cluster: TracedCluster, seed: int) -> SeedFound:
     """Return what a seed draws and wastes; TraceError if the trace has fewer servers than the cluster."""
     drawn = list(_all_drawn(trace, cluster, seed))
     wasted = [_wasted(each) for each in drawn]
@@ -202,7 +202,7 @@ class _Drawn:
 
     seed: int
     reading: str
-    cluster: Cluster
+    cluster: TracedCluster
     """What the nodes are of; of whole servers, the cluster that has them as nodes."""
     lengths: Days
     """How long each state lasts."""
@@ -213,7 +213,7 @@ class _Drawn:
     """The same with the mean repair time for every fault."""
 
 
-def _all_drawn(trace: FaultTrace, cluster: Cluster, seed: int) -> Iterator[_Drawn]:
+def _all_drawn(trace: FaultTrace, cluster: TracedCluster, seed: int) -> Iterator[_Drawn]:
     """Yield what a seed draws in every reading, that of the tables first; whole servers at one TP size."""
     for reading in READINGS if cluster.halved else ():
         halves = half_nodes(trace, cluster.servers, np.random.default_rng(seed), reading)
@@ -226,7 +226,7 @@ def _all_drawn(trace: FaultTrace, cluster: Cluster, seed: int) -> Iterator[_Draw
         yield _drawn(trace, servers, seed, WHOLE, whole)
 
 
-def _drawn(trace: FaultTrace, nodes: FaultTrace, seed: int, reading: str, cluster: Cluster) -> _Drawn:
+def _drawn(trace: FaultTrace, nodes: FaultTrace, seed: int, reading: str, cluster: TracedCluster) -> _Drawn:
     fixed = nodes.with_repair(trace.mean_repair_days)
     return _Drawn(seed, reading, cluster, *timeline(nodes), *timeline(fixed))
 
@@ -279,7 +279,7 @@ def _waiting(drawn: _Drawn, name: str, tp_gpus: int) -> dict[str, float]:
     }
 
 
-def _usable(cluster: Cluster, states: States, wasted: Gpus) -> Gpus:
+def _usable(cluster: TracedCluster, states: States, wasted: Gpus) -> Gpus:
     """Return the GPUs that groups use in each state."""
     usable: Gpus = cluster.gpus - cluster.node_gpus * np.count_nonzero(states, axis=1) - wasted
     return usable
@@ -289,7 +289,7 @@ def _mean(drawn: _Drawn, wasted: Gpus) -> float:
     return float(np.average(wasted / drawn.cluster.gpus, weights=drawn.lengths))
 
 
-def _over_time(cluster: Cluster, found: SeedFound) -> Iterator[Curve]:
+def _over_time(cluster: TracedCluster, found: SeedFound) -> Iterator[Curve]:
     """Yield the waste of one seed over time; x is the day on which a state begins."""
     begins = np.concatenate([[0.0], np.cumsum(found.lengths)[:-1]])
     for name in cluster.made(cluster.main_tp):
@@ -297,7 +297,7 @@ def _over_time(cluster: Cluster, found: SeedFound) -> Iterator[Curve]:
         yield _curve("time", name, cluster.main_tp, begins, wasted)
 
 
-def _distributions(cluster: Cluster, found: Sequence[SeedFound]) -> Iterator[Curve]:
+def _distributions(cluster: TracedCluster, found: Sequence[SeedFound]) -> Iterator[Curve]:
     """Yield the distribution of the waste over the time of all seeds; x is the share of the time."""
     lengths = np.concatenate([each.lengths for each in found])
     for tp_gpus, name in (
@@ -310,7 +310,7 @@ def _distributions(cluster: Cluster, found: Sequence[SeedFound]) -> Iterator[Cur
         yield _curve("share of time", name, tp_gpus, CDF_SHARES, wasted[order][at])
 
 
-def curves_over_faults(cluster: Cluster, tp_gpus: int, seeds: int) -> list[Curve]:
+def curves_over_faults(cluster: TracedCluster, tp_gpus: int, seeds: int) -> list[Curve]:
     """Return waste under the fault model; x is the share of faulty nodes, the band all but 10 % a side."""
     nodes, node_gpus = cluster.nodes, cluster.node_gpus
     counts = np.arange(cluster.faulty_nodes(LARGEST_FAULTY) + 1)

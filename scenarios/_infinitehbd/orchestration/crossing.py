@@ -17,8 +17,8 @@ from controller.schedulers.infinitehbd import (
 from scenarios._infinitehbd.orchestration.placements import (
     BEST,
     SHUFFLED,
-    Cluster,
-    Setting,
+    JobRequest,
+    OrchestratedCluster,
     drawn_faults,
     numbered,
     placed,
@@ -40,11 +40,11 @@ MESSAGE_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
-class Crossing:
+class CpTraffic:
     """A job's CP traffic, the share of it that leaves its ToR, and what it takes at least."""
 
     experiment: Experiment
-    setting: Setting
+    request: JobRequest
     oversubscription: float
     """Of the ToRs."""
     numbering: str
@@ -71,7 +71,7 @@ def crossings_around_faults(
     job_percent: list[float],
     oversubscription: float,
     seed: int,
-) -> list[Crossing]:
+) -> list[CpTraffic]:
     """Return the `crossings` of jobs of several sizes around nodes that are faulty.
 
     Parameters
@@ -103,20 +103,20 @@ def crossings_around_faults(
         raise ScenarioError(f"an oversubscription of {oversubscription:g}", "give 1 or more")
     if strange := [percent for percent in job_percent if not 0 < percent <= 100]:
         raise ScenarioError(f"a job of {strange[0]:g} % of the GPUs", "give shares above 0, and at most 100")
-    cluster = Cluster(nodes, tor_nodes, domain_nodes, node_gpus, tp, hops)
+    cluster = OrchestratedCluster(nodes, tor_nodes, domain_nodes, node_gpus, tp, hops)
     gone = drawn_faults(nodes, faulty, seed)
-    settings = [Setting(cluster, gone, percent) for percent in job_percent]
-    return [each for setting in settings for each in crossings(setting, oversubscription, seed)]
+    requests = [JobRequest(cluster, gone, percent) for percent in job_percent]
+    return [each for request in requests for each in crossings(request, oversubscription, seed)]
 
 
-def crossings(setting: Setting, oversubscription: float, seed: int) -> list[Crossing]:
+def crossings(request: JobRequest, oversubscription: float, seed: int) -> list[CpTraffic]:
     """Return a job's traffic with either numbering, placed in three ways.
 
     The groups of a shuffled job are those of an unconstrained one: only as they are ranked do they differ.
 
     Parameters
     ----------
-    setting
+    request
         The cluster and the job.
     oversubscription
         Of the ToRs, as of `dcn`.
@@ -128,23 +128,23 @@ def crossings(setting: Setting, oversubscription: float, seed: int) -> list[Cros
     ScenarioError
         If the job does not fit between the faults.
     """
-    tree = setting.cluster.tree
+    tree = request.cluster.tree
     fabric = dcn(tree, oversubscription)
-    nodes, gone = setting.tp_groups * setting.group_nodes, len(setting.faulty)
+    nodes, gone = request.tp_groups * request.group_nodes, len(request.faulty)
     note = f"{nodes} of {tree.nodes} nodes send, {gone} are faulty"
     found = []
-    for placement, groups in placed(setting, seed).items():
+    for placement, groups in placed(request, seed).items():
         for numbering, ranks in numbered(tree, groups).items():
             if (numbering, placement) == (BEST, SHUFFLED):
                 continue
             sent = PointToPoint(tuple((a, b, MESSAGE_BYTES) for a, b in rank_pairs(ranks)))
-            name = f"{numbering}, {setting.job_percent:g} %"
+            name = f"{numbering}, {request.job_percent:g} %"
             job = Job(name, fabric.gpus, (Collective("CP", sent),), note)
             experiment = Experiment(fabric, job, "ecmp", seed=seed, label=placement)
             shares = least_crossing_share(tree, ranks), rank_crossing_share(tree, ranks)
             times_s = _busiest_s(tree, oversubscription, sent, fabric)
             found.append(
-                Crossing(experiment, setting, oversubscription, numbering, placement, *shares, *times_s)
+                CpTraffic(experiment, request, oversubscription, numbering, placement, *shares, *times_s)
             )
     return found
 

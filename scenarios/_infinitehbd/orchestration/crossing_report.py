@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from controller.schedulers.infinitehbd import cut_nodes, deployment_line
-from scenarios._infinitehbd.orchestration.crossing import Crossing, wire_share
+from scenarios._infinitehbd.orchestration.crossing import CpTraffic, wire_share
 from scenarios._infinitehbd.orchestration.placements import (
     BEST,
     BEST_TEXT,
@@ -21,7 +21,7 @@ from scenarios._infinitehbd.orchestration.placements import (
     RANKED,
     RANKED_TEXT,
     UNCONSTRAINED,
-    Setting,
+    JobRequest,
 )
 from testbed.report.claims import LESS, MORE, Claim, Range, worst_claim
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
@@ -42,7 +42,7 @@ MARKERS = "osD^v"
 class Sent:
     """A point, and what came of it."""
 
-    point: Crossing
+    point: CpTraffic
     outcome: Outcome
 
     @property
@@ -64,7 +64,7 @@ class Sent:
         return self.outcome.experiment.transport_name
 
 
-def crossing_findings(outcomes: Sequence[Outcome], points: Sequence[Crossing]) -> Findings:
+def crossing_findings(outcomes: Sequence[Outcome], points: Sequence[CpTraffic]) -> Findings:
     """Return a table, a plot and claims of the outcomes of points."""
     of_experiment = {(point.experiment.job.name, point.placement): point for point in points}
     sent = [Sent(of_experiment[each.experiment.job.name, each.experiment.label], each) for each in outcomes]
@@ -86,7 +86,7 @@ def crossing_sheet(sent: Sequence[Sent]) -> Sheet:
         f"Shares of CP bytes that leave their ToR. {_about(sent)} Counted: by ranks. Wire: bytes over "
         "uplinks of ToRs over those of NICs, by the ports' counters. CCT: of the job's last message, and the "
         "mean of all, emulated or, where nothing was, predicted; the last over the time of the busiest "
-        f"link's bytes. ToRs are oversubscribed {first.oversubscription:g}:1. {_cut_text(first.setting)}",
+        f"link's bytes. ToRs are oversubscribed {first.oversubscription:g}:1. {_cut_text(first.request)}",
     )
 
 
@@ -108,10 +108,10 @@ def crossing_claims(sent: Sequence[Sent]) -> list[Claim]:
 @styled
 def drawn_crossings(sent: Sequence[Sent]) -> Figure:
     """Return a panel per job size: what crosses by placement, counted and on the wire."""
-    percents = list(dict.fromkeys(each.point.setting.job_percent for each in sent))
+    percents = list(dict.fromkeys(each.point.request.job_percent for each in sent))
     figure = canvas(max(4.2 * len(percents), 6.0), 3.6, "CP bytes that leave their ToR, by placement")
     for axes, percent in zip(figure.subplots(1, len(percents), squeeze=False)[0], percents, strict=True):
-        _draw(axes, [each for each in sent if each.point.setting.job_percent == percent])
+        _draw(axes, [each for each in sent if each.point.request.job_percent == percent])
         axes.set(title=f"job of {percent:g} % of the GPUs", ylabel="share [%]", ylim=(0, 112))
         horizontal_grid(axes)
     legend_below(figure, 5)
@@ -175,7 +175,7 @@ def _beside_unconstrained(sent: Sequence[Sent]) -> list[tuple[Sent, Sent]]:
     """Return the orchestrated points, each with that of the same job placed without constraints."""
     by_placement: Mapping[str, dict[float, Sent]] = {
         placement: {
-            each.point.setting.job_percent: each for each in sent if each.point.placement == placement
+            each.point.request.job_percent: each for each in sent if each.point.placement == placement
         }
         for placement in (OPTIMISED, UNCONSTRAINED)
     }
@@ -201,19 +201,19 @@ def _cells(each: Sent) -> list[str]:
 
 def _about(sent: Sequence[Sent]) -> str:
     """Return what was asked for, and what the figures are."""
-    setting = sent[0].point.setting
-    cluster, tree = setting.cluster, setting.cluster.tree
+    request = sent[0].point.request
+    cluster, tree = request.cluster, request.cluster.tree
     figures = [LEAST_TEXT, BEST_TEXT if tree.tor_nodes == 2 else NOT_BEST_TEXT, RANKED_TEXT]
     return (
         f"{tree.nodes} nodes, {tree.tor_nodes} under a ToR (2 is fitted to the paper), "
-        f"{len(setting.faulty)} faulty, K = {cluster.hops}, TP-{cluster.tp_gpus}. {' '.join(figures)} "
+        f"{len(request.faulty)} faulty, K = {cluster.hops}, TP-{cluster.tp_gpus}. {' '.join(figures)} "
         "Shuffled: the unconstrained groups in random order, paired as they come."
     )
 
 
-def _cut_text(setting: Setting) -> str:
-    cluster = setting.cluster
-    cuts = cut_nodes(deployment_line(cluster.tree), setting.faulty, cluster.hops)
+def _cut_text(request: JobRequest) -> str:
+    cluster = request.cluster
+    cuts = cut_nodes(deployment_line(cluster.tree), request.faulty, cluster.hops)
     if not cuts:
         return ""
     return f"Groups end at {counted(len(cuts), 'node')} that would light both paths of a bundle."

@@ -40,7 +40,7 @@ MOST_NODES = 1 << 17
 
 
 @dataclass(frozen=True)
-class Cluster:
+class OrchestratedCluster:
     """A cluster whose jobs are orchestrated; the default is fitted to the paper, which states none."""
 
     nodes: int = 1024
@@ -69,14 +69,14 @@ class Cluster:
     @property
     def is_fitted(self) -> bool:
         """Whether it is the one that is fitted to the paper."""
-        return self == Cluster()
+        return self == OrchestratedCluster()
 
 
 @dataclass(frozen=True)
-class Setting:
+class JobRequest:
     """A cluster, what of it is faulty, and a job."""
 
-    cluster: Cluster
+    cluster: OrchestratedCluster
     faulty: AbstractSet[int]
     job_percent: float
     """Of all GPUs, faulty ones included, that the job asks for."""
@@ -115,12 +115,12 @@ def drawn_faults(nodes: int, faulty: int, seed: int) -> frozenset[int]:
     return frozenset(np.random.default_rng(seed).choice(nodes, faulty, replace=False).tolist())
 
 
-def placed(setting: Setting, seed: int) -> dict[str, Sequence[CpGroup]]:
+def placed(request: JobRequest, seed: int) -> dict[str, Sequence[CpGroup]]:
     """Return a job placed in each of ``PLACEMENTS``.
 
     Parameters
     ----------
-    setting
+    request
         The cluster and the job.
     seed
         Shuffles.
@@ -130,7 +130,7 @@ def placed(setting: Setting, seed: int) -> dict[str, Sequence[CpGroup]]:
     ScenarioError
         If the job does not fit between the faults, or is less than a CP group, or ToRs have one node each.
     """
-    cluster, groups = setting.cluster, setting.tp_groups
+    cluster, groups = request.cluster, request.tp_groups
     tree, gpus = cluster.tree, cluster.node_gpus
     if not 2 <= cluster.hops <= gpus:
         raise ScenarioError(
@@ -140,7 +140,7 @@ def placed(setting: Setting, seed: int) -> dict[str, Sequence[CpGroup]]:
         raise ScenarioError("under a ToR of one node nothing stays", "give two nodes or more under a ToR")
     optimised = orchestrate(
         tree,
-        setting.faulty,
+        request.faulty,
         hops=cluster.hops,
         gpus_per_node=gpus,
         tp_gpus=cluster.tp_gpus,
@@ -148,10 +148,10 @@ def placed(setting: Setting, seed: int) -> dict[str, Sequence[CpGroup]]:
     )
     if optimised is None or not groups:
         raise ScenarioError(
-            f"a job of {groups} TP groups does not fit around {len(setting.faulty)} of {tree.nodes} nodes",
+            f"a job of {groups} TP groups does not fit around {len(request.faulty)} of {tree.nodes} nodes",
             "take fewer faults, a larger cluster, or another share",
         )
-    free = unconstrained(tree, setting.faulty, cluster.hops, setting.group_nodes)
+    free = unconstrained(tree, request.faulty, cluster.hops, request.group_nodes)
     return {
         OPTIMISED: cp_groups(tree, optimised, groups),
         UNCONSTRAINED: cp_groups(tree, free, groups),

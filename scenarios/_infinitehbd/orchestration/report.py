@@ -24,7 +24,7 @@ from scenarios._infinitehbd.orchestration.placements import (
     RANKED_TEXT,
     SHUFFLED,
     UNCONSTRAINED,
-    Cluster,
+    OrchestratedCluster,
 )
 from scenarios._infinitehbd.orchestration.study import (
     FAULTY,
@@ -32,7 +32,7 @@ from scenarios._infinitehbd.orchestration.study import (
     JOB,
     MAIN_JOB,
     MEASURES,
-    Study,
+    OrchestrationStudy,
 )
 from scenarios._infinitehbd.percentages import PERCENT, POINTS, around_percent
 from testbed.report.claims import SHARE, Claim, Range
@@ -64,7 +64,7 @@ BANDS = "Means over the seeds; bands are a standard deviation to either side."
 Measure = Callable[["pd.Series[float]"], float]
 
 
-def orchestration_report(study: Study) -> Report:
+def orchestration_report(study: OrchestrationStudy) -> Report:
     """Return what a study says."""
     cluster = study.cluster
     reading = FITTED if cluster.is_fitted else "asked for"
@@ -79,13 +79,13 @@ def orchestration_report(study: Study) -> Report:
     )
 
 
-def sheets(study: Study) -> list[Sheet]:
+def sheets(study: OrchestrationStudy) -> list[Sheet]:
     """Return a table per figure, a block per placement; the first explains the shares."""
     first, *more = (_sheet(study, figure) for figure in FIGURES)
     return [replace(first, caption=f"{first.caption} {_shares_text(study.cluster)}"), *more]
 
 
-def orchestration_claims(study: Study) -> list[Claim]:
+def orchestration_claims(study: OrchestrationStudy) -> list[Claim]:
     """Return what the paper says of its figures 17a to 17c, with what was counted, by each of the shares."""
 
     def counted_as(text: str, expected: Range, pattern: str, shares: pd.DataFrame, of: Measure) -> Claim:
@@ -119,7 +119,9 @@ def orchestration_claims(study: Study) -> list[Claim]:
     ]  # fmt: skip
 
 
-def shares_of(study: Study, figure: str, placement: str, statistic: str = "mean") -> pd.DataFrame:
+def shares_of(
+    study: OrchestrationStudy, figure: str, placement: str, statistic: str = "mean"
+) -> pd.DataFrame:
     """Return a statistic over the seeds of a placement's shares, by a figure's points.
 
     Returns
@@ -133,7 +135,7 @@ def shares_of(study: Study, figure: str, placement: str, statistic: str = "mean"
     return found.fillna(0.0) if statistic == "std" else found
 
 
-def plots(study: Study) -> list[Plot]:
+def plots(study: OrchestrationStudy) -> list[Plot]:
     """Return a plot per figure, a panel per share."""
     return [
         Plot(
@@ -146,7 +148,7 @@ def plots(study: Study) -> list[Plot]:
 
 
 @styled
-def drawn_figure(study: Study, figure: str) -> Figure:
+def drawn_figure(study: OrchestrationStudy, figure: str) -> Figure:
     """Return a figure of the paper: each share of each placement, with the spread over the seeds."""
     mark = f" ({FITTED})" if study.cluster.is_fitted else ""
     known = [name for name in MEASURES if study.table[name].notna().any()]
@@ -161,7 +163,7 @@ def drawn_figure(study: Study, figure: str) -> Figure:
     return canvas_
 
 
-def _draw(axes: Axes, study: Study, figure: str, measure: str) -> None:
+def _draw(axes: Axes, study: OrchestrationStudy, figure: str, measure: str) -> None:
     """Draw a share of each placement over a figure's points."""
     for placement, colour in COLOURS.items():
         mean, spread = (shares_of(study, figure, placement, each)[measure] for each in ("mean", "std"))
@@ -175,7 +177,7 @@ def _draw(axes: Axes, study: Study, figure: str, measure: str) -> None:
         axes.plot([JOB], [PRINTED], "x", color=INK, label="paper, optimised")
 
 
-def _sheet(study: Study, figure: str) -> Sheet:
+def _sheet(study: OrchestrationStudy, figure: str) -> Sheet:
     return Sheet(
         (AXES[figure],),
         (*MEASURES, "paper"),
@@ -185,7 +187,7 @@ def _sheet(study: Study, figure: str) -> Sheet:
     )
 
 
-def _lines(study: Study, figure: str, placement: str) -> list[Line]:
+def _lines(study: OrchestrationStudy, figure: str, placement: str) -> list[Line]:
     """Return a line per point of a placement."""
     mean, spread = (shares_of(study, figure, placement, each) for each in ("mean", "std"))
     return [
@@ -206,7 +208,9 @@ def _cell(mean: float, spread: float) -> str:
     return "-" if math.isnan(mean) else f"{mean:.2f} ±{spread:.2f}"
 
 
-def _claim(study: Study, text: str, expected: Range, pattern: str, values: Mapping[str, float]) -> Claim:
+def _claim(
+    study: OrchestrationStudy, text: str, expected: Range, pattern: str, values: Mapping[str, float]
+) -> Claim:
     """Return a claim measured by the least share; what is fitted to the paper rules none."""
     why = FITTED if study.cluster.is_fitted else f"another cluster than the one {FITTED}"
     each = ", ".join(
@@ -222,7 +226,7 @@ def _squared_correlation(shares: "pd.Series[float]") -> float:
     return float(np.corrcoef(shares.index, shares)[0, 1] ** 2)
 
 
-def _setting_text(cluster: Cluster) -> str:
+def _setting_text(cluster: OrchestratedCluster) -> str:
     """Return what was asked for."""
     fitted = f", {FITTED}" if cluster.is_fitted else ""
     return (
@@ -232,7 +236,7 @@ def _setting_text(cluster: Cluster) -> str:
     )
 
 
-def _shares_text(cluster: Cluster) -> str:
+def _shares_text(cluster: OrchestratedCluster) -> str:
     """Return what the shares are."""
     return f"{LEAST_TEXT} {BEST_TEXT if cluster.tor_nodes == 2 else NOT_BEST_TEXT} {RANKED_TEXT}"
 

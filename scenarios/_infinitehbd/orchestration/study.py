@@ -15,8 +15,8 @@ from scenarios._infinitehbd.orchestration.placements import (
     BEST,
     LEAST,
     RANKED,
-    Cluster,
-    Setting,
+    JobRequest,
+    OrchestratedCluster,
     drawn_faults,
     numbered,
     percent_of,
@@ -41,39 +41,39 @@ FIGURES = {"17a": "gpus", "17b": "job", "17c": "faulty"}
 
 
 @dataclass(frozen=True)
-class Point:
+class FigurePoint:
     """A cluster with so many faulty nodes and a job of a size."""
 
-    cluster: Cluster
+    cluster: OrchestratedCluster
     job: int
     """[% of all GPUs]."""
     faulty: int
     """[% of the nodes]."""
 
-    def setting(self, seed: int) -> Setting:
+    def request(self, seed: int) -> JobRequest:
         """Return it with faulty nodes that a seed draws."""
         nodes = self.cluster.tree.nodes
         faulty = drawn_faults(nodes, round(percent_of(self.faulty, nodes)), seed)
-        return Setting(self.cluster, faulty, self.job)
+        return JobRequest(self.cluster, faulty, self.job)
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class OrchestrationStudy:
     """What came of it."""
 
-    cluster: Cluster
+    cluster: OrchestratedCluster
     """Of figures 17b and 17c."""
     seeds: int
     table: pd.DataFrame
     """A row per figure, point, placement and seed; shares are 0..1, NaN where they are not known."""
 
 
-def calls_of(cluster: Cluster, seeds: Sequence[int]) -> list[Call]:
+def calls_of(cluster: OrchestratedCluster, seeds: Sequence[int]) -> list[Call]:
     """Return the points of three figures, each for each seed."""
     return [Call(counted_rows, each) for each in _drawn(cluster, seeds)]
 
 
-def study_of(cluster: Cluster, seeds: Sequence[int], found: Found) -> Study:
+def study_of(cluster: OrchestratedCluster, seeds: Sequence[int], found: Found) -> OrchestrationStudy:
     """Return the three figures of a cluster, from what came of `calls_of` it."""
     counted = dict(zip(_drawn(cluster, seeds), found, strict=True))
     rows = [
@@ -83,30 +83,30 @@ def study_of(cluster: Cluster, seeds: Sequence[int], found: Found) -> Study:
         for seed in seeds
         for row in counted[point, seed]
     ]
-    return Study(cluster, len(seeds), pd.DataFrame(rows))
+    return OrchestrationStudy(cluster, len(seeds), pd.DataFrame(rows))
 
 
-def _drawn(cluster: Cluster, seeds: Sequence[int]) -> list[tuple[Point, int]]:
+def _drawn(cluster: OrchestratedCluster, seeds: Sequence[int]) -> list[tuple[FigurePoint, int]]:
     points = dict.fromkeys(point for points in figure_points(cluster).values() for point in points)
     return [(point, seed) for seed in seeds for point in points]
 
 
-def figure_points(cluster: Cluster) -> dict[str, list[Point]]:
+def figure_points(cluster: OrchestratedCluster) -> dict[str, list[FigurePoint]]:
     """Return the points of each figure, in order."""
     sizes = [replace(cluster, nodes=cluster.nodes * halves // 2) for halves in HALVES]
     return {
-        "17a": [Point(size, JOB, FAULTY) for size in sizes],
-        "17b": [Point(cluster, job, FAULTY) for job in JOBS],
-        "17c": [Point(cluster, MAIN_JOB, faulty) for faulty in FAULTS],
+        "17a": [FigurePoint(size, JOB, FAULTY) for size in sizes],
+        "17b": [FigurePoint(cluster, job, FAULTY) for job in JOBS],
+        "17c": [FigurePoint(cluster, MAIN_JOB, faulty) for faulty in FAULTS],
     }
 
 
-def counted_rows(point: Point, seed: int) -> list[Row]:
+def counted_rows(point: FigurePoint, seed: int) -> list[Row]:
     """Return a row per placement of a point with a seed; ScenarioError if its job does not fit in."""
-    setting = point.setting(seed)
-    tree = setting.cluster.tree
+    request = point.request(seed)
+    tree = request.cluster.tree
     rows: list[Row] = []
-    for placement, job in placed(setting, seed).items():
+    for placement, job in placed(request, seed).items():
         shares = {name: rank_crossing_share(tree, groups) for name, groups in numbered(tree, job).items()}
         measures = {BEST: math.nan} | shares | {LEAST: least_crossing_share(tree, job)}
         rows.append(

@@ -12,7 +12,7 @@ from testbed.experiment.experiment import Experiment
 from testbed.study.options import known_after_s, share_at, size_bytes
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from topologies.khop_ring import Bundle, KHopRing, khop_ring_fabric
+from topologies.khop_ring import KHopRing, TrxBundle, khop_ring_fabric
 from topologies.light import light_rings
 from traffic.collectives.ring import Ring
 from traffic.faults import Fault, KnownRevision, Revisions, cut
@@ -248,6 +248,8 @@ def _nodes(number: int, dying: Dying, pattern: Ring) -> tuple[Collective, ...]:
 def _fault(ring: KHopRing, fabric: Fabric, number: int, dying: Dying, takes_s: float) -> Fault:
     """Return the fault of a number, which darkens all ports of its node's OCSes."""
     node, per_node = dying.nodes[number - 1], ring.gpus_per_node
-    ports = tuple(port for bundle in range(per_node) for port in fabric.used_ports(str(Bundle(node, bundle))))
+    ports = tuple(
+        port for bundle in range(per_node) for port in fabric.used_ports(str(TrxBundle(node, bundle)))
+    )
     gpus = tuple(range(node * per_node, (node + 1) * per_node))
     return cut(node_fault(node), ports, hit(number), dying.share * takes_s, dying.known_s, gpus=gpus)
