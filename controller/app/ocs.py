@@ -23,7 +23,7 @@ from controller.app.timers import Timers
 from controller.circuits.bundles import coming, committed, discarded, going, remaining
 from controller.circuits.circuits import Circuits, check_permitted
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
+from controller.circuits.orders import Connect, Darken, Notify, Order, Prepare, Wait
 from controller.circuits.programs import Showing
 from controller.circuits.reconfiguration import WHEN_TO_FLIP, Command, OpticalSwitch
 from controller.circuits.status import LogEntry, OcsRecord, OcsStatus
@@ -279,14 +279,14 @@ class OpticalSwitches:
                     self._discard(name)
                     self._prepared[name] = number
                     self._send(name, coming(number, pairs))
-                case Light(number):
+                case Connect(number):
                     self._send(name, committed(self._prepared.pop(name)))
                     self._fence(name, number)
                     self._proof.hasten()
                 case Wait(number, until_s):
                     # Only the newest wait of an OCS counts: an older one is of what was replaced.
                     self._timers.set(name, until_s - AHEAD_S, partial(self._woken, name, number, until_s))
-                case Notice():
+                case Notify():
                     self._notify(name, order)
 
     def _woken(self, name: str, number: int, until_s: float) -> None:
@@ -316,7 +316,7 @@ class OpticalSwitches:
         self._barriers[name, self._datapaths[name].set_xid(last)] = number
         self._datapaths[name].send_msg(last)
 
-    def _notify(self, name: str, notice: Notice) -> None:
+    def _notify(self, name: str, notice: Notify) -> None:
         if name in self._subscribers:
             news = {"ocs": name, "circuits": notice.circuits.pairs, "now": notice.now}
             news |= {"until_s": notice.until_s, "ended": notice.ended, "error": notice.error}

@@ -25,8 +25,8 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as messages
 
 from controller.circuits.status import FlowStatus, PortCounters
-from controller.packet.changes import Changes
-from controller.packet.rules import Action, Group, Match, Output, Rule, SetEthDst, ToGroup
+from controller.packet.changes import RuleChanges
+from controller.packet.rules import Action, FlowRule, Match, Output, SelectGroup, SetEthDst, ToGroup
 from topologies.addresses import openflow_port
 
 __all__ = [
@@ -186,7 +186,7 @@ def clearing_messages(datapath: Datapath) -> list[Message]:
     ]
 
 
-def change_messages(datapath: Datapath, changes: Changes) -> Iterator[Message]:
+def change_messages(datapath: Datapath, changes: RuleChanges) -> Iterator[Message]:
     """Yield the messages that apply changes; a rule always finds its group."""
     for group in changes.new_groups:
         yield _group_mod(datapath, group)
@@ -271,7 +271,7 @@ def error_text(error: Message) -> str:
     return f"{kind}, {ofp.ofp_error_code_to_str(error.type, error.code)}"
 
 
-def _group_mod(datapath: Datapath, group: Group) -> Message:
+def _group_mod(datapath: Datapath, group: SelectGroup) -> Message:
     buckets = [
         messages.OFPBucket(
             bucket.weight,
@@ -284,7 +284,7 @@ def _group_mod(datapath: Datapath, group: Group) -> Message:
     return messages.OFPGroupMod(datapath, ofp.OFPGC_ADD, ofp.OFPGT_SELECT, group.number, buckets)
 
 
-def _flow_mod(datapath: Datapath, command: int, rule: Rule) -> Message:
+def _flow_mod(datapath: Datapath, command: int, rule: FlowRule) -> Message:
     actions = [_action(action) for action in rule.actions]
     return messages.OFPFlowMod(
         datapath,
@@ -317,7 +317,7 @@ def _action(action: Action) -> Message:
             return messages.OFPActionGroup(group)
 
 
-def flow_rule(stats: Message) -> Rule:
+def flow_rule(stats: Message) -> FlowRule:
     """Return the rule that a switch describes, or that a message adds; the inverse of `_flow_mod`."""
     in_port = stats.match.get("in_port")
     match = Match(
@@ -327,7 +327,7 @@ def flow_rule(stats: Message) -> Rule:
         ipv4_src=_read_prefix(stats.match.get("ipv4_src")),
     )
     actions = [action for instruction in stats.instructions for action in instruction.actions]
-    return Rule(stats.priority, match, tuple(map(_read_action, actions)))
+    return FlowRule(stats.priority, match, tuple(map(_read_action, actions)))
 
 
 def _read_prefix(prefix: tuple[str, str] | str | None) -> IPv4Network | None:

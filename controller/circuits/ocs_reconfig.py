@@ -144,7 +144,7 @@ TopoOpt, section 5.1 and appendix F.
 
 
 @dataclass(frozen=True)
-class Watch:
+class Remembered:
     """What is remembered between events."""
 
     first_s: float
@@ -172,7 +172,7 @@ class PanelByOwed:
 
     def decide(self, state: object, view: View, event: Event) -> tuple[object, Sequence[Order]]:
         """Return what is remembered after an event, and what is ordered."""
-        watch = state if isinstance(state, Watch) else Watch(view.now_s + self.rule.first_s)
+        watch = state if isinstance(state, Remembered) else Remembered(view.now_s + self.rule.first_s)
         orders = list[Order]()
         if isinstance(event, NodeStarted | NodeDone) and event.node not in self.computes:
             more = 1 if isinstance(event, NodeStarted) else -1
@@ -187,7 +187,7 @@ class PanelByOwed:
             orders.append(SetTimer(LOOK.name, wait_s))
         return watch, orders
 
-    def _wait_s(self, watch: Watch, now_s: float) -> float:
+    def _wait_s(self, watch: Remembered, now_s: float) -> float:
         """Return how long it is until the next look is due."""
         periods = max(0, ceil((now_s - watch.first_s) / self.rule.every_s - ROUNDED))
         return max(0.0, watch.first_s + periods * self.rule.every_s - now_s)

@@ -30,14 +30,14 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Light:
+class Connect:
     """Put what was prepared in force and report `confirmed` when it is lit on the wire."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notify:
     """Notify the subscriber of the circuits that are lit from now on."""
 
     circuits: Circuits
@@ -51,4 +51,4 @@ class Notice:
     """Why the program ended before its time: a refusal or a failed proof; empty if it did not."""
 
 
-Order = Darken | Prepare | Wait | Light | Notice
+Order = Darken | Prepare | Wait | Connect | Notify

@@ -29,7 +29,7 @@ import numpy as np
 
 from controller.circuits.circuits import Circuits, Pair
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
+from controller.circuits.orders import Connect, Darken, Notify, Order, Prepare, Wait
 from controller.circuits.programs import Day, Program
 from controller.circuits.status import LogEntry, OcsRecord
 from topologies.errors import DemandError
@@ -237,7 +237,7 @@ class OpticalSwitch:
             return [Wait(number, self._until_s)]
         if self.phase == "dark":
             self.phase = "lighting"
-            return [Light(number)]
+            return [Connect(number)]
         return self._next(now)
 
     def refused(self, number: int, error: str, now: float) -> list[Order]:
@@ -267,12 +267,12 @@ class OpticalSwitch:
         self.lit = Circuits(self.lit.ports)
         self._interrupted = self._interrupted or self.in_program
         self._stop(self.error if idle else error)
-        return [Notice(self.lit, now, None)]
+        return [Notify(self.lit, now, None)]
 
     def found(self, now: float) -> list[Order]:
         """Begin anew: the switch is connected, and proved to be dark."""
         interrupted, self._interrupted = self._interrupted, False
-        return [Notice(self.lit, now, None, ended=interrupted)]
+        return [Notify(self.lit, now, None, ended=interrupted)]
 
     def _failed(self, number: int, error: str, now: float) -> list[Order]:
         if number != self.number or self.phase == "lit":
@@ -283,7 +283,7 @@ class OpticalSwitch:
         self._unproved += withdrawn
         orders = [Darken(number, withdrawn)] if withdrawn else []
         self._stop(error)
-        return [*orders, Notice(self.lit, now, None, ended=True, error=error)]
+        return [*orders, Notify(self.lit, now, None, ended=True, error=error)]
 
     def _stop(self, error: str) -> None:
         """Drop what is under way and what waits."""
@@ -327,7 +327,7 @@ class OpticalSwitch:
         dark_s = max(self.log[-1].delay_s, self._command.night_s)
         self._until_s = now + dark_s
         self._coming = coming
-        notice = Notice(self.lit, now, None)
+        notice = Notify(self.lit, now, None)
         if dark_s > PREPARED_S:
             return [notice, Wait(self.number, self._until_s - PREPARED_S)]
         return [notice, *self._prepare()]
@@ -345,8 +345,8 @@ class OpticalSwitch:
         lit_s = self._command.lit_s
         if lit_s is None:
             until_s = now + STAYS_S if self._command.flips else None
-            return [Notice(self.lit, now, until_s), *self._next(now)]
-        return [Notice(self.lit, now, now + lit_s), *self._wait(now + lit_s, now)]
+            return [Notify(self.lit, now, until_s), *self._next(now)]
+        return [Notify(self.lit, now, now + lit_s), *self._wait(now + lit_s, now)]
 
     def _wait(self, until_s: float, now: float) -> list[Order]:
         self._until_s = until_s
@@ -363,7 +363,7 @@ class OpticalSwitch:
             return self._begin(command, now)
         if self._command.lit_s is not None:
             orders = self._begin(Command(Circuits(self.lit.ports), partial=False), now)
-            return [*orders, Notice(self.lit, now, None, ended=True)]
+            return [*orders, Notify(self.lit, now, None, ended=True)]
         return self._begin(self._waiting.popleft(), now) if self._waiting else []
 
     def _stamp(self, **new: float | bool | str) -> None:

@@ -9,18 +9,18 @@ rule points to any more is deleted. So at each moment a destination has its old 
 from dataclasses import dataclass, replace
 from itertools import count
 
-from controller.packet.rules import Group, Rule, RuleSet, ToGroup
+from controller.packet.rules import FlowRule, RuleSet, SelectGroup, ToGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class RuleChanges:
     """A difference between two sets of rules, in the order in which it is applied."""
 
-    new_groups: tuple[Group, ...]
-    new_rules: tuple[Rule, ...]
+    new_groups: tuple[SelectGroup, ...]
+    new_rules: tuple[FlowRule, ...]
     """Rules that were not there, or had other actions: adding such a one replaces the old one."""
-    gone_rules: tuple[Rule, ...]
-    gone_groups: tuple[Group, ...]
+    gone_rules: tuple[FlowRule, ...]
+    gone_groups: tuple[SelectGroup, ...]
 
 
 def renumbered(new: RuleSet, held: RuleSet) -> RuleSet:
@@ -47,13 +47,13 @@ def renumbered(new: RuleSet, held: RuleSet) -> RuleSet:
     )
 
 
-def changes(old: RuleSet, new: RuleSet) -> Changes:
+def changes(old: RuleSet, new: RuleSet) -> RuleChanges:
     """Return what leads from one set of rules to another, whose groups `renumbered` has numbered."""
     old_groups = {group.number for group in old.groups}
     old_rules = {(rule.priority, rule.match): rule for rule in old.rules}
     numbers = {group.number for group in new.groups}
     matches = {(rule.priority, rule.match) for rule in new.rules}
-    return Changes(
+    return RuleChanges(
         new_groups=tuple(group for group in new.groups if group.number not in old_groups),
         new_rules=tuple(rule for rule in new.rules if old_rules.get((rule.priority, rule.match)) != rule),
         gone_rules=tuple(rule for rule in old.rules if (rule.priority, rule.match) not in matches),
@@ -61,7 +61,7 @@ def changes(old: RuleSet, new: RuleSet) -> Changes:
     )
 
 
-def _with_groups(rule: Rule, number_of: dict[int, int]) -> Rule:
+def _with_groups(rule: FlowRule, number_of: dict[int, int]) -> FlowRule:
     actions = (
         ToGroup(number_of[action.group]) if isinstance(action, ToGroup) else action for action in rule.actions
     )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.packet.ecmp_hash import UDP, Headers, chosen_bucket, chosen_buckets, datapath_chooses
-from controller.packet.rules import IPV4, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
+from controller.packet.rules import IPV4, FlowRule, Match, Output, RuleSet, SelectGroup, SetEthDst, ToGroup
 from topologies.addresses import ENTROPIES, GATEWAY_MAC, entropy_ip, nic_ip, nic_mac, nic_network
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link, Nic, Path, Port
@@ -145,7 +145,7 @@ class FlowTables:
         return []
 
     def _parted(
-        self, switch: str, group: Group, headers: Headers, addresses: _Addresses
+        self, switch: str, group: SelectGroup, headers: Headers, addresses: _Addresses
     ) -> Iterator[tuple[Port, _Addresses]]:
         """Yield the ports by which a group sends packets, each with the addresses of those that it sends."""
         ports = [Port(switch, bucket.port) for bucket in group.buckets]
@@ -178,11 +178,11 @@ class _Table:
     def __init__(self, fabric: Fabric, switch: str, ruleset: RuleSet) -> None:
         _check(fabric, switch, ruleset)
         self.groups = {group.number: group for group in ruleset.groups}
-        self._rules: dict[_Fields, dict[_Values, Rule]] = defaultdict(dict)
+        self._rules: dict[_Fields, dict[_Values, FlowRule]] = defaultdict(dict)
         for rule in sorted(ruleset.rules, key=lambda rule: rule.priority):
             self._rules[_fields(rule.match)][_values(rule.match)] = rule
 
-    def rule(self, in_port: int, headers: Headers) -> Rule | None:
+    def rule(self, in_port: int, headers: Headers) -> FlowRule | None:
         """Return the rule of highest priority that a packet matches."""
         to, by = int(headers.ip_dst), int(headers.ip_src)
         found = []
@@ -235,9 +235,9 @@ def _check(fabric: Fabric, switch: str, ruleset: RuleSet) -> None:
         raise NetworkError(f"{switch} has no group {missing}, but sends to it")
 
 
-def _overlaps(rules: Iterable[Rule]) -> Iterator[tuple[Rule, Rule]]:
+def _overlaps(rules: Iterable[FlowRule]) -> Iterator[tuple[FlowRule, FlowRule]]:
     """Yield pairs of rules of one priority that some packet matches both of."""
-    tables: dict[int, dict[_Fields, dict[_Values, Rule]]] = defaultdict(lambda: defaultdict(dict))
+    tables: dict[int, dict[_Fields, dict[_Values, FlowRule]]] = defaultdict(lambda: defaultdict(dict))
     for rule in rules:
         same = tables[rule.priority][_fields(rule.match)]
         if (values := _values(rule.match)) in same:

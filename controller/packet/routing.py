@@ -19,7 +19,17 @@ from itertools import count
 import networkx as nx
 
 from controller.packet.ecmp_hash import MOST_BUCKETS, forwarding_buckets
-from controller.packet.rules import IPV4, Action, Group, Match, Output, Rule, RuleSet, SetEthDst, ToGroup
+from controller.packet.rules import (
+    IPV4,
+    Action,
+    FlowRule,
+    Match,
+    Output,
+    RuleSet,
+    SelectGroup,
+    SetEthDst,
+    ToGroup,
+)
 from topologies.addresses import nic_ip, nic_mac, nic_network, subnet, switch_mac
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Link, Nic, Port
@@ -32,7 +42,7 @@ FLOW_PRIORITY, ROUTED_PRIORITY = 400, 300
 """Of what a routing says of flows, and of destinations."""
 NIC_PRIORITY = 200
 PREFIX_PRIORITY = 100
-TABLE_MISS = Rule(0, Match())
+TABLE_MISS = FlowRule(0, Match())
 
 _Trunks = dict[str, dict[Port, tuple[str, float]]]
 """Of each packet switch: its ports to other packet switches, each with that switch and the rate."""
@@ -107,20 +117,24 @@ def _trunks(fabric: Fabric, failed_links: Set[Link]) -> _Trunks:
     return trunks
 
 
-def _nic_rules(fabric: Fabric, switches: Iterable[str], failed_links: Set[Link]) -> dict[str, list[Rule]]:
+def _nic_rules(fabric: Fabric, switches: Iterable[str], failed_links: Set[Link]) -> dict[str, list[FlowRule]]:
     """Return each switch's rules to its own NICs."""
-    rules: dict[str, list[Rule]] = {switch: [] for switch in switches}
+    rules: dict[str, list[FlowRule]] = {switch: [] for switch in switches}
     for nic in fabric.nics:
         port = fabric.peer(fabric.nic_port(nic))
         if port.node in rules and fabric.link_at[port] not in failed_links:
             match = Match(eth_type=IPV4, ipv4_dst=nic_network(fabric, nic))
-            rules[port.node].append(Rule(NIC_PRIORITY, match, (SetEthDst(nic_mac(nic)), Output(port.number))))
+            rules[port.node].append(
+                FlowRule(NIC_PRIORITY, match, (SetEthDst(nic_mac(nic)), Output(port.number)))
+            )
     return rules
 
 
-def _routed_rules(fabric: Fabric, failed_links: Set[Link], routing: Routing | None) -> dict[str, list[Rule]]:
+def _routed_rules(
+    fabric: Fabric, failed_links: Set[Link], routing: Routing | None
+) -> dict[str, list[FlowRule]]:
     """Return each switch's rules by a routing; those that lead to links that have failed are left out."""
-    rules: dict[str, list[Rule]] = defaultdict(list)
+    rules: dict[str, list[FlowRule]] = defaultdict(list)
     if routing is None:
         return rules
     failed = {port for link in failed_links for port in (link.a, link.b)}
@@ -137,7 +151,7 @@ def _routed_rules(fabric: Fabric, failed_links: Set[Link], routing: Routing | No
         is_last = to == fabric.nic_port(destination)
         mac = nic_mac(destination) if is_last else switch_mac(fabric, switch)
         priority = FLOW_PRIORITY if source else ROUTED_PRIORITY
-        rules[switch].append(Rule(priority, match, (SetEthDst(mac), Output(out.number))))
+        rules[switch].append(FlowRule(priority, match, (SetEthDst(mac), Output(out.number))))
     return rules
 
 
@@ -182,18 +196,18 @@ def _not_shared(switch: str, destination: str, rates_bps: Sequence[float]) -> Fa
 
 
 def _rule_set(
-    fabric: Fabric, switch: str, nic_rules: list[Rule], next_hops: dict[str, tuple[int, ...]]
+    fabric: Fabric, switch: str, nic_rules: list[FlowRule], next_hops: dict[str, tuple[int, ...]]
 ) -> RuleSet:
-    groups: dict[tuple[int, ...], Group] = {}
+    groups: dict[tuple[int, ...], SelectGroup] = {}
     rules = [*nic_rules]
     for destination, ports in next_hops.items():
         action: Action
         if len(set(ports)) == 1:
             action = Output(ports[0])
         else:
-            group = groups.setdefault(ports, Group(len(groups) + 1, forwarding_buckets(ports)))
+            group = groups.setdefault(ports, SelectGroup(len(groups) + 1, forwarding_buckets(ports)))
             action = ToGroup(group.number)
         match = Match(eth_type=IPV4, ipv4_dst=subnet(fabric, destination))
         # The MAC address before the output: the group's hash covers it.
-        rules.append(Rule(PREFIX_PRIORITY, match, (SetEthDst(switch_mac(fabric, switch)), action)))
+        rules.append(FlowRule(PREFIX_PRIORITY, match, (SetEthDst(switch_mac(fabric, switch)), action)))
     return RuleSet((*rules, TABLE_MISS), tuple(groups.values()))

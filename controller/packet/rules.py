@@ -70,7 +70,7 @@ Action = SetEthDst | Output | ToGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FlowRule:
     """What happens to the packets that match, unless a rule of higher priority matches too."""
 
     priority: int
@@ -90,7 +90,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SelectGroup:
     """A ``select`` group: each connection takes one of the buckets, chosen by its hash."""
 
     number: int
@@ -101,5 +101,5 @@ class Group:
 class RuleSet:
     """All rules and groups of one switch."""
 
-    rules: tuple[Rule, ...] = ()
-    groups: tuple[Group, ...] = ()
+    rules: tuple[FlowRule, ...] = ()
+    groups: tuple[SelectGroup, ...] = ()

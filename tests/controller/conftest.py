@@ -4,7 +4,7 @@ import pytest
 
 from controller.circuits.circuits import Circuits, circuits_from_text
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.orders import Light, Notice, Wait
+from controller.circuits.orders import Connect, Notify, Wait
 from controller.circuits.reconfiguration import Command, OpticalSwitch
 
 DELAY_S = 0.01
@@ -21,7 +21,7 @@ def ocs() -> OpticalSwitch:
     made = OpticalSwitch(4)
     made.set_delay(ReconfigurationDelay("test", DELAY_S))
     assert made.command(Command(lit("0>1 2>3")), 0.9)[-1] == Wait(1, 0.9 + DELAY_S)
-    assert made.woken(1, 0.95) == [Light(1)]
-    assert made.confirmed(1, 1.0) == [Notice(lit("0>1 2>3"), 1.0, None)]
+    assert made.woken(1, 0.95) == [Connect(1)]
+    assert made.confirmed(1, 1.0) == [Notify(lit("0>1 2>3"), 1.0, None)]
     assert not made.busy
     return made

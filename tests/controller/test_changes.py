@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.app.openflow import Message, change_messages, flow_rule, ofp
-from controller.packet.changes import Changes, changes, renumbered
+from controller.packet.changes import RuleChanges, changes, renumbered
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
-from controller.packet.rules import Bucket, Group, Match, Output, Rule, RuleSet, ToGroup
+from controller.packet.rules import Bucket, FlowRule, Match, Output, RuleSet, SelectGroup, ToGroup
 from tests.topologies.strategies import fabrics
 from topologies.fabric import Fabric, Link
 from topologies.rail import rail_fabric
@@ -28,7 +28,7 @@ def replayed(held: RuleSet, messages: Iterator[Message]) -> Iterator[RuleSet]:
             else:
                 assert message.command == ofp.OFPGC_ADD, "a group was modified"
                 assert number not in groups
-                groups[number] = Group(number, tuple(map(bucket_of, message.buckets)))
+                groups[number] = SelectGroup(number, tuple(map(bucket_of, message.buckets)))
         else:
             rule = flow_rule(message)
             if message.command == ofp.OFPFC_DELETE_STRICT:
@@ -90,7 +90,7 @@ def test_each_destination_has_its_old_or_its_new_next_hops_after_every_message(
             assert next_hops(wanted) == next_hops(new)
             assert_old_or_new_route_after_every_message(fabric, switch, held[switch], wanted)
             assert renumbered(new, wanted) == wanted
-            assert changes(wanted, wanted) == Changes((), (), (), ())
+            assert changes(wanted, wanted) == RuleChanges((), (), (), ())
             assert all(0 < group.number <= 2 * most for group in wanted.groups)
             held[switch] = wanted
 
@@ -109,13 +109,13 @@ def test_group_numbers_do_not_grow_with_the_number_of_failures(rounds: int) -> N
 
 
 def test_a_group_that_is_still_used_keeps_its_number_and_others_get_free_ones() -> None:
-    def group(number: int, *ports: int) -> Group:
-        return Group(number, tuple(Bucket(port) for port in ports))
+    def group(number: int, *ports: int) -> SelectGroup:
+        return SelectGroup(number, tuple(Bucket(port) for port in ports))
 
-    def rule(priority: int, number: int) -> Rule:
-        return Rule(priority, Match(), (ToGroup(number),))
+    def rule(priority: int, number: int) -> FlowRule:
+        return FlowRule(priority, Match(), (ToGroup(number),))
 
-    def rules(*numbers: int) -> Sequence[Rule]:
+    def rules(*numbers: int) -> Sequence[FlowRule]:
         return [rule(priority, number) for priority, number in enumerate(numbers)]
 
     held = RuleSet(tuple(rules(1, 3)), (group(1, 0, 1), group(3, 0, 2)))

@@ -16,11 +16,11 @@ from controller.packet.rules import (
     IPV4,
     Action,
     Bucket,
-    Group,
+    FlowRule,
     Match,
     Output,
-    Rule,
     RuleSet,
+    SelectGroup,
     SetEthDst,
     ToGroup,
 )
@@ -36,24 +36,30 @@ from topologies.rail import rail_fabric
 FABRIC = rail_fabric(2, 2, 2)
 TEN = Match(eth_type=IPV4, ipv4_dst=IPv4Network("10.0.0.0/8"))
 RAIL_1 = Match(eth_type=IPV4, ipv4_dst=IPv4Network("10.1.0.0/16"))
-WAYS = Group(1, forwarding_buckets([2, 3]))
+WAYS = SelectGroup(1, forwarding_buckets([2, 3]))
 
 
 @pytest.mark.parametrize(
     ("ruleset", "culprit"),
     [
-        pytest.param(RuleSet((Rule(5, TEN), Rule(5, RAIL_1))), "overlap", id="one prefix in another"),
-        pytest.param(RuleSet((Rule(5, TEN), Rule(5, TEN, (Output(0),)))), "overlap", id="twice the same"),
-        pytest.param(RuleSet((Rule(5, TEN), Rule(5, Match(in_port=1)))), "overlap", id="different fields"),
-        pytest.param(RuleSet((Rule(5, TEN, (Output(9),)),)), "port 9, which has no link", id="no such port"),
-        pytest.param(RuleSet((Rule(5, TEN, (ToGroup(1),)),)), "no group 1", id="no such group"),
-        pytest.param(RuleSet((), (WAYS, WAYS)), "one number", id="a group twice"),
-        pytest.param(RuleSet((), (Group(1, ()),)), "cannot be known", id="an empty group"),
+        pytest.param(RuleSet((FlowRule(5, TEN), FlowRule(5, RAIL_1))), "overlap", id="one prefix in another"),
         pytest.param(
-            RuleSet((), (Group(1, (Bucket(2), Bucket(3))),)), "cannot be known", id="datapath's hash"
+            RuleSet((FlowRule(5, TEN), FlowRule(5, TEN, (Output(0),)))), "overlap", id="twice the same"
         ),
         pytest.param(
-            RuleSet((), (Group(1, forwarding_buckets([2, 9])),)),
+            RuleSet((FlowRule(5, TEN), FlowRule(5, Match(in_port=1)))), "overlap", id="different fields"
+        ),
+        pytest.param(
+            RuleSet((FlowRule(5, TEN, (Output(9),)),)), "port 9, which has no link", id="no such port"
+        ),
+        pytest.param(RuleSet((FlowRule(5, TEN, (ToGroup(1),)),)), "no group 1", id="no such group"),
+        pytest.param(RuleSet((), (WAYS, WAYS)), "one number", id="a group twice"),
+        pytest.param(RuleSet((), (SelectGroup(1, ()),)), "cannot be known", id="an empty group"),
+        pytest.param(
+            RuleSet((), (SelectGroup(1, (Bucket(2), Bucket(3))),)), "cannot be known", id="datapath's hash"
+        ),
+        pytest.param(
+            RuleSet((), (SelectGroup(1, forwarding_buckets([2, 9])),)),
             "port 9, which has no link",
             id="dead bucket",
         ),
@@ -66,7 +72,7 @@ def test_what_a_switch_would_put_up_with_is_refused(ruleset: RuleSet, culprit: s
 
 def test_rules_of_different_priority_may_overlap_and_the_higher_wins() -> None:
     rules = forwarding_rules(FABRIC)
-    detour = Rule(150, Match(in_port=0, eth_type=IPV4, ipv4_dst=RAIL_1.ipv4_dst), (Output(3),))
+    detour = FlowRule(150, Match(in_port=0, eth_type=IPV4, ipv4_dst=RAIL_1.ipv4_dst), (Output(3),))
     rules["leaf0"] = replace(rules["leaf0"], rules=(*rules["leaf0"].rules, detour))
     path = FlowTables(FABRIC, rules).path(Nic(0, 0), Nic(1, 1), 1000, 2000)
     assert path == (Port("h0", 0), Port("leaf0", 3), Port("spine1", 1), Port("leaf1", 1))
@@ -74,7 +80,7 @@ def test_rules_of_different_priority_may_overlap_and_the_higher_wins() -> None:
 
 def test_a_circle_is_an_error() -> None:
     rules = forwarding_rules(FABRIC)
-    back = RuleSet((Rule(5, TEN, (Output(0),)),))
+    back = RuleSet((FlowRule(5, TEN, (Output(0),)),))
     tables = FlowTables(FABRIC, rules | {"spine0": back, "spine1": back})
     with pytest.raises(NetworkError, match=r"goes in circles at spine[01]:0"):
         tables.path(Nic(0, 0), Nic(1, 1), 1000, 2000)
@@ -88,7 +94,7 @@ def test_a_circle_is_an_error() -> None:
     ],
 )
 def test_a_packet_that_its_nic_would_not_take_is_an_error(actions: tuple[Action, ...], arrival: str) -> None:
-    tables = FlowTables(rail_fabric(3, 1), {"leaf0": RuleSet((Rule(5, TEN, actions),))})
+    tables = FlowTables(rail_fabric(3, 1), {"leaf0": RuleSet((FlowRule(5, TEN, actions),))})
     with pytest.raises(NetworkError, match=rf"to NIC 1\.0 came to {arrival}"):
         tables.path(Nic(0, 0), Nic(1, 0), 1, 2)
 
@@ -119,7 +125,7 @@ def test_entropies_that_a_rule_tells_apart_go_their_own_way() -> None:
         Match(eth_type=IPV4, ipv4_dst=IPv4Network(entropy_ip(FABRIC, Nic(1, 1), entropy)))
         for entropy in (0, 5)
     ]
-    more = Rule(250, matches[0]), Rule(250, matches[1], (Output(3),))
+    more = FlowRule(250, matches[0]), FlowRule(250, matches[1], (Output(3),))
     rules["leaf0"] = replace(rules["leaf0"], rules=(*rules["leaf0"].rules, *more))
     tables = FlowTables(FABRIC, rules)
     paths = tables.datagram_paths(Nic(0, 0), Nic(1, 1))
@@ -152,6 +158,6 @@ def test_datagrams_to_a_nic_beside_have_one_path() -> None:
 
 def test_one_entropy_that_goes_in_circles_is_an_error() -> None:
     rules = forwarding_rules(FABRIC)
-    tables = FlowTables(FABRIC, rules | {"spine1": RuleSet((Rule(5, TEN, (Output(0),)),))})
+    tables = FlowTables(FABRIC, rules | {"spine1": RuleSet((FlowRule(5, TEN, (Output(0),)),))})
     with pytest.raises(NetworkError, match="goes in circles at spine1:0"):
         tables.datagram_paths(Nic(0, 0), Nic(1, 1))

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.orders import Darken, Light, Notice, Prepare, Wait
+from controller.circuits.orders import Connect, Darken, Notify, Prepare, Wait
 from controller.circuits.programs import Day, Program, program_from_text
 from controller.circuits.reconfiguration import MOST_WAITING, PREPARED_S, Command, OpticalSwitch
 from controller.circuits.status import LogEntry
@@ -17,13 +17,13 @@ def test_dark_the_delay_lit(ocs: OpticalSwitch) -> None:
     assert ocs.command(Command(lit("0>1 2>0")), 2.0) == [Darken(2, ((2, 3),))]
     assert (ocs.phase, str(ocs.lit)) == ("darkening", "0>1")
     assert ocs.confirmed(2, 2.001) == [
-        Notice(lit("0>1"), 2.001, None),
+        Notify(lit("0>1"), 2.001, None),
         Prepare(2, ((2, 0),)),
         Wait(2, 2.001 + DELAY_S),
     ]
     assert ocs.woken(2, 2.005) == [Wait(2, 2.001 + DELAY_S)]
-    assert ocs.woken(2, 2.0111) == [Light(2)]
-    assert ocs.confirmed(2, 2.012) == [Notice(lit("0>1 2>0"), 2.012, None)]
+    assert ocs.woken(2, 2.0111) == [Connect(2)]
+    assert ocs.confirmed(2, 2.012) == [Notify(lit("0>1 2>0"), 2.012, None)]
     assert ocs.log[-1] == LogEntry(2, lit("0>1 2>0").pairs, True, 1, DELAY_S, 2.0, 2.001, 2.012)
 
 
@@ -38,7 +38,7 @@ def test_a_second_command_queues(ocs: OpticalSwitch) -> None:
     assert (ocs.busy, ocs.queued) == (True, 1)
     ocs.confirmed(2, 2.001)
     ocs.woken(2, 2.02)
-    assert ocs.confirmed(2, 2.021) == [Notice(lit("0>2"), 2.021, None), Darken(3, ((0, 2),))]
+    assert ocs.confirmed(2, 2.021) == [Notify(lit("0>2"), 2.021, None), Darken(3, ((0, 2),))]
     assert [entry.replaced for entry in ocs.log] == [False, False, False]
 
 
@@ -56,9 +56,9 @@ def test_a_second_command_replaces_and_the_delay_starts_anew(ocs: OpticalSwitch)
     ocs.command(Command(lit("0>2")), 2.0)
     ocs.confirmed(2, 2.001)
     orders = ocs.command(Command(lit("0>3"), busy="replace"), 2.005)
-    assert orders == [Notice(lit("-"), 2.005, None), Prepare(3, ((0, 3),)), Wait(3, 2.005 + DELAY_S)]
+    assert orders == [Notify(lit("-"), 2.005, None), Prepare(3, ((0, 3),)), Wait(3, 2.005 + DELAY_S)]
     assert ocs.woken(2, 2.012) == []
-    assert ocs.woken(3, 2.016) == [Light(3)]
+    assert ocs.woken(3, 2.016) == [Connect(3)]
     assert [entry.replaced for entry in ocs.log] == [False, True, False]
 
 
@@ -86,9 +86,9 @@ def test_a_program_that_comes_while_light_is_on_its_way_begins_in_time(ocs: Opti
 def test_the_light_of_a_long_night_is_prepared_at_its_end(ocs: OpticalSwitch) -> None:
     ocs.set_delay(ReconfigurationDelay("slow", 180.0))
     ocs.command(Command(lit("0>2 2>3")), 2.0)
-    assert ocs.confirmed(2, 2.0) == [Notice(lit("2>3"), 2.0, None), Wait(2, 182.0 - PREPARED_S)]
+    assert ocs.confirmed(2, 2.0) == [Notify(lit("2>3"), 2.0, None), Wait(2, 182.0 - PREPARED_S)]
     assert ocs.woken(2, 180.1) == [Prepare(2, ((0, 2),)), Wait(2, 182.0)]
-    assert ocs.woken(2, 182.0) == [Light(2)]
+    assert ocs.woken(2, 182.0) == [Connect(2)]
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ def test_light_on_its_way_is_not_stopped(ocs: OpticalSwitch) -> None:
 def test_a_program_shows_its_days_and_then_the_dark(ocs: OpticalSwitch) -> None:
     assert ocs.run(program_from_text("500ms 0>1 250ms - 125ms 1>0", 4), 3.0, 2.9) == [Wait(2, 3.0)]
     assert ocs.woken(2, 3.0) == [Darken(3, ((2, 3),))]
-    assert ocs.confirmed(3, 3.0) == [Notice(lit("0>1"), 3.0, 3.5), Wait(3, 3.5)]
+    assert ocs.confirmed(3, 3.0) == [Notify(lit("0>1"), 3.0, 3.5), Wait(3, 3.5)]
     assert ocs.woken(3, 3.5) == [Darken(4, ((0, 1),))]
     assert ocs.confirmed(4, 3.5)[-1] == Wait(4, 3.75)  # the night is longer than the delay
-    assert ocs.woken(4, 3.75) == [Light(4)]
-    assert ocs.confirmed(4, 3.75) == [Notice(lit("1>0"), 3.75, 3.875), Wait(4, 3.875)]
-    assert ocs.woken(4, 3.875) == [Darken(5, ((1, 0),)), Notice(lit("-"), 3.875, None, ended=True)]
-    assert ocs.confirmed(5, 3.9) == [Notice(lit("-"), 3.9, None)]
+    assert ocs.woken(4, 3.75) == [Connect(4)]
+    assert ocs.confirmed(4, 3.75) == [Notify(lit("1>0"), 3.75, 3.875), Wait(4, 3.875)]
+    assert ocs.woken(4, 3.875) == [Darken(5, ((1, 0),)), Notify(lit("-"), 3.875, None, ended=True)]
+    assert ocs.confirmed(5, 3.9) == [Notify(lit("-"), 3.9, None)]
     assert not ocs.busy
 
 
@@ -139,7 +139,7 @@ def test_what_changes_nothing_is_lit_from_its_command_on(ocs: OpticalSwitch) -> 
 def test_equal_days_are_both_lit_in_the_log_and_the_dark_after_them_is_not(ocs: OpticalSwitch) -> None:
     ocs.run(program_from_text("500ms 0>1 250ms 0>1", 4), 3.0, 3.0)
     ocs.confirmed(3, 3.0)
-    assert ocs.woken(3, 3.5) == [Notice(lit("0>1"), 3.5, 3.75), Wait(4, 3.75)]
+    assert ocs.woken(3, 3.5) == [Notify(lit("0>1"), 3.5, 3.75), Wait(4, 3.75)]
     ocs.woken(4, 3.75)
     ocs.confirmed(5, 3.8)
     shown = [(entry.circuits, entry.dark_s, entry.lit_s) for entry in ocs.log][1:]
@@ -155,17 +155,17 @@ def test_an_unchanged_circuit_goes_dark_between_two_days_unless_reconfigurations
         ocs.woken(2, 4.0)
         ocs.confirmed(2, 4.0)
         assert ocs.woken(2, 5.0) == [Darken(3, dark)]
-        kept = Notice(lit("0>1" if partial else "-"), 5.0, None)
+        kept = Notify(lit("0>1" if partial else "-"), 5.0, None)
         assert ocs.confirmed(3, 5.0) == [kept, Prepare(3, comes), Wait(3, 5.0 + DELAY_S)]
 
 
 def test_a_stated_night_darkens_circuits_that_both_days_have(ocs: OpticalSwitch) -> None:
     ocs.run(program_from_text("1s 2>3 1s - 1s 2>3", 4), 3.0, 3.0)
-    assert ocs.confirmed(3, 3.0) == [Notice(lit("2>3"), 3.0, 4.0), Wait(3, 4.0)]
+    assert ocs.confirmed(3, 3.0) == [Notify(lit("2>3"), 3.0, 4.0), Wait(3, 4.0)]
     assert ocs.woken(3, 4.0) == [Darken(4, ((2, 3),))]
-    assert ocs.confirmed(4, 4.0) == [Notice(lit("-"), 4.0, None), Prepare(4, ((2, 3),)), Wait(4, 5.0)]
-    assert ocs.woken(4, 5.0) == [Light(4)]
-    assert ocs.confirmed(4, 5.0) == [Notice(lit("2>3"), 5.0, 6.0), Wait(4, 6.0)]
+    assert ocs.confirmed(4, 4.0) == [Notify(lit("-"), 4.0, None), Prepare(4, ((2, 3),)), Wait(4, 5.0)]
+    assert ocs.woken(4, 5.0) == [Connect(4)]
+    assert ocs.confirmed(4, 5.0) == [Notify(lit("2>3"), 5.0, 6.0), Wait(4, 6.0)]
 
 
 def test_a_night_at_the_start_darkens_what_is_lit(ocs: OpticalSwitch) -> None:
@@ -181,10 +181,10 @@ def test_a_program_ends_after_the_night_at_its_end(ocs: OpticalSwitch, program: 
     ocs.run(program, 3.0, 3.0)
     ocs.confirmed(3, 3.0)
     assert ocs.woken(3, 4.0) == [Darken(4, ((2, 3),))]
-    assert ocs.confirmed(4, 4.0) == [Notice(lit("-"), 4.0, 5.0), Wait(4, 5.0)]
+    assert ocs.confirmed(4, 4.0) == [Notify(lit("-"), 4.0, 5.0), Wait(4, 5.0)]
     assert ocs.command(Command(lit("0>1")), 4.5) == []
     assert (ocs.busy, ocs.queued) == (True, 1)
-    assert ocs.woken(4, 5.0)[-1] == Notice(lit("-"), 5.0, None, ended=True)
+    assert ocs.woken(4, 5.0)[-1] == Notify(lit("-"), 5.0, None, ended=True)
 
 
 def test_a_command_stops_a_program(ocs: OpticalSwitch) -> None:
@@ -193,7 +193,7 @@ def test_a_command_stops_a_program(ocs: OpticalSwitch) -> None:
     assert ocs.command(Command(lit("3>2"), busy="replace"), 3.0) == [Darken(4, ((2, 3), (0, 1)))]
     ocs.confirmed(4, 3.01)
     ocs.woken(4, 3.03)
-    assert ocs.confirmed(4, 3.031) == [Notice(lit("3>2"), 3.031, None)]
+    assert ocs.confirmed(4, 3.031) == [Notify(lit("3>2"), 3.031, None)]
     assert not ocs.busy
 
 
@@ -204,14 +204,14 @@ def test_a_lost_connection_ends_what_is_under_way_and_nothing_is_known_to_be_lit
     ocs.command(Command(lit("0>2")), 2.0)
     ocs.command(Command(lit("0>3")), 2.0)
     ocs.confirmed(2, 2.001)
-    assert ocs.lost(LOST, 2.1) == [Notice(lit("-"), 2.1, None)]
+    assert ocs.lost(LOST, 2.1) == [Notify(lit("-"), 2.1, None)]
     assert (ocs.busy, ocs.queued, str(ocs.lit), ocs.error) == (False, 0, "-", LOST)
     assert ocs.log[-1] == LogEntry(2, lit("0>2").pairs, True, 2, DELAY_S, 2.0, 2.001, error=LOST)
     assert (ocs.woken(2, 2.2), ocs.confirmed(2, 2.2)) == ([], [])
     ocs.found(3.0)
     ocs.lost("and lost again", 3.1)
     assert ocs.error == LOST, "the second time nothing was under way"
-    assert ocs.found(3.2) == [Notice(lit("-"), 3.2, None)]
+    assert ocs.found(3.2) == [Notify(lit("-"), 3.2, None)]
     ocs.command(Command(lit("0>1")), 4.0)
     assert ocs.error == "", "a new command begins without the old one's error"
 
@@ -228,9 +228,9 @@ def test_a_program_that_loses_its_connection_is_over(ocs: OpticalSwitch) -> None
     ocs.run(program_from_text("50ms 1>0 50ms 0>2", 4), 3.0, 2.9)
     ocs.lost(LOST, 2.95)
     assert (ocs.busy, ocs.in_program, ocs.error) == (False, False, LOST)
-    assert ocs.found(3.0) == [Notice(lit("-"), 3.0, None, ended=True)]
+    assert ocs.found(3.0) == [Notify(lit("-"), 3.0, None, ended=True)]
     ocs.lost(LOST, 4.0)
-    assert ocs.found(5.0) == [Notice(lit("-"), 5.0, None)], "a program ends once"
+    assert ocs.found(5.0) == [Notify(lit("-"), 5.0, None)], "a program ends once"
 
 
 @pytest.mark.parametrize("lighting", [False, True])
@@ -242,7 +242,7 @@ def test_what_is_not_proved_is_not_logged_as_dark_or_lit(ocs: OpticalSwitch, lig
         ocs.woken(2, 2.02)
     *withdrawn, ended = ocs.unproved(2, why, 2.03)
     assert withdrawn == ([Darken(2, ((2, 0),))] if lighting else [])
-    assert ended == Notice(lit("0>1"), 2.03, None, ended=True, error=why)
+    assert ended == Notify(lit("0>1"), 2.03, None, ended=True, error=why)
     assert ocs.log[-1] == LogEntry(
         2, lit("0>1 2>0").pairs, True, 1, DELAY_S, 2.0, 2.001 if lighting else None, error=why
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controller.circuits.circuits import IDLE, Circuits, Pair
-from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
+from controller.circuits.orders import Connect, Darken, Notify, Order, Prepare, Wait
 from controller.circuits.programs import Day, Program, program_from_text
 from controller.circuits.reconfiguration import Command, OpticalSwitch
 from controller.circuits.status import LogEntry
@@ -17,7 +17,7 @@ WHY = "switch ocs0 refused a message"
 
 def test_what_was_not_taken_away_is_still_lit(ocs: OpticalSwitch) -> None:
     ocs.command(Command(lit("0>1 2>0")), 2.0)
-    assert ocs.refused(2, WHY, 2.001) == [Notice(lit("0>1 2>3"), 2.001, None, ended=True, error=WHY)]
+    assert ocs.refused(2, WHY, 2.001) == [Notify(lit("0>1 2>3"), 2.001, None, ended=True, error=WHY)]
     assert ocs.confirmed(2, 2.002) == [], "the barrier is answered all the same"
     assert (ocs.busy, ocs.phase, ocs.lit) == (False, "lit", lit("0>1 2>3"))
     assert ocs.log[-1] == LogEntry(2, lit("0>1 2>0").pairs, True, 1, DELAY_S, 2.0, error=WHY)
@@ -30,7 +30,7 @@ def test_what_was_not_lit_is_dark(ocs: OpticalSwitch, lighting: bool) -> None:
     ocs.confirmed(2, 2.001)
     if lighting:
         ocs.woken(2, 2.02)
-    ended = Notice(lit("0>1"), 2.021, None, ended=True, error=WHY)
+    ended = Notify(lit("0>1"), 2.021, None, ended=True, error=WHY)
     assert ocs.refused(2, WHY, 2.021) == [Darken(2, ((2, 0),)), ended]
     assert ocs.refused(2, "the bundle's commit too", 2.021) == []
     assert (ocs.woken(2, 2.022), ocs.confirmed(2, 2.022)) == ([], [])
@@ -43,21 +43,21 @@ def test_the_program_and_what_waits_end_with_it(ocs: OpticalSwitch) -> None:
     ocs.command(Command(lit("-")), 3.0)
     ocs.confirmed(3, 3.001)
     ocs.woken(3, 3.02)
-    assert ocs.refused(3, WHY, 3.03)[-1] == Notice(lit("-"), 3.03, None, ended=True, error=WHY)
+    assert ocs.refused(3, WHY, 3.03)[-1] == Notify(lit("-"), 3.03, None, ended=True, error=WHY)
     assert (ocs.busy, ocs.in_program, ocs.queued) == (False, False, 0)
 
 
 def test_what_another_darkened_is_known_by_what_became_of_it(ocs: OpticalSwitch) -> None:
     ocs.command(Command(lit("2>3")), 2.0)
     assert ocs.command(Command(lit("-"), busy="replace"), 2.001) == [Darken(3, ((0, 1), (2, 3)))]
-    assert ocs.refused(3, WHY, 2.002) == [Notice(lit("2>3"), 2.002, None, ended=True, error=WHY)]
+    assert ocs.refused(3, WHY, 2.002) == [Notify(lit("2>3"), 2.002, None, ended=True, error=WHY)]
 
 
 def test_what_was_refused_twice_is_still_lit(ocs: OpticalSwitch) -> None:
     ocs.command(Command(lit("2>3")), 2.0)
     ocs.command(Command(lit("-"), busy="replace"), 2.001)
     assert ocs.refused(2, WHY, 2.002) == [], "the newer one takes it away as well"
-    assert ocs.refused(3, WHY, 2.002) == [Notice(lit("0>1 2>3"), 2.002, None, ended=True, error=WHY)]
+    assert ocs.refused(3, WHY, 2.002) == [Notify(lit("0>1 2>3"), 2.002, None, ended=True, error=WHY)]
 
 
 def test_a_program_that_waits_for_its_start_takes_away_what_was_refused_to_go(ocs: OpticalSwitch) -> None:
@@ -90,7 +90,7 @@ class Wire:
                     self.answers.append((False, number))
                 case Prepare(number, pairs):
                     self._bundle = pairs[1:] if self._refuses(number) else pairs
-                case Light(number):
+                case Connect(number):
                     if not self._refuses(number):
                         Circuits(PORTS, (*self.lit, *self._bundle))  # raises if a port is lit twice
                         self.lit |= set(self._bundle)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from controller.app.openflow import change_messages
-from controller.packet.changes import Changes
+from controller.packet.changes import RuleChanges
 from controller.packet.ecmp_hash import MOST_BUCKETS
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import ROUTED_PRIORITY, check_shares, forwarding_rules
@@ -260,6 +260,6 @@ def test_the_largest_group_is_one_message() -> None:
     fabric = with_uplinks(rail_fabric(2, 2, 2), (1.0, 2045.0))
     (group,) = forwarding_rules(fabric)["leaf0"].groups
     assert len(group.buckets) == MOST_BUCKETS
-    message = next(change_messages(ProtocolDesc(4), Changes((group,), (), (), ())))
+    message = next(change_messages(ProtocolDesc(4), RuleChanges((group,), (), (), ())))
     message.serialize()
     assert 0xFFFF - 32 < len(message.buf) <= 0xFFFF

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from controller.circuits.circuits import Circuits, Pair
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.orders import Darken, Light, Notice, Order, Prepare, Wait
+from controller.circuits.orders import Connect, Darken, Notify, Order, Prepare, Wait
 from controller.circuits.programs import Day, Program, program_from_text
 from controller.circuits.reconfiguration import STAYS_S, Command, OpticalSwitch, Shadow
 from controller.circuits.status import LogEntry
@@ -48,12 +48,12 @@ def test_a_flip_is_dark_for_its_own_time_and_back_again(flipping: OpticalSwitch)
     assert flipping.flip(2.0) == [Darken(2, ((2, 3),))]
     assert (flipping.phase, str(flipping.lit)) == ("darkening", "0>1")
     assert flipping.confirmed(2, 2.001) == [
-        Notice(lit("0>1"), 2.001, None),
+        Notify(lit("0>1"), 2.001, None),
         Prepare(2, ((3, 2),)),
         Wait(2, 2.001 + FLIP_S),
     ]
-    assert flipping.woken(2, 2.001 + FLIP_S) == [Light(2)]
-    assert flipping.confirmed(2, 2.004) == [Notice(lit("0>1 3>2"), 2.004, 2.004 + STAYS_S)]
+    assert flipping.woken(2, 2.001 + FLIP_S) == [Connect(2)]
+    assert flipping.confirmed(2, 2.004) == [Notify(lit("0>1 3>2"), 2.004, 2.004 + STAYS_S)]
     assert flipping.log[-1] == LogEntry(2, lit("0>1 3>2").pairs, True, 1, FLIP_S, 2.0, 2.001, 2.004)
     assert not flipping.busy
     assert flipping.shadow == Shadow(lit("0>1 2>3"), 2.0)
@@ -103,7 +103,7 @@ def test_a_flip_takes_the_place_of_a_program_and_of_what_waits(flipping: Optical
 
 def test_a_flip_to_equal_circuits_darkens_nothing(flipping: OpticalSwitch) -> None:
     flipping.provision(lit("0>1 2>3"), 2.0)
-    assert flipping.flip(2.5) == [Notice(lit("0>1 2>3"), 2.5, 2.5 + STAYS_S)]
+    assert flipping.flip(2.5) == [Notify(lit("0>1 2>3"), 2.5, 2.5 + STAYS_S)]
     assert flipping.log[-1] == LogEntry(2, lit("0>1 2>3").pairs, True, 0, 0.0, 2.5, 2.5, 2.5)
 
 
@@ -125,7 +125,7 @@ def test_a_flip_that_the_switch_refuses_leaves_the_former_circuits_lit_and_the_i
 ) -> None:
     flipping.flip(2.0)
     assert flipping.refused(2, "full", 2.001) == [
-        Notice(lit("0>1 2>3"), 2.001, None, ended=True, error="full")
+        Notify(lit("0>1 2>3"), 2.001, None, ended=True, error="full")
     ]
     assert (flipping.busy, flipping.shadow, flipping.log[-1].error) == (False, None, "full")
 
@@ -160,12 +160,12 @@ class World:
                     self._confirm = self.now + CONFIRM_S, number
                 case Prepare(_, pairs):
                     self._prepared = pairs
-                case Light(number):
+                case Connect(number):
                     self.wire |= {*self._prepared}
                     self._confirm = self.now + CONFIRM_S, number
                 case Wait(number, until_s):
                     self._wake = until_s, number
-                case Notice(circuits):
+                case Notify(circuits):
                     assert {*circuits.pairs} <= self.wire
         self._check()
 
