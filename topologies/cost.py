@@ -22,8 +22,8 @@ HBD_BPS = 800 * GBYTE_BPS
 
 
 @dataclass(frozen=True)
-class Part:
-    """A component of an interconnect."""
+class BillItem:
+    """An item of a bill: a component of an interconnect."""
 
     name: str
     price_usd: float
@@ -52,7 +52,7 @@ class Bill:
     """How many GPUs the parts join."""
     gpu_bps: float
     """Bandwidth of a GPU over them [bit/s], one way, as the source counts it."""
-    parts: tuple[tuple[int, Part], ...]
+    parts: tuple[tuple[int, BillItem], ...]
     """How many of each part."""
 
     def __post_init__(self) -> None:
@@ -175,8 +175,8 @@ def as_printed(value: float, places: int = 2) -> str:
     return str(Decimal(f"{value:.12g}").quantize(Decimal(10) ** -places, rounding=ROUND_HALF_UP))
 
 
-def _part(name: str, price_usd: float, rate_gbyte_s: float, power_w: float, source: str) -> Part:
-    return Part(name, price_usd, f"InfiniteHBD, Table 8: {source}", power_w, rate_gbyte_s * GBYTE_BPS)
+def _part(name: str, price_usd: float, rate_gbyte_s: float, power_w: float, source: str) -> BillItem:
+    return BillItem(name, price_usd, f"InfiniteHBD, Table 8: {source}", power_w, rate_gbyte_s * GBYTE_BPS)
 
 
 # Retail prices are less 60 %, as of a large order (section 6.5).

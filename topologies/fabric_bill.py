@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Literal
 
-from topologies.cost import Bill, Part
+from topologies.cost import Bill, BillItem
 from topologies.errors import FabricError
 from topologies.fabric import Fabric, Link
 
@@ -84,13 +84,13 @@ def fabric_bill(
     port_usd = OCS_PORT_USD if circuit_port == "OCS port" else PANEL_PORT_USD
     parts = [
         *(
-            (counts[rate_bps][name], Part(name, prices[name], SOURCE, rate_bps=rate_bps))
+            (counts[rate_bps][name], BillItem(name, prices[name], SOURCE, rate_bps=rate_bps))
             for name in ("NIC", "transceiver", "packet-switch port")
             for rate_bps, prices in PRICES.items()
         ),
-        (circuit_ports, Part(circuit_port, port_usd, SOURCE)),
-        (fibres, Part("fibre", FIBRE_USD, "TopoOpt, appendix G")),
-        (cables, Part("cable to a server", server_cable_usd or 0.0, "assumed")),
+        (circuit_ports, BillItem(circuit_port, port_usd, SOURCE)),
+        (fibres, BillItem("fibre", FIBRE_USD, "TopoOpt, appendix G")),
+        (cables, BillItem("cable to a server", server_cable_usd or 0.0, "assumed")),
     ]
     nic_bps = math.fsum(rate_bps * count["NIC"] for rate_bps, count in counts.items())
     used = tuple((quantity, part) for quantity, part in parts if quantity)

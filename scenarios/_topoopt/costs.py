@@ -39,7 +39,7 @@ from scenarios._topoopt.fabrics import (
     check_size,
     fat_tree_bps,
 )
-from topologies.cost import Bill, Part
+from topologies.cost import Bill, BillItem
 from topologies.errors import ScenarioError
 from topologies.fat_tree import least_k
 
@@ -67,11 +67,11 @@ PRICES = {
     200e9: Prices(198, 815, 374),
 }
 """By the rate of a link [bit/s]."""
-PANEL_PORT = Part("patch-panel port", 100, f"{SOURCE}: Telescent")
-OCS_PORT = Part("OCS port", 520, f"{SOURCE}: Polatis, less 40 %")
-FLIP = Part("1x2 switch", 25, SOURCE)
-FIBRE = Part("fibre", 150, "TopoOpt, appendix G: $0.30 a metre, even between 0 and 1000 m")
-CIRCUITS: dict[str, tuple[tuple[float, Part], ...]] = {
+PANEL_PORT = BillItem("patch-panel port", 100, f"{SOURCE}: Telescent")
+OCS_PORT = BillItem("OCS port", 520, f"{SOURCE}: Polatis, less 40 %")
+FLIP = BillItem("1x2 switch", 25, SOURCE)
+FIBRE = BillItem("fibre", 150, "TopoOpt, appendix G: $0.30 a metre, even between 0 and 1000 m")
+CIRCUITS: dict[str, tuple[tuple[float, BillItem], ...]] = {
     TOPOOPT: ((1, FLIP), (1, FIBRE), (2, PANEL_PORT)),
     OCS_RECONFIG: ((1, OCS_PORT), (1, FIBRE)),
     EXPANDER: ((0.5, FIBRE),),
@@ -176,14 +176,14 @@ def mean_over_topoopt(kind: str, servers: int, degree: int) -> float:
     )
 
 
-Parts = tuple[tuple[int, Part], ...]
+Parts = tuple[tuple[int, BillItem], ...]
 
 
-def _interface(rate_bps: float) -> tuple[Part, Part]:
+def _interface(rate_bps: float) -> tuple[BillItem, BillItem]:
     """Return the NIC port and the transceiver of a server's interface."""
     prices = _prices(rate_bps)
-    nic = Part("NIC port", prices.nic / NIC_PORTS, SOURCE, rate_bps=rate_bps)
-    return nic, Part("transceiver", prices.transceiver, SOURCE, rate_bps=rate_bps)
+    nic = BillItem("NIC port", prices.nic / NIC_PORTS, SOURCE, rate_bps=rate_bps)
+    return nic, BillItem("transceiver", prices.transceiver, SOURCE, rate_bps=rate_bps)
 
 
 def _tree_parts(servers: int, nic_bps: float) -> Parts:
@@ -198,7 +198,7 @@ def _planes(servers: int, rate_bps: float, planes: int) -> Parts:
     """Return the parts of fat-trees beside each other, each with a NIC of every server."""
     nic, transceiver = _interface(rate_bps)
     switch_ports, hosts = planes * 5 * least_k(servers) ** 3 // 4, planes * servers
-    port = Part("switch port", _prices(rate_bps).switch_port, SOURCE, rate_bps=rate_bps)
+    port = BillItem("switch port", _prices(rate_bps).switch_port, SOURCE, rate_bps=rate_bps)
     return (
         (hosts, nic),
         (hosts + switch_ports, transceiver),

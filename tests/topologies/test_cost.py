@@ -18,7 +18,7 @@ from topologies.cost import (
     NVL_576,
     TPUV4,
     Bill,
-    Part,
+    BillItem,
     aggregate_usd_per_gpu,
     as_printed,
     infinitehbd_bill,
@@ -53,7 +53,7 @@ def test_table_has_every_printed_digit() -> None:
 
 def test_printed_wattage_of_nvl_36x2_needs_cables_that_the_paper_does_not_list() -> None:
     switches, cables, (quantity, acc) = NVL_36X2.parts
-    frugal = Part(acc.name, acc.price_usd, "what Table 6 implies", power_w=1.7)
+    frugal = BillItem(acc.name, acc.price_usd, "what Table 6 implies", power_w=1.7)
     implied = Bill("NVL-36x2", 72, NVL_36X2.gpu_bps, (switches, cables, (quantity, frugal)))
     assert (acc.power_w, as_printed(implied.power_w_per_gpu)) == (2.5, "150.33")
 
@@ -107,8 +107,8 @@ def test_free_gpus_leave_the_interconnect_and_dear_ones_count_by_share(
     assert lost == pytest.approx(gpu_usd * (waste + fault), abs=1e-6)
 
 
-def priced(name: str, price_usd: float) -> Part:
-    return Part(name, price_usd, "the paper's price list")
+def priced(name: str, price_usd: float) -> BillItem:
+    return BillItem(name, price_usd, "the paper's price list")
 
 
 def test_bill_carries_what_other_papers_count() -> None:
