@@ -103,7 +103,7 @@ def empty(columns: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in columns.items()})
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows of a table that follow each other."""
 
     rows: int
@@ -198,7 +198,7 @@ class Tables:
     """The ports that links and wire are about."""
     ocses: tuple[str, ...] = ()
     """The OCSes that changed."""
-    leg_blocks: Callable[[], Iterator[Block]] | None = None
+    leg_blocks: Callable[[], Iterator[RowBlock]] | None = None
     """Yields `legs` block by block where that is how they are kept: of a step on 1,024 GPUs there are
     3.4 million."""
 

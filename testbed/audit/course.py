@@ -18,7 +18,7 @@ from traffic.collectives.pattern import Pattern
 from traffic.compose import renumbered
 from traffic.faults import KnownRevision, places_after
 from traffic.job import Collective, Job, Node
-from traffic.tables import LEGS, NVLINK, Block, Tables
+from traffic.tables import LEGS, NVLINK, RowBlock, Tables
 
 Integers = NDArray[np.int64]
 MOST_APART, MOST_TOGETHER = 250_000, 4_000_000
@@ -58,7 +58,7 @@ class Course:
             return {**legs, "row": np.arange(len(legs["node"]))}, Inside.of([], self.fabric)
         apart: dict[str, list[NDArray[np.int64]]] = {name: [np.zeros(0, kind)] for name, kind in LEGS.items()}
         rows = [np.zeros(0, dtype=np.int64)]
-        together, row = list[tuple[int, Block]](), 0
+        together, row = list[tuple[int, RowBlock]](), 0
         for block, is_together in self._blocks:
             kept = self.looked_at[block.column("node")]
             if is_together and kept.all():
@@ -75,7 +75,7 @@ class Course:
         return legs, Inside.of(together, self.fabric)
 
     @cached_property
-    def _blocks(self) -> list[tuple[Block, bool]]:
+    def _blocks(self) -> list[tuple[RowBlock, bool]]:
         """The blocks of legs that have rows, and whether what is in each moved over NVLink together."""
         blocks = self.tables.leg_blocks() if self.tables.leg_blocks else ()
         return [(block, _moves_together(block)) for block in blocks if block.rows]
@@ -286,7 +286,7 @@ class Course:
         return last
 
 
-def _moves_together(block: Block) -> bool:
+def _moves_together(block: RowBlock) -> bool:
     """Return whether rows are of several messages that moved over NVLink in proportion."""
     names = ("medium", "message", "node", "op", "first_ps", "last_ps")
     common = {name: value for name in names if isinstance(value := block.column(name), int)}
@@ -314,7 +314,7 @@ class Inside:
     """The rows of the legs between GPUs of two servers: there is no NVLink between them."""
 
     @classmethod
-    def of(cls, found: Sequence[tuple[int, Block]], fabric: Fabric) -> "Inside":
+    def of(cls, found: Sequence[tuple[int, RowBlock]], fabric: Fabric) -> "Inside":
         """Return what each GPU sent and received, by the first row of each block and the block."""
         server, leaves = fabric.server_of_gpu, list[int]()
         gpus, sent, received = list[Integers](), list[Integers](), list[Integers]()

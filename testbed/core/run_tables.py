@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from traffic.records import NVLINK as OVER_NVLINK
 from traffic.records import path_text
-from traffic.tables import EVENTS, Block, Tables
+from traffic.tables import EVENTS, RowBlock, Tables
 
 Integers = NDArray[np.integer]
 """Whole numbers, in a type that holds them."""
@@ -110,12 +110,12 @@ class Rows:
                     column[begin:end] = value.column() if isinstance(value, Of) else value
         return pd.DataFrame(columns, copy=False)  # else all of it is there twice for a while
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         """Yield its rows block by block."""
         self._flush()
         names = {name: place for place, name in enumerate(self._columns)}
         for rows, values in self._blocks:
-            yield Block(rows, partial(_column, names, values))
+            yield RowBlock(rows, partial(_column, names, values))
 
     def _flush(self) -> None:
         if self._flat:
