@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 import testbed.report.pages
-from scenarios._spectra.ocs_sweep import Case, rows_of
+from scenarios._spectra.ocs_sweep import SweptWorkload, rows_of
 from scenarios._spectra.sweep_report import sweep_report
 from testbed.live.light_log import LightLog
 from testbed.model.predict import predict
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Run
+from testbed.report.run_json import RunRecord
 from testbed.trust.carried import COLUMNS as WIRE_COLUMNS
 from testbed.trust.outcome import Outcome, summary_row
 from tests.blank import blank
@@ -26,7 +26,7 @@ from tests.testbed.cases import small_outcomes
 from traffic.fault_text import WrittenFault
 from traffic.records import COLUMNS, NVLINK, legs_of, path_of
 
-RUN = Run("results_page", "Any run", ["python"], datetime(2026, 1, 2))
+RUN = RunRecord("results_page", "Any run", ["python"], datetime(2026, 1, 2))
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def test_schedules_over_ocses_have_the_columns_that_it_documents_besides() -> No
 
 
 def test_plans_write_what_it_documents() -> None:
-    planned = sweep_report([rows_of(Case("gpt", 0.003, delays=(0.01,), switches=(4,), plus=()), 0)])
+    planned = sweep_report([rows_of(SweptWorkload("gpt", 0.003, delays=(0.01,), switches=(4,), plus=()), 0)])
     assert list(planned.rows[0]) == documented(PLANS, "summary.csv")
     assert not planned.tables
 

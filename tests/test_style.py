@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,8 @@ MAY_IMPORT = {
 FILES = sorted(path.relative_to(CHECKOUT) for room in MAY_IMPORT for path in (CHECKOUT / room).rglob("*.py"))
 OPENINGS = {"Return what": 507, "What": 745, "Whether it": 32}
 """How many docstrings still begin with a clause in place of a noun; these numbers may only fall."""
+SHARED_NAMES = {"Cluster", "Light", "Network", "Part", "Setting"}
+"""Names that two classes have still, of the core and in papers' folders; there may only be fewer."""
 READERS = {"pickle.load", "pickle.loads", "pickle.Unpickler", "pandas.read_pickle", "pd.read_pickle"}
 READERS |= {f"{library}.{name}" for library in ("cloudpickle", "dill") for name in ("load", "loads")}
 READERS |= {"joblib.load", "torch.load", "shelve.open", "marshal.load", "marshal.loads"}
@@ -180,6 +182,19 @@ def test_ever_fewer_docstrings_begin_with_a_clause() -> None:
     )
     assert found <= Counter(OPENINGS), f"{dict(found)} after {OPENINGS}: begin a new docstring with a noun"
     assert found == OPENINGS, f"there are fewer: lower OPENINGS to {dict(found)}"
+
+
+def test_ever_fewer_classes_share_a_name() -> None:
+    """A reader who meets a name elsewhere takes it for the same thing."""
+    found = defaultdict[str, list[str]](list)
+    for path in FILES:
+        if path.parts[0] != "tests":
+            for node in tree_of(path).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found[node.name].append(f"{path}:{node.lineno}")
+    shared = {name: places for name, places in found.items() if len(places) > 1}
+    assert shared.keys() <= SHARED_NAMES, f"call one of each otherwise: {shared}"
+    assert shared.keys() == SHARED_NAMES, f"there are fewer: lower SHARED_NAMES to {set(shared)}"
 
 
 def test_ever_fewer_files_unpickle_what_lasts() -> None:

@@ -111,19 +111,19 @@ class WrittenFault:
         lasts_s = None if words.end is None else words.end(predicted_s) - after_s
         if lasts_s is not None and lasts_s <= 0:
             raise ScenarioError(f"{self.text!r} is back before it fails", HINT)
-        part = self.part_of(fabric)
+        site = self.site_of(fabric)
         takes_gpus = lasts_s is None and words.effect is Down
-        effects: list[Effect] = [words.effect(part.ports)] if part.ports else []
-        effects += [Gone(part.gpus)] if part.gpus and takes_gpus else []
-        effects += [Killed(part.daemon)] if part.daemon else []
+        effects: list[Effect] = [words.effect(site.ports)] if site.ports else []
+        effects += [Gone(site.gpus)] if site.gpus and takes_gpus else []
+        effects += [Killed(site.daemon)] if site.daemon else []
         return Fault(self.text, tuple(effects), When("", after_s, lasts_s), detect_s)
 
-    def part_of(self, fabric: Fabric) -> "Part":
+    def site_of(self, fabric: Fabric) -> "FaultSite":
         """Return what fails of a fabric; ScenarioError if it has no such part."""
-        part = _MAKERS[self._words.kind](fabric, self._words.where)
-        if isinstance(part, str):
-            raise ScenarioError(f"{self.text!r} on fabric {fabric.name!r}: {part}", HINT)
-        return part
+        site = _MAKERS[self._words.kind](fabric, self._words.where)
+        if isinstance(site, str):
+            raise ScenarioError(f"{self.text!r} on fabric {fabric.name!r}: {site}", HINT)
+        return site
 
 
 def at_once(text: str) -> str:
@@ -165,8 +165,8 @@ def _refused(text: str) -> ScenarioError:
 
 
 @dataclass(frozen=True)
-class Part:
-    """What fails of a fabric together."""
+class FaultSite:
+    """Ports, GPUs or a daemon of a fabric that fail together."""
 
     ports: tuple[Port, ...] = ()
     gpus: tuple[int, ...] = ()
@@ -174,50 +174,50 @@ class Part:
     daemon: Daemon | None = None
 
 
-def _nic(fabric: Fabric, where: str) -> Part | str:
+def _nic(fabric: Fabric, where: str) -> FaultSite | str:
     if not (numbers := _numbers(where, 2)):
         return f"{where!r} is not SERVER:NIC"
     if absent := _absent("server", numbers[0], len(fabric.servers)):
         return absent
     if absent := _absent("NIC", numbers[1], fabric.servers[numbers[0]].nics):
         return f"{absent} on server {numbers[0]}"
-    return Part((fabric.nic_port(Nic(*numbers)),))
+    return FaultSite((fabric.nic_port(Nic(*numbers)),))
 
 
-def _link(fabric: Fabric, where: str) -> Part | str:
+def _link(fabric: Fabric, where: str) -> FaultSite | str:
     ports = tuple(
         link.a
         for link in fabric.links
         if where in (f"{link.a.node}-{link.b.node}", f"{link.b.node}-{link.a.node}")
     )
     if ports:
-        return Part(ports)
+        return FaultSite(ports)
     return _port(fabric, where) if ":" in where else f"no link joins {where!r}"
 
 
-def _port(fabric: Fabric, where: str) -> Part | str:
+def _port(fabric: Fabric, where: str) -> FaultSite | str:
     node, _, number = where.rpartition(":")
     port = Port(node, int(number)) if number.isdecimal() else None
-    return Part((port,)) if port and port in fabric.link_at else f"{where!r} is not a port with a link"
+    return FaultSite((port,)) if port and port in fabric.link_at else f"{where!r} is not a port with a link"
 
 
-def _server(fabric: Fabric, where: str) -> Part | str:
+def _server(fabric: Fabric, where: str) -> FaultSite | str:
     if not (numbers := _numbers(where, 1)):
         return f"{where!r} is not the number of a server"
     if absent := _absent("server", numbers[0], len(fabric.servers)):
         return absent
     ports = tuple(fabric.used_ports(fabric.servers[numbers[0]].name))
-    return Part(ports, tuple(range(*fabric.gpu_offsets[numbers[0] : numbers[0] + 2])))
+    return FaultSite(ports, tuple(range(*fabric.gpu_offsets[numbers[0] : numbers[0] + 2])))
 
 
-def _gpu(fabric: Fabric, where: str) -> Part | str:
+def _gpu(fabric: Fabric, where: str) -> FaultSite | str:
     if not (numbers := _numbers(where, 1)):
         return f"{where!r} is not the number of a GPU"
-    return _absent("GPU", numbers[0], fabric.gpus) or Part(gpus=tuple(numbers))
+    return _absent("GPU", numbers[0], fabric.gpus) or FaultSite(gpus=tuple(numbers))
 
 
-def _daemon(daemon: Daemon, _fabric: Fabric, where: str) -> Part | str:
-    return f"there is one {daemon}, and no {where!r}" if where else Part(daemon=daemon)
+def _daemon(daemon: Daemon, _fabric: Fabric, where: str) -> FaultSite | str:
+    return f"there is one {daemon}, and no {where!r}" if where else FaultSite(daemon=daemon)
 
 
 def _absent(what: str, number: int, count: int) -> str:
@@ -231,7 +231,7 @@ def _numbers(where: str, count: int) -> list[int]:
     return [int(word) for word in words] if len(words) == count and all(map(str.isdecimal, words)) else []
 
 
-_MAKERS: dict[str, Callable[[Fabric, str], Part | str]] = {
+_MAKERS: dict[str, Callable[[Fabric, str], FaultSite | str]] = {
     "nic": _nic,
     "link": _link,
     "port": _port,

@@ -32,7 +32,7 @@ Pair = tuple[int, int]
 """A source and a destination server."""
 
 
-class Hop(NamedTuple):
+class RelayHop(NamedTuple):
     """A stretch of the path of what is relayed."""
 
     source: int
@@ -42,7 +42,7 @@ class Hop(NamedTuple):
     """Whether it goes over circuits between the two, else over packet NICs."""
 
 
-Hops = tuple[Hop, ...]
+Hops = tuple[RelayHop, ...]
 """All of them, in order."""
 
 
@@ -149,14 +149,14 @@ def relayed_paths(
 
     def path(near: int, far: int) -> Hops | None:
         if far in peers.get(near, ()) or near in peers.get(far, ()):
-            return (Hop(near, far, over_light=True),)
+            return (RelayHop(near, far, over_light=True),)
         first, last = relay_of.get(near, near), relay_of.get(far, far)
         if first is None or last is None or (first, last) == (near, far):
             return None
         return (
-            *[Hop(near, first, over_light=True)] * (first != near),
-            *[Hop(first, last, over_light=False)] * (first != last),
-            *[Hop(last, far, over_light=True)] * (last != far),
+            *[RelayHop(near, first, over_light=True)] * (first != near),
+            *[RelayHop(first, last, over_light=False)] * (first != last),
+            *[RelayHop(last, far, over_light=True)] * (last != far),
         )
 
     return {pair: path(*pair) for pair in lacking}

@@ -103,7 +103,7 @@ def _pattern(call: Call, group: Sequence[int], size_bytes: int) -> Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class StepPhase:
     """What all GPUs compute, and what all groups of a kind exchange when that has ended."""
 
     name: str
@@ -129,13 +129,13 @@ class Phases:
     name: str
     layout: Layout
     """Which ranks form which groups."""
-    phases: tuple[Phase, ...]
+    phases: tuple[StepPhase, ...]
     """In order."""
     note: str = ""
     """Where it comes from, and what was left out."""
 
 
-Sent = Callable[[str, Phase, tuple[str, ...]], tuple[Collective, ...]]
+Sent = Callable[[str, StepPhase, tuple[str, ...]], tuple[Collective, ...]]
 """What gives the collectives of a phase, by their name, the phase and what they wait for."""
 
 

@@ -52,7 +52,7 @@ REPEATS = 5
 
 
 @dataclass(frozen=True)
-class Case:
+class DisturbedRun:
     """A run that is disturbed, and what has to be said of it."""
 
     disturbed: Callable[[Network], AbstractContextManager[object]]
@@ -152,11 +152,11 @@ def polarised(network: Network) -> Iterator[None]:
 
 
 CASES = {
-    "healthy": Case(nullcontext, ("faithful",), True),
-    "starved": Case(starved, ("strained", "void"), None),
-    "stopped": Case(stopped, ("strained", "void"), None, "Open vSwitch could not run for"),
-    "throttled": Case(throttled, ("void",), None, f"port {FABRIC.links[0].b} is shaped to"),
-    "shallow": Case(
+    "healthy": DisturbedRun(nullcontext, ("faithful",), True),
+    "starved": DisturbedRun(starved, ("strained", "void"), None),
+    "stopped": DisturbedRun(stopped, ("strained", "void"), None, "Open vSwitch could not run for"),
+    "throttled": DisturbedRun(throttled, ("void",), None, f"port {FABRIC.links[0].b} is shaped to"),
+    "shallow": DisturbedRun(
         nullcontext,
         ("faithful",),
         False,
@@ -164,7 +164,7 @@ CASES = {
         "ecmp",
         replace(FABRIC, buffer_bytes=2 * frame_bytes(DEFAULT_MTU)),
     ),
-    "polarised": Case(polarised, ("faithful",), True, "the model's own paths", "ecmp"),
+    "polarised": DisturbedRun(polarised, ("faithful",), True, "the model's own paths", "ecmp"),
 }
 """Polarised connections take the paths that the prediction then has too: it agrees, and both are slow. The
 free prediction has its own, and is not."""

@@ -39,7 +39,7 @@ PlanRow = tuple[str, float, int | None, int, int, float, str, float, float]
 
 
 @dataclass(frozen=True)
-class Case:
+class SweptWorkload:
     """A workload as the figures show it."""
 
     workload: str
@@ -60,17 +60,21 @@ class Case:
         return benchmark(seed, large_flows=large, small_flows=self.flows - large, noise=self.noise)
 
 
-def cases() -> list[Case]:
+def cases() -> list[SweptWorkload]:
     """Return all that the figures need."""
     few = (PLUS_SWITCHES,)
     return [
-        Case("gpt", NOISE),
-        Case("gpt", LARGE_NOISE, switches=few, plus=()),
-        Case("moe", 0.0),
-        Case("moe", NOISE, switches=few, plus=()),
-        Case("moe", LARGE_NOISE, switches=few, plus=()),
-        Case("benchmark", NOISE, 16, switches=EVERY_NUMBER, plus=(PLUS_SWITCHES, 8)),
-        *(Case("benchmark", NOISE, flows, (FLOWS_DELAY,), few, ()) for flows in FLOWS if flows != 16),
+        SweptWorkload("gpt", NOISE),
+        SweptWorkload("gpt", LARGE_NOISE, switches=few, plus=()),
+        SweptWorkload("moe", 0.0),
+        SweptWorkload("moe", NOISE, switches=few, plus=()),
+        SweptWorkload("moe", LARGE_NOISE, switches=few, plus=()),
+        SweptWorkload("benchmark", NOISE, 16, switches=EVERY_NUMBER, plus=(PLUS_SWITCHES, 8)),
+        *(
+            SweptWorkload("benchmark", NOISE, flows, (FLOWS_DELAY,), few, ())
+            for flows in FLOWS
+            if flows != 16
+        ),
     ]
 
 
@@ -86,7 +90,7 @@ def points(seeds: int) -> list[Call]:
     return [Call(rows_of, each) for each in sorted(work, key=lambda each: -(each[0].flows or 0))]
 
 
-def rows_of(case: Case, seed: int) -> list[PlanRow]:
+def rows_of(case: SweptWorkload, seed: int) -> list[PlanRow]:
     """Return a row per number of switches, delay and scheme, as `COLUMNS` names them."""
     demand = case.demand(seed)
     key = (case.workload, case.noise, case.flows, seed)
@@ -96,7 +100,7 @@ def rows_of(case: Case, seed: int) -> list[PlanRow]:
     ]
 
 
-def _plans(case: Case, demand: Matrix) -> Iterator[tuple[int, float, str, Schedule]]:
+def _plans(case: SweptWorkload, demand: Matrix) -> Iterator[tuple[int, float, str, Schedule]]:
     slots = decompose(demand)
     light = lighter(demand, slots) if case.plus else slots
     greedy = {delay: eclipse_slots(demand, delay) for delay in case.delays}

@@ -10,7 +10,7 @@ from testbed.report.fabric_drawing import draw_fabric, fabric_caption
 from testbed.report.page import slug
 from testbed.study.options import Debug
 from testbed.study.study_tables import fabric_of, rows
-from testbed.study.toml_document import Assignment, Document, Keys, assigned
+from testbed.study.toml_document import Document, Keys, Override, assigned
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 
@@ -47,7 +47,7 @@ def draw(name: Name, parameters: Set = [], out: Picture = None, debug: Debug = F
     print(f"{out}: {fabric_caption(fabric)}")
 
 
-def fabric_named(name: str, parameters: Sequence[Assignment]) -> Fabric:
+def fabric_named(name: str, parameters: Sequence[Override]) -> Fabric:
     """Return the fabric of a builder, a function or a file, with parameters as a study's file has them.
 
     Raises

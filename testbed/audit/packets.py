@@ -20,7 +20,7 @@ SHARE, FEW = 0.01, 20
 UNKNOWN = -1
 
 
-class Counts(NamedTuple):
+class PacketRow(NamedTuple):
     """A row of the table, by its columns."""
 
     sent: int
@@ -35,14 +35,14 @@ class Counts(NamedTuple):
 def packets(course: Course) -> Iterator[Found]:
     """Yield that more packets arrived, or were lost, than were sent, or that packets vanished."""
     is_lossy = course.known.faults or any(link.loss for link in course.fabric.links)
-    for row, seen in enumerate(rows_of(course.tables.packets, *Counts._fields)):
-        counts = Counts(*seen)
+    for row, seen in enumerate(rows_of(course.tables.packets, *PacketRow._fields)):
+        counts = PacketRow(*seen)
         sentence = _too_many(counts) or ("" if is_lossy else _vanished(counts))
         if sentence:
             yield sentence, "packets", row
 
 
-def _too_many(counts: Counts) -> str:
+def _too_many(counts: PacketRow) -> str:
     """Return what came of more packets than were sent; nothing if that is not so."""
     for others, what in ((counts.late, "arrived late"), (counts.anew, "were granted anew")):
         if counts.arrived + others > counts.sent:
@@ -50,7 +50,7 @@ def _too_many(counts: Counts) -> str:
     return ""
 
 
-def _vanished(counts: Counts) -> str:
+def _vanished(counts: PacketRow) -> str:
     """Return how many packets were dropped where nothing counts them; nothing if not so, or not known."""
     drops = counts.queue_drops, counts.socket_drops, counts.switch_drops
     vanished = counts.anew - counts.late - sum(drops)

@@ -56,7 +56,7 @@ from traffic.packets import packet_bytes
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.scheme_setup import WHILE_LIT, WhileLitSetup
-from traffic.spraying.policy import SPRAYED, Counts, NamesInert, QueuePair, ReactivePolicy, inert_in_all
+from traffic.spraying.policy import SPRAYED, CountsChunks, NamesInert, QueuePair, ReactivePolicy, inert_in_all
 from traffic.transports.circuit_engine import TURN_S
 from traffic.transports.connections import Ends, ends
 from traffic.transports.datagram_engine import DatagramEngine
@@ -470,8 +470,8 @@ class LiveBackend:
 
     @property
     def shares(self) -> dict[str, float]:
-        """What reactive policies counted, as shares (`traffic.spraying.policy.Counts`)."""
-        return shares_of([policy.counts for policy in self._policies if isinstance(policy, Counts)])
+        """What reactive policies counted, as shares (`traffic.spraying.policy.CountsChunks`)."""
+        return shares_of([policy.counts for policy in self._policies if isinstance(policy, CountsChunks)])
 
     @property
     def inert(self) -> tuple[str, ...]:

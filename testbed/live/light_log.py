@@ -13,7 +13,7 @@ from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import OcsPlan, plan_of
 from testbed.live.programs import slot_s
 from traffic.job_bounds import communication_bound_s, node_bounds_s
-from traffic.transports.circuit_engine import Slot
+from traffic.transports.circuit_engine import SlotRecord
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class LightLog:
     """From the first night to the last byte."""
     undelivered_bytes: tuple[int, ...]
     """What was missing after each round of slots, the last 0 [emulated bytes]."""
-    slots: tuple[Slot, ...]
+    slots: tuple[SlotRecord, ...]
     """What each slot carried [emulated seconds and bytes]."""
     logs: dict[str, list[LogEntry]]
     """What each OCS did [emulated seconds]."""
@@ -58,7 +58,7 @@ class LightLog:
     def _plan(self) -> OcsPlan:
         return plan_of(self.experiment.rule)
 
-    def _lit_s(self, slot: Slot) -> float:
+    def _lit_s(self, slot: SlotRecord) -> float:
         """Return how long a slot was lit until the last byte had arrived [emulated s]."""
         end_s = self.start_s + self.experiment.dilation.emulated_s(self.cct_s)
         return max(min(slot.until_s, end_s) - slot.lit_s, 0.0)

@@ -23,7 +23,7 @@ from topologies.events import Show, TimedCircuits
 from topologies.fabric import Fabric, Nic, Port
 from traffic.scheme_setup import WhileLitSetup
 from traffic.spraying.policy import Lanes, each_of
-from traffic.transports.circuit_engine import CircuitEngine, Light, bind_udp
+from traffic.transports.circuit_engine import CircuitEngine, LitInterval, bind_udp
 from traffic.transports.datagrams import Ends, header_share
 from traffic.transports.loop import Arrival, Loop
 
@@ -198,7 +198,7 @@ class LivePrograms:
             if self._failed.isdisjoint((Port(ocs, a), Port(ocs, b)))
         ]
         outputs = {fabric.nic_at(near): fabric.nic_at(far) for near, far in ends}
-        self.circuits.lit(Light(ocs, outputs, notice.until_s, notice.ended), now)
+        self.circuits.lit(LitInterval(ocs, outputs, notice.until_s, notice.ended), now)
         if notice.ended:
             self.showing[ocs] = self._planned_ends[ocs] = now
             self._coming[ocs] = 0
@@ -235,7 +235,7 @@ class LivePrograms:
     def _take_back(self, news: News) -> None:
         """End last slots that were of no more use, and read what was said of them."""
         for ocs in self._left_lit:
-            self.circuits.lit(Light(ocs, {}, None, ended=True), time.monotonic())
+            self.circuits.lit(LitInterval(ocs, {}, None, ended=True), time.monotonic())
             self._network.northbound.light(ocs, "-", partial=False, busy="replace")
         if self._left_lit:
             news.read()

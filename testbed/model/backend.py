@@ -41,7 +41,7 @@ from traffic.clock import NEVER, checked
 from traffic.effects import Daemon, DaemonState, LinkState
 from traffic.fluid.bundles import Bundle, Bundles, Crossed, Over, crossed
 from traffic.fluid.choice import settled
-from traffic.fluid.network import Arrival, FluidNetwork
+from traffic.fluid.network import FluidNetwork, PoolArrival
 from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import SPRAYED, QueuePair
@@ -513,7 +513,7 @@ class FluidBackend:
                 happened.append(heapq.heappop(self._to_come)[2]())
         return happened
 
-    def _of_tag(self, arrived: Arrival) -> Iterator[Arrived]:
+    def _of_tag(self, arrived: PoolArrival) -> Iterator[Arrived]:
         """Yield what arrived: a message, or those of a coupled flow with its last strand."""
         at_ps, tag, pool = arrived
         if tag >= 0:

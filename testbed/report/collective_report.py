@@ -11,7 +11,7 @@ from testbed.report.claims import Claim
 from testbed.report.figures import figures
 from testbed.report.means import in_order, points, transports_of
 from testbed.report.page import TRACES, Block, Line, Page, Sheet, counted
-from testbed.report.run_json import Run
+from testbed.report.run_json import RunRecord
 from testbed.report.table import block_rows, caption, more_words, significant, time_unit
 from testbed.report.transports import shares_text, transports_text
 from testbed.trust.agreement import AGREES_FROM, AGREES_TO, LIMIT_MARK, MARK
@@ -21,7 +21,7 @@ from traffic.metrics import collective_times_s, kinds_busbw_gbytes_s
 
 
 def collective_page(
-    run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]
+    run: RunRecord, outcomes: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]
 ) -> Page:
     """Return the report of a run.
 

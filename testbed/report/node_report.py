@@ -13,7 +13,7 @@ from testbed.report.collective_report import VERDICTS, fabric_text, scale_text
 from testbed.report.figures import TIMELINE_CAPTION
 from testbed.report.nodes import nodes_of
 from testbed.report.page import TRACES, Block, Line, Page, Plot, Sheet, counted
-from testbed.report.run_json import Run
+from testbed.report.run_json import RunRecord
 from testbed.report.table import number, significant
 from testbed.report.timeline import timeline_of
 from testbed.trust.agreement import ALL_LIMITED, MARK, MARKED, agreement_text
@@ -26,7 +26,9 @@ MOST_SHOWN = 60
 HEADERS = ("start", "end", "took", "bound", "/ bound")
 
 
-def node_page(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]) -> Page:
+def node_page(
+    run: RunRecord, outcomes: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]
+) -> Page:
     """Return the report of jobs, the nodes of each point in a block of their own.
 
     Parameters

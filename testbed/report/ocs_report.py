@@ -16,7 +16,7 @@ from testbed.report.figures import TIMELINE_CAPTION
 from testbed.report.means import BIG_SWITCH, Point, circuit_points, scheme_labels, transports_of
 from testbed.report.ocs_plots import plan_against_measurement
 from testbed.report.page import TRACES, Block, Line, Page, Plot, Sheet, counted
-from testbed.report.run_json import Run
+from testbed.report.run_json import RunRecord
 from testbed.report.table import (
     FREE,
     STYLES,
@@ -56,7 +56,9 @@ SHORT = (
 """The headers of the first numbers, as many as a terminal has room for."""
 
 
-def circuit_page(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]) -> Page:
+def circuit_page(
+    run: RunRecord, outcomes: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]
+) -> Page:
     """Return the report of schedules that were executed.
 
     Parameters

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import pandas as pd
 
 from testbed.report.claims import Claim
-from testbed.report.run_json import Run
+from testbed.report.run_json import RunRecord
 
 if TYPE_CHECKING:  # matplotlib takes longer to import than a dry run takes
     from matplotlib.figure import Figure
@@ -85,7 +85,7 @@ class Findings:
 class Page:
     """What a report says."""
 
-    run: Run
+    run: RunRecord
     sentence: str
     """What was run."""
     table: pd.DataFrame

@@ -14,7 +14,7 @@ from testbed.report.node_report import node_page
 from testbed.report.ocs_report import circuit_page
 from testbed.report.page import Format, Page, Plot
 from testbed.report.ring_report import ring_page
-from testbed.report.run_json import Run
+from testbed.report.run_json import RunRecord
 from testbed.trust.outcome import Outcome
 from topologies.fabric import Fabric
 
@@ -25,7 +25,9 @@ MOST_FABRICS = 4
 """Drawn of a run's fabrics: the first ones; run.json has all."""
 
 
-def page_of(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, judged: Sequence[Claim]) -> Page:
+def page_of(
+    run: RunRecord, outcomes: Sequence[Outcome], table: pd.DataFrame, judged: Sequence[Claim]
+) -> Page:
     """Return the report of a run's kind."""
     return PAGES[run.report](run, outcomes, table, judged)
 

@@ -46,8 +46,8 @@ from testbed.report.finished import Finished, finished
 from testbed.report.kept_points import FOLDER, TRACES, KeptFiles, KeptPoints
 from testbed.report.order import order_sheets
 from testbed.report.page import Findings, Format, Page, apart, slug
-from testbed.report.rows import Rows
-from testbed.report.run_json import Known, Run, planned_lines, run_json
+from testbed.report.rows import GrowingTable
+from testbed.report.run_json import Known, RunRecord, planned_lines, run_json
 from testbed.report.slow_links import slow_text
 from testbed.report.transports import alike_text, choices_text
 from testbed.trust.outcome import Outcome, summary_row
@@ -106,7 +106,7 @@ class RunDirectory(ABC):
 
     def __init__(
         self,
-        run: Run,
+        run: RunRecord,
         *,
         planned: Sequence[Experiment] = (),
         out: Path | None = None,
@@ -126,7 +126,7 @@ class RunDirectory(ABC):
         """As run.json has them: a run is described again and again, and experiments take long to write."""
         self._finished: list[str] = []
         self._processes, self._formats = jobs, plots
-        self._rows = Rows()
+        self._rows = GrowingTable()
         self._path: Path | None = None
         self._ends = ExitStack()
         self._page: Page | None = None
@@ -295,7 +295,7 @@ class ResultsDirectory(RunDirectory):
 
     def __init__(
         self,
-        run: Run,
+        run: RunRecord,
         *,
         planned: Sequence[Experiment] = (),
         out: Path | None = None,
@@ -406,7 +406,7 @@ class ResultsDirectory(RunDirectory):
         return replace(page, results=first, more=more, plots=plots, fabrics=fabric_plots(fabrics))
 
 
-def _made(run: Run, root: Path) -> Path:
+def _made(run: RunRecord, root: Path) -> Path:
     """Make a directory named by the time at which the run started."""
     name = run.started.strftime("%Y-%m-%dT%H-%M-%S")
     names = (name if number == 1 else f"{name}.{number}" for number in count(1))

@@ -11,7 +11,7 @@ from testbed.report.claims import Claim
 from testbed.report.node_report import how_text, node_page, node_sheet, titled, whole
 from testbed.report.nodes import nodes_of
 from testbed.report.page import Block, Line, Page, Sheet
-from testbed.report.run_json import Run
+from testbed.report.run_json import RunRecord
 from testbed.report.table import number, significant
 from testbed.trust.agreement import ALL_LIMITED, MARK, MARKED, agreement_text
 from testbed.trust.outcome import Outcome
@@ -27,7 +27,9 @@ KIND = ["kind", "over", "gpus", "rings", "bytes"]
 """What is alike of the collectives in a row."""
 
 
-def ring_page(run: Run, outcomes: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]) -> Page:
+def ring_page(
+    run: RunRecord, outcomes: Sequence[Outcome], table: pd.DataFrame, claims: Sequence[Claim]
+) -> Page:
     """Return the report of training steps: the collectives first, then what `node_page` has.
 
     Parameters

@@ -13,7 +13,7 @@ GROWTH = 1.1
 """The file is written anew for so many times as many rows: whole, and in time that grows as they do."""
 
 
-class Rows:
+class GrowingTable:
     """A table that grows by rows, and its file."""
 
     def __init__(self) -> None:

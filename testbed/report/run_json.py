@@ -54,7 +54,7 @@ class Typed:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """All that is needed to run something again, but for the experiments themselves."""
 
     scenario: str
@@ -99,14 +99,14 @@ class Run:
 
 
 class Known(TypedDict, total=False):
-    """What is known of a run only once its networks stand; each as in `Run`."""
+    """What is known of a run only once its networks stand; each as in `RunRecord`."""
 
     calibration: Mapping[str, object]
     settings: Mapping[str, object]
     similitude: Mapping[str, Sequence[Number]]
 
 
-def run_json(run: Run, planned: Sequence[str]) -> str:
+def run_json(run: RunRecord, planned: Sequence[str]) -> str:
     """Return ``run.json``, a line per key.
 
     Parameters
@@ -168,8 +168,8 @@ class _RunFile(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
     format: Literal[6]
-    run: Run
-    """The fields of `Run`, which the file has beside the other keys."""
+    run: RunRecord
+    """The fields of `RunRecord`, which the file has beside the other keys."""
     transports: list[str]
     fluid_limits: list[str]
     seeds: list[int]
@@ -221,7 +221,7 @@ def begun_as(run_file: Path) -> tuple[str, str]:
     return run.scenario, run.command_line
 
 
-def with_readings(run: Run, run_file: Path) -> Run:
+def with_readings(run: RunRecord, run_file: Path) -> RunRecord:
     """Return a run with what another read back of its machine, too; errors are those of `datapath_of`."""
     before = _read(run_file).run
     return replace(
@@ -253,8 +253,8 @@ def changed_modules(run_file: Path, sources: Mapping[str, str]) -> list[str]:
     run_file
         The ``run.json``.
     sources
-        Those of now, as `Run.own_modules`. A module that one of the two lacks is not compared: then what
-        imports it has another source too.
+        Those of now, as `RunRecord.own_modules`. A module that one of the two lacks is not compared: then
+        what imports it has another source too.
     """
     before = _read(run_file).run.own_modules
     return [module for module, source in sources.items() if before.get(module, source) != source]
@@ -313,8 +313,8 @@ def _checked(run_file: Path, text: str) -> _RunFile:
             f"{run_file} has the format {shown(version)}, and this version reads {FORMAT_VERSION}",
             "run the command line in it again",
         )
-    head = {each.name: data.pop(each.name) for each in fields(Run) if each.name in data}
-    if missing := [each.name for each in fields(Run) if each.name not in {*head, "typed"}]:
+    head = {each.name: data.pop(each.name) for each in fields(RunRecord) if each.name in data}
+    if missing := [each.name for each in fields(RunRecord) if each.name not in {*head, "typed"}]:
         raise _not_valid(run_file, f"{missing[0]}: is missing")
     try:
         read = _RunFile.model_validate_json(json.dumps({**data, "run": head}))

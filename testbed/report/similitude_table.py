@@ -25,7 +25,7 @@ CHANGES = "--mtu, --buffer, --volume and --emulated-rate change the emulated sid
 
 
 @dataclass(frozen=True)
-class Row:
+class SimilitudeRow:
     """A number over all workloads."""
 
     name: str
@@ -36,7 +36,7 @@ class Row:
     """Of the workload that is furthest from kept."""
 
 
-def similitude_rows(of_workloads: Mapping[str, Sequence[Number]]) -> list[Row]:
+def similitude_rows(of_workloads: Mapping[str, Sequence[Number]]) -> list[SimilitudeRow]:
     """Return a row per number, a range where workloads differ; constants of transports come last."""
     by_name: dict[str, list[Number]] = {}
     for numbers in of_workloads.values():
@@ -72,12 +72,12 @@ def similitude_table(of_workloads: Mapping[str, Sequence[Number]], real_link_del
     return shown
 
 
-def _row(name: str, numbers: Sequence[Number]) -> Row:
+def _row(name: str, numbers: Sequence[Number]) -> SimilitudeRow:
     worst = max(numbers, key=_apart)
     differ = len({number.words for number in numbers}) > 1
     words = f"at most {worst.words}" if differ and not worst.kept else worst.words
     real, emulated = _span(n.real for n in numbers), _span(n.emulated for n in numbers)
-    return Row(name, real, emulated, worst.kept, words)
+    return SimilitudeRow(name, real, emulated, worst.kept, words)
 
 
 def _apart(number: Number) -> float:

@@ -60,7 +60,7 @@ DEBUG = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=Deb
 
 
 @dataclass(frozen=True, kw_only=True)
-class Changes:
+class StudyChanges:
     """What options of a command change in all points of a study; their help says what each is."""
 
     link_delay_us: Annotated[
@@ -223,7 +223,7 @@ def run(describe: Callable[..., Study]) -> NoReturn:
             described(options, given)
 
     def described(options: Options, given: dict[str, object]) -> None:
-        changes = _taken(Changes, given)
+        changes = _taken(StudyChanges, given)
         if options.model_only:
             emulation = {
                 "--volume": options.volume,
@@ -238,7 +238,7 @@ def run(describe: Callable[..., Study]) -> NoReturn:
             say(study.grid)
         carry_out(study, options.or_usual(study.usual))
 
-    _run(command, describe, [*_fields(Changes), *_fields(Options)])
+    _run(command, describe, [*_fields(StudyChanges), *_fields(Options)])
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from testbed.report.results import ENTERED, ResultsDirectory
 from testbed.report.run_json import (
     Kind,
     Known,
-    Run,
+    RunRecord,
     changed_modules,
     datapath_of,
     experiments_of,
@@ -35,7 +35,7 @@ from testbed.report.run_json import (
     with_readings,
 )
 from testbed.study.glances import Failures
-from testbed.study.study import RUN, Options, Part, Study
+from testbed.study.study import RUN, Options, Study, StudyPart
 from testbed.trust.outcome import Outcome
 from topologies.errors import ScenarioError
 from topologies.own import own_sources
@@ -143,16 +143,16 @@ def directory_of(
     )
 
 
-def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind = "schemes") -> Run:
+def new_run(name: str, title: str, datapath: Datapath = "netdev", report: Kind = "schemes") -> RunRecord:
     """Return a run that starts now."""
     words = [
         word.encode(errors="backslashreplace").decode() for word in sys.argv
     ]  # a file's name may be bytes
-    run = Run(name, title, ["python", *words], datetime.now(), report=report, datapath=datapath)
+    run = RunRecord(name, title, ["python", *words], datetime.now(), report=report, datapath=datapath)
     return replace(run, baseline=BIG_SWITCH) if report == "circuits" else run
 
 
-def with_all_readings(run: Run, directory: Path) -> Run:
+def with_all_readings(run: RunRecord, directory: Path) -> RunRecord:
     """Return a run with what the one before, and each of its parts, read back of its machine."""
     with directory_lock(directory, shared=True):  # so that no link in it is followed
         run = with_readings(run, directory / RUN)
@@ -170,7 +170,9 @@ def comparison_of(experiment: Experiment) -> tuple[object, ...]:
     return experiment.fabric, experiment.job.name
 
 
-def of_part(experiments: Sequence[Experiment], part: Part | None, *, emulated: bool) -> Sequence[Experiment]:
+def of_part(
+    experiments: Sequence[Experiment], part: StudyPart | None, *, emulated: bool
+) -> Sequence[Experiment]:
     """Return the points of a part: every N-th; where they are emulated every N-th comparison."""
     if part is None or not emulated:
         return experiments if part is None else part.share(experiments)
@@ -192,7 +194,7 @@ class PartDirectory:
         Which it is.
     """
 
-    def __init__(self, run: Run, planned: Sequence[Experiment], out: Path, part: Part) -> None:
+    def __init__(self, run: RunRecord, planned: Sequence[Experiment], out: Path, part: StudyPart) -> None:
         self.run, self.path = run, out
         self._planned, self._name = planned, PART_FILE.format(part.number, part.parts)
         self.kept = KeptPoints(out)

@@ -89,7 +89,7 @@ def _emulated(
     study: Study,
     options: Options,
     machine: Machine,
-    carry_out: Callable[["Emulation", Sequence[Experiment]], None],
+    carry_out: Callable[["EmulatedStudy", Sequence[Experiment]], None],
 ) -> Directory:
     """Return the results of a study; ContradictedError if it has to be scaled by a new calibration."""
     with progress_bar() as progress:
@@ -100,11 +100,11 @@ def _emulated(
         mine = of_part(planned, options.part, emulated=True)
         with directory_of(study, options, planned) as results:
             results.describe(calibration=asdict(machine.calibration))
-            carry_out(Emulation(results, options, progress, len(mine)), mine)
+            carry_out(EmulatedStudy(results, options, progress, len(mine)), mine)
     return results
 
 
-class Emulation:
+class EmulatedStudy:
     """Takes what a worker yields into a directory of results."""
 
     def __init__(self, results: Directory, options: Options, progress: Progress, points: int) -> None:

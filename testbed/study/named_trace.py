@@ -7,7 +7,7 @@ names, or ``--set``, is a workload like the others.
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.study.study_tables import Row
+from testbed.study.study_tables import TableRow
 from testbed.study.toml_document import Document, Keys, value_at
 from traffic.readers.detect import gpus_of
 from traffic.workloads.datasets import NO_TRACE
@@ -31,7 +31,7 @@ def leave_out_others(document: Document) -> None:
             document.tables("workload")[int(table[1])].pop("seed", None)
 
 
-def size_fabric(document: Document, workloads: Sequence[Row]) -> None:
+def size_fabric(document: Document, workloads: Sequence[TableRow]) -> None:
     """Give a rail fabric as many servers as such a trace has GPUs for, unless an option says how many.
 
     Raises

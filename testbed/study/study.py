@@ -44,8 +44,8 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a run, of several that are carried out apart."""
+class StudyPart:
+    """A part of a study's points, of several that are carried out apart."""
 
     number: int
     """From 1 on."""
@@ -53,7 +53,7 @@ class Part:
     """How many there are."""
 
     @classmethod
-    def of(cls, text: str) -> "Part":
+    def of(cls, text: str) -> "StudyPart":
         """Return the part that a text like 3/20 names; ScenarioError if it names none."""
         found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
         if found and 1 <= int(found[1]) <= int(found[2]):
@@ -120,9 +120,9 @@ class Options:
         ),
     ] = None
     part: Annotated[
-        Part | None,
+        StudyPart | None,
         typer.Option(
-            parser=Part.of,
+            parser=StudyPart.of,
             metavar="K/N",
             help="Carry out the K-th of N parts of the points only, into the directory of --out, which all"
             " parts share; --resume with it joins them (docs/reference/cluster.md).",

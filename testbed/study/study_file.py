@@ -39,7 +39,7 @@ from testbed.study.study_tables import (
     FORMS,
     PAGE,
     Name,
-    Row,
+    TableRow,
     circuits_of,
     experiment_of,
     fabric_of,
@@ -54,10 +54,10 @@ from testbed.study.study_tables import (
 )
 from testbed.study.toml_document import (
     MOST_POINTS,
-    Assignment,
     Document,
     Keys,
     MistakeError,
+    Override,
     Table,
     alternatives,
     read_document,
@@ -142,7 +142,7 @@ TWINS: Mapping[Keys, Keys] = {("seed",): ("seeds",), ("seeds",): ("seed",)}
 LISTED = [key for key, field in Whole.model_fields.items() if str(field.annotation).startswith("list")]
 
 
-def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
+def study_of_file(file: Path, assignments: Sequence[Override] = ()) -> Study:
     """Return the study that a file describes.
 
     Parameters
@@ -189,7 +189,7 @@ def study_of_file(file: Path, assignments: Sequence[Assignment] = ()) -> Study:
     )
 
 
-def _say_own(document: Document, assignments: Sequence[Assignment]) -> None:
+def _say_own(document: Document, assignments: Sequence[Override]) -> None:
     """Say which code the file names, and have modules found beside it if there is one among them.
 
     Only then: libraries look for modules that may be there, and would take those of a file that names none.
@@ -245,7 +245,7 @@ def _failures(document: Document, whole: Whole, experiments: Sequence[Experiment
     written = tuple(faults(whole.faults))
     with document.at(("faults",)):
         for fault, fabric in product(written, {each.fabric for each in experiments}):
-            fault.part_of(fabric)
+            fault.site_of(fabric)
     return Failures(written, known_after_s(whole.detect_us))
 
 
@@ -334,7 +334,7 @@ def _points(document: Document, whole: Whole) -> Iterator[_Point]:
         yield from _product(document, whole)
 
 
-def _of_functions(document: Document, whole: Whole, functions: Sequence[Row]) -> Iterator[_Point]:
+def _of_functions(document: Document, whole: Whole, functions: Sequence[TableRow]) -> Iterator[_Point]:
     """Yield what functions return, each for every seed if it takes one."""
     if (count := len(functions) * len(whole.seed)) > MOST_POINTS:
         raise too_many(document, (), count)
@@ -350,7 +350,7 @@ def _of_functions(document: Document, whole: Whole, functions: Sequence[Row]) ->
             yield _Point(experiment_of(made), said, made)
 
 
-def _check_decided(document: Document, functions: Sequence[Row]) -> None:
+def _check_decided(document: Document, functions: Sequence[TableRow]) -> None:
     """Refuse what the functions of ``[points]`` decide."""
     decided = ["fabric", "circuits", "scheme", "routing", "mtu", "buffer"]
     decided += [] if any(map(is_drawn, functions)) else ["seed", "seeds"]
@@ -403,12 +403,14 @@ def _settings(document: Document, whole: Whole) -> Iterator[_Setting]:
         yield _Setting(held, cast("OwnCircuits | None", rule), at, routing, mtu, said)
 
 
-def _values(whole: Whole, row: Row, key: str) -> list[Any]:
+def _values(whole: Whole, row: TableRow, key: str) -> list[Any]:
     """Return a workload's own seed or scheme, else the study's."""
     return [row.values[key]] if key in row.values else cast(list[Any], getattr(whole, key))
 
 
-def _jobs(document: Document, row: Row, fabric: Fabric, seeds: Sequence[int]) -> Iterator[tuple[int, Job]]:
+def _jobs(
+    document: Document, row: TableRow, fabric: Fabric, seeds: Sequence[int]
+) -> Iterator[tuple[int, Job]]:
     """Yield the job of each seed: one for all where no seed matters."""
     job = None
     for seed in seeds:
@@ -419,7 +421,7 @@ def _jobs(document: Document, row: Row, fabric: Fabric, seeds: Sequence[int]) ->
 
 
 def _experiment(
-    document: Document, setting: _Setting, row: Row, job: Job, scheme: str, seed: int
+    document: Document, setting: _Setting, row: TableRow, job: Job, scheme: str, seed: int
 ) -> Experiment:
     fabric, circuits = setting.fabric, setting.circuits
     sent: str | SchemeSetup = scheme
@@ -495,7 +497,7 @@ def _word(value: object) -> str:
 # What the command line and [grid] say
 
 
-def settled(document: Document, assignments: Sequence[Assignment]) -> Document:
+def settled(document: Document, assignments: Sequence[Override]) -> Document:
     """Return the document with the values of ``[grid]`` and of the command line where they belong."""
     grid = document.table("grid")
     document.values.pop("grid", None)

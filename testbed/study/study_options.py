@@ -14,7 +14,7 @@ from testbed.study.options import with_default
 from testbed.study.study import Study
 from testbed.study.study_file import Whole, homes, study_of_file
 from testbed.study.study_tables import FORMS, keys_of
-from testbed.study.toml_document import Assignment, Document, read_document, value_at, value_of
+from testbed.study.toml_document import Document, Override, read_document, value_at, value_of
 
 OWN_TABLE = {
     "fabric": "A fabric of your own, as module:function or a JSON file (docs/howto/own_fabric.md), in place"
@@ -52,7 +52,7 @@ def described(file: Path) -> Callable[..., Study]:
         return study_of_file(
             file,
             [
-                Assignment(keys[name], _value(document, keys[name], text), _option(name))
+                Override(keys[name], _value(document, keys[name], text), _option(name))
                 for name, text in given.items()
                 if text is not None
             ],

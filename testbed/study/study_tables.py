@@ -144,7 +144,7 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class TableRow:
     """What a table says with one value for each of its keys."""
 
     keys: Keys
@@ -169,7 +169,7 @@ class Row:
         return {f"{self.keys[0]}.{key}": value for key, value in self.values.items()}
 
 
-def rows(document: Document, table: str) -> list[Row]:
+def rows(document: Document, table: str) -> list[TableRow]:
     """Return the rows of all tables of a name: of each the product of its lists, the last key fastest."""
     return [
         _row(document, keys, values)
@@ -202,7 +202,7 @@ def too_many(document: Document, keys: Keys, count: int) -> ScenarioError:
     )
 
 
-def _row(document: Document, keys: Keys, values: Table) -> Row:
+def _row(document: Document, keys: Keys, values: Table) -> TableRow:
     form, makes = _maker(document, keys, values)
     model = _model(document, (*keys, form), makes, str(keys[0]), form)
     found = validated(document, model, keys, values) if makes is not circuits_rule else None
@@ -210,7 +210,7 @@ def _row(document: Document, keys: Keys, values: Table) -> Row:
         each.name for each in _parameters(makes) if _written(each.name) in values and each.name not in GIVEN
     ]
     arguments = {name: _si(name, getattr(found, _written(name))) for name in taken}
-    return Row(keys, form, makes, values, arguments)
+    return TableRow(keys, form, makes, values, arguments)
 
 
 def _maker(document: Document, keys: Keys, values: Mapping[str, object]) -> tuple[str, Makes]:
@@ -358,7 +358,7 @@ def unknown(key: str, known: Sequence[str]) -> str:
 # What is made
 
 
-def fabric_of(document: Document, row: Row) -> Fabric:
+def fabric_of(document: Document, row: TableRow) -> Fabric:
     """Return the fabric of a row."""
     with document.at(row.keys):
         made = _made(document, row, {})
@@ -370,7 +370,7 @@ def fabric_of(document: Document, row: Row) -> Fabric:
         return made.with_links(delay_s=delay_us / 1e6, loss=loss) if delay_us or loss else made
 
 
-def job_of(document: Document, row: Row, fabric: Fabric, seed: int) -> Job | None:
+def job_of(document: Document, row: TableRow, fabric: Fabric, seed: int) -> Job | None:
     """Return the job of a row, on the first GPUs of a fabric; None if the study goes on without it."""
     if row.form == "trace" and row.name == NO_TRACE and row.values.get("if_found"):
         for key in row.arguments.keys() - {"path"}:
@@ -394,7 +394,7 @@ def job_of(document: Document, row: Row, fabric: Fabric, seed: int) -> Job | Non
         raise document.mistake(made_by, said, PAGE)
 
 
-def points_of(document: Document, row: Row, seed: int) -> list[object]:
+def points_of(document: Document, row: TableRow, seed: int) -> list[object]:
     """Return what the function of a row returns: experiments, or values that hold one each."""
     with document.at(row.keys):
         made = _made(document, row, {"seed": seed})
@@ -410,7 +410,7 @@ def experiment_of(point: object) -> Experiment:
     return cast(Experiment, point if isinstance(point, Experiment) else getattr(point, "experiment", None))
 
 
-def circuits_of(document: Document, row: Row) -> object:
+def circuits_of(document: Document, row: TableRow) -> object:
     """Return the rule of a row."""
     fields = {key: value for key, value in row.values.items() if key != row.form}
     with document.at(row.keys):
@@ -428,12 +428,12 @@ def keys_of(document: Document, keys: Keys, table: Table) -> Mapping[str, FieldI
     return {key: field for model in models for key, field in model.model_fields.items()}
 
 
-def is_drawn(row: Row) -> bool:
+def is_drawn(row: TableRow) -> bool:
     """Return whether what a row makes depends on the seed."""
     return any(each.name == "seed" for each in _parameters(row.makes))
 
 
-def _made(document: Document, row: Row, given: Mapping[str, object]) -> object:
+def _made(document: Document, row: TableRow, given: Mapping[str, object]) -> object:
     """Return what the function of a row returns."""
     if not isinstance(FORMS[str(row.keys[0])][row.form], Mapping):
         given = {**given, "path": _path(document, row)}
@@ -442,7 +442,7 @@ def _made(document: Document, row: Row, given: Mapping[str, object]) -> object:
         return row.makes(**{key: value for key, value in given.items() if key in takes}, **row.arguments)
 
 
-def _path(document: Document, row: Row) -> Path:
+def _path(document: Document, row: TableRow) -> Path:
     """Return the file that a row names: beside the study, where the command line says, or a data set."""
     if document.is_given((*row.keys, row.form)):
         return Path(row.name)

@@ -30,7 +30,7 @@ class MistakeError(ScenarioError):
 
 
 @dataclass(frozen=True)
-class Assignment:
+class Override:
     """A value that the command line gives a key."""
 
     key: str
@@ -193,7 +193,7 @@ def _are_tables(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
-def assigned(text: str) -> Assignment:
+def assigned(text: str) -> Override:
     """Return what ``--set KEY=VALUE`` gives; ScenarioError if it has no such form."""
     key, equals, value = text.partition("=")
     if not (key.strip() and equals and value.strip()):
@@ -201,7 +201,7 @@ def assigned(text: str) -> Assignment:
             f"--set {text[:LONGEST_KEY]}: it has no key or no value",
             "write --set KEY=VALUE, as in grid.seed=0..4",
         )
-    return Assignment(key.strip(), value_of(value.strip()), f"--set {key.strip()[:LONGEST_KEY]}")
+    return Override(key.strip(), value_of(value.strip()), f"--set {key.strip()[:LONGEST_KEY]}")
 
 
 def value_of(text: str) -> object:

@@ -26,7 +26,7 @@ from testbed.machine.stalls import cpu_s
 from testbed.network.network import Network
 from testbed.trust.control import Control
 from testbed.trust.fidelity import CONTROL, PRESSED
-from testbed.trust.kept import Kept, Measured, machine_name
+from testbed.trust.kept import KeptMeasurements, Measured, machine_name
 from testbed.trust.outcome import bound_s
 from topologies.errors import MachineError
 from topologies.fabric import Fabric
@@ -250,5 +250,5 @@ def _rounded(bps: float) -> float:
     return float(np.floor(bps / digit) * digit)
 
 
-CALIBRATIONS = Kept("calibration", FORMAT_VERSION, Calibration, measure)
+CALIBRATIONS = KeptMeasurements("calibration", FORMAT_VERSION, Calibration, measure)
 """Those of the machines of a user's home; one is measured in some twenty seconds."""

@@ -20,7 +20,7 @@ from testbed.machine.datapath import Datapath
 from testbed.network.ocs_bench import ocs_figures
 from testbed.trust.evidence import cpu_pressure_s
 from testbed.trust.fidelity import PRESSED
-from testbed.trust.kept import Kept, Measured, machine_name
+from testbed.trust.kept import KeptMeasurements, Measured, machine_name
 from traffic.transports.circuit_engine import GUARD_S, START_S, Margins
 
 FORMAT_VERSION = 1
@@ -117,5 +117,5 @@ def usual_p99(excess_s: NDArray[np.float64], number: NDArray[np.int64]) -> float
     return float(np.median([np.percentile(excess_s[np.isin(number, part)], 99) for part in parts]))
 
 
-DARK_EXCESSES = Kept("dark_excess", FORMAT_VERSION, DarkExcess, measure)
+DARK_EXCESSES = KeptMeasurements("dark_excess", FORMAT_VERSION, DarkExcess, measure)
 """Those of the machines of a user's home; one is measured in 8 s."""

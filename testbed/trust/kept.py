@@ -58,7 +58,7 @@ T = TypeVar("T", bound=Measured)
 
 
 @dataclass(frozen=True)
-class Kept(Generic[T]):
+class KeptMeasurements(Generic[T]):
     """Measurements of one kind, by machine and datapath."""
 
     name: str

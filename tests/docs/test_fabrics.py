@@ -9,7 +9,7 @@ import pytest
 from scenarios._docs.fabrics import docs_fabrics
 from scenarios.api.draw import fabric_named
 from testbed.study.study_tables import FORMS
-from testbed.study.toml_document import Assignment, assigned
+from testbed.study.toml_document import Override, assigned
 from tests.docs.pages import DOCS, Block, blocks_of
 
 PAGE = "docs/reference/fabrics.md"
@@ -47,7 +47,7 @@ def test_lines_of_each_builder_make_the_fabric_of_its_drawing(name: str) -> None
     assert fabric_named(words[2], given) == fabric
     table = tomllib.loads(study.text)["fabric"]
     builder = table.pop("builder")
-    keys = [Assignment(key, value, f"--set {key}") for key, value in table.items()]
+    keys = [Override(key, value, f"--set {key}") for key, value in table.items()]
     assert fabric_named(builder, keys) == fabric
 
 

@@ -12,9 +12,9 @@ import pytest
 from testbed.experiment.experiment import Experiment
 from testbed.report.finished import finished
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Run
+from testbed.report.run_json import RunRecord
 from testbed.study.emulating import Asked, Emulated, Event
-from testbed.study.emulation import Emulation
+from testbed.study.emulation import EmulatedStudy
 from testbed.study.machine import Machine, weakest
 from testbed.study.output import progress_bar
 from testbed.study.ray_cluster import RayCluster
@@ -67,7 +67,7 @@ class Slot:
 @pytest.fixture
 def results(tmp_path: Path) -> Iterator[ResultsDirectory]:
     """Return a run that was cut off: its first point was emulated on machine a."""
-    run = Run("s", "S", ["s.py"], datetime(2026, 1, 2))
+    run = RunRecord("s", "S", ["s.py"], datetime(2026, 1, 2))
     with ResultsDirectory(run, out=tmp_path / "out", planned=POINTS) as results:
         results.add_finished(POINTS[0], finished(emulated(POINTS[0], "a"), traced=False))
     with ResultsDirectory(run, out=tmp_path / "out", planned=POINTS, resume=True) as results:
@@ -76,7 +76,7 @@ def results(tmp_path: Path) -> Iterator[ResultsDirectory]:
 
 def test_a_comparison_goes_on_where_it_was_begun_and_others_anywhere(results: ResultsDirectory) -> None:
     cluster = Cluster()
-    emulation = Emulation(results, Options(), progress_bar(), len(POINTS))
+    emulation = EmulatedStudy(results, Options(), progress_bar(), len(POINTS))
     emulation.carry_out_on(cast(RayCluster, cluster), POINTS)
     assert cluster.asked == {"a": [POINTS[1]], None: POINTS[2:]}
     found = {each.experiment.key: each.machine for each in results.outcomes}
@@ -84,7 +84,7 @@ def test_a_comparison_goes_on_where_it_was_begun_and_others_anywhere(results: Re
 
 
 def test_alone_it_is_refused_unless_all_of_it_is_there(results: ResultsDirectory) -> None:
-    emulation = Emulation(results, Options(), progress_bar(), len(POINTS))
+    emulation = EmulatedStudy(results, Options(), progress_bar(), len(POINTS))
     worker = cast(EmulationWorker, None)
     with pytest.raises(
         ScenarioError, match=r"points of uniform were emulated on a, and this is .*go on .* a"

@@ -15,9 +15,9 @@ from testbed.network.network import Network
 from testbed.report.finished import finished
 from testbed.report.kept_points import KeptPoints
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Run
+from testbed.report.run_json import RunRecord
 from testbed.study.emulating import Asked, ControlledPoints, Described, Emulated, Event
-from testbed.study.emulation import Emulation
+from testbed.study.emulation import EmulatedStudy
 from testbed.study.output import progress_bar
 from testbed.study.study import Options
 from testbed.study.worker import EmulationWorker
@@ -46,7 +46,9 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Results
 
     monkeypatch.setenv(CACHE, str(tmp_path))
     replace(CALIBRATIONS, measure=measure).of("netdev")
-    with ResultsDirectory(Run("s", "S", ["s.py"], datetime(2026, 1, 2)), out=tmp_path / "out") as results:
+    with ResultsDirectory(
+        RunRecord("s", "S", ["s.py"], datetime(2026, 1, 2)), out=tmp_path / "out"
+    ) as results:
         yield results
 
 
@@ -106,7 +108,7 @@ def test_schedules_have_controls_before_between_and_after_them(
         for scheduler, seed in (("spectra", 0), ("spectra", 1), ("rotor", 0))
     )
     controlled = ControlledPoints(Network(first.fabric, first.dilation.rate))
-    taken = Emulation(results, Options(), progress_bar(), 3)
+    taken = EmulatedStudy(results, Options(), progress_bar(), 3)
     seen = []
 
     class Worker:
@@ -145,9 +147,9 @@ def test_rows_of_a_run_that_goes_on_stand_as_in_one_go(tmp_path: Path) -> None:
             yield Control(1e6, 4, error=0.5, cpu_pressure=0.1)
 
     def carried_out(some: Sequence[Experiment], name: str, *, resume: bool = False) -> Path:
-        run = Run("s", "S", ["s.py"], datetime(2026, 1, 2))
+        run = RunRecord("s", "S", ["s.py"], datetime(2026, 1, 2))
         with ResultsDirectory(run, planned=points, out=tmp_path / name, resume=resume) as results:
-            taken = Emulation(results, Options(), progress_bar(), len(some))
+            taken = EmulatedStudy(results, Options(), progress_bar(), len(some))
             taken.carry_out(cast(EmulationWorker, Worker()), some, None)
         return results.path
 

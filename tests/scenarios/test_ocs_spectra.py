@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from controller.circuits.devices import DEVICES, LEAST_DELAY_S
 from scenarios._spectra import ocs_sweep
-from scenarios._spectra.ocs_sweep import Case, cases
+from scenarios._spectra.ocs_sweep import SweptWorkload, cases
 from scenarios.ocs_spectra import RATE_BPS, ocs_spectra
 from testbed.experiment.dilation import UNSCALED
 from testbed.experiment.experiment import Experiment
@@ -254,7 +254,7 @@ def test_the_help_names_every_device() -> None:
 
 
 @pytest.mark.drawn
-def few_cases() -> list[Case]:
+def few_cases() -> list[SweptWorkload]:
     """Return what the figures need, of fewer flows, at two delays."""
     found = [case for case in cases() if (case.flows or 0) <= 16]
     return [replace(case, delays=(0.01, 0.04) if len(case.delays) > 1 else case.delays) for case in found]
@@ -262,7 +262,7 @@ def few_cases() -> list[Case]:
 
 @pytest.mark.parametrize("chosen", [few_cases, pytest.param(cases, marks=pytest.mark.slow)])
 def test_the_papers_figures_are_planned_and_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: Callable[[], list[Case]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: Callable[[], list[SweptWorkload]]
 ) -> None:
     monkeypatch.setattr(ocs_sweep, "cases", chosen)
     out = tmp_path / "out"

@@ -19,7 +19,7 @@ from testbed.report.page import Findings
 from testbed.study.study import Study, no_claims
 from testbed.study.study_file import Whole, study_of_file
 from testbed.study.study_tables import FORMS, OTHERS
-from testbed.study.toml_document import Assignment, assigned, lines_of, value_of
+from testbed.study.toml_document import Override, assigned, lines_of, value_of
 from tests.calibrated import calibrated
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
@@ -349,7 +349,7 @@ scalars = st.one_of(
 def test_a_value_that_is_written_is_read(value: object) -> None:
     written = toml(value)
     assert value_of(written) == value
-    assert assigned(f"a.b={written}") == Assignment("a.b", value, "--set a.b")
+    assert assigned(f"a.b={written}") == Override("a.b", value, "--set a.b")
 
 
 def toml(value: object) -> str:

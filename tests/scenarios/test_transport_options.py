@@ -11,7 +11,7 @@ from scenarios.ocs_spectra import ocs_spectra
 from testbed.cli.cli import FabricCLI
 from testbed.experiment.experiment import Experiment
 from testbed.live.backend import LiveBackend
-from testbed.study.command import MOST_WINDOW_PACKETS, Changes
+from testbed.study.command import MOST_WINDOW_PACKETS, StudyChanges
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
 from topologies.rail import rail_fabric
@@ -56,18 +56,18 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(tmp_path: Path, options: l
 )
 def test_windows_and_timeouts_have_limits(window: int | None, timeout_ms: float | None) -> None:
     with pytest.raises(ScenarioError, match=r"an initial window of|a least timeout of"):
-        Changes(transport="tcp", initial_window=window, least_rto_ms=timeout_ms)
+        StudyChanges(transport="tcp", initial_window=window, least_rto_ms=timeout_ms)
 
 
 def test_each_transport_of_a_list_is_taken_once_and_with_what_hosts_are_set_to() -> None:
-    assert Changes(transport="tcp, credit,tcp", initial_window=4, least_rto_ms=250.0).setups() == [
+    assert StudyChanges(transport="tcp, credit,tcp", initial_window=4, least_rto_ms=250.0).setups() == [
         TransportSetup("tcp", 4, 0.25),
         TransportSetup("credit", 4, 0.25),
     ]
 
 
 def test_the_default_is_two_transports_that_exist() -> None:
-    names = [setup.name for setup in Changes().setups()]
+    names = [setup.name for setup in StudyChanges().setups()]
     assert len(names) == 2
     assert set(names) <= {CREDIT, *OVER_TCP} - {"ideal"}
 

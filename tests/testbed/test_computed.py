@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from testbed.report.checksums import with_checksum
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.study.computed import Call, Computed, Found, KeptResults, Report, compute
-from testbed.study.study import Options, Part
+from testbed.study.study import Options, StudyPart
 from tests.testbed.run_files import unsealed
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
@@ -122,7 +122,7 @@ def test_parts_make_the_whole_and_say_how(
 ) -> None:
     out = tmp_path / "out"
     for number, mine in ((2, [3]), (3, [5]), (1, [2, 7])):
-        compute(squares(tmp_path), Options(out=out, part=Part(number, 3)))
+        compute(squares(tmp_path), Options(out=out, part=StudyPart(number, 3)))
         assert carried_out(tmp_path) == mine
         assert f" --resume {out}\n" in capsys.readouterr().err
         assert not list(out.glob("*.csv"))
@@ -329,9 +329,9 @@ def test_a_function_whose_results_cannot_be_kept_is_refused_before_it_is_called(
 
 
 def test_a_part_of_another_study_is_refused(tmp_path: Path) -> None:
-    compute(squares(tmp_path), Options(out=tmp_path / "out", part=Part(1, 2)))
+    compute(squares(tmp_path), Options(out=tmp_path / "out", part=StudyPart(1, 2)))
     with pytest.raises(ScenarioError, match="holds the points of another study"):
-        compute(squares(tmp_path, (11, 13)), Options(out=tmp_path / "out", part=Part(2, 2)))
+        compute(squares(tmp_path, (11, 13)), Options(out=tmp_path / "out", part=StudyPart(2, 2)))
 
 
 def test_a_key_is_the_same_in_another_python() -> None:

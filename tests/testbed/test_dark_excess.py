@@ -11,7 +11,7 @@ import pytest
 from controller.circuits.devices import LEAST_DELAY_S
 from testbed.machine.datapath import Datapath
 from testbed.trust.dark_excess import DARK_EXCESSES, FORMAT_VERSION, DarkExcess, Excess, usual_p99
-from testbed.trust.kept import CACHE, SHARED_S, Kept, machine_name
+from testbed.trust.kept import CACHE, SHARED_S, KeptMeasurements, machine_name
 from traffic.transports.circuit_engine import GUARD_S, START_S
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -61,7 +61,9 @@ def measured() -> list[Datapath]:
 
 
 @pytest.fixture
-def kept(measured: list[Datapath], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept[DarkExcess]:
+def kept(
+    measured: list[Datapath], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> KeptMeasurements[DarkExcess]:
     """Have an empty cache, and a machine that is measured at once."""
 
     def measure(datapath: Datapath) -> DarkExcess:
@@ -74,7 +76,7 @@ def kept(measured: list[Datapath], tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_it_is_measured_once_and_read_back_as_it_was(
-    kept: Kept[DarkExcess], measured: list[Datapath]
+    kept: KeptMeasurements[DarkExcess], measured: list[Datapath]
 ) -> None:
     assert not kept.has("netdev")
     first = kept.of("netdev")
@@ -97,7 +99,7 @@ def test_it_is_measured_once_and_read_back_as_it_was(
     ],
 )
 def test_what_is_of_another_format_or_not_valid_is_measured_anew(
-    kept: Kept[DarkExcess], measured: list[Datapath], tmp_path: Path, change: dict[str, object]
+    kept: KeptMeasurements[DarkExcess], measured: list[Datapath], tmp_path: Path, change: dict[str, object]
 ) -> None:
     kept.of("netdev")
     file = tmp_path / "dark_excess.json"

@@ -30,7 +30,7 @@ from tests.testbed.cases import HEALTHY, experiment_of, outcome_of, small_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
 from traffic.scheme_setup import WhileLitSetup
-from traffic.transports.circuit_engine import GUARD_S, Meeting, Slot
+from traffic.transports.circuit_engine import GUARD_S, Meeting, SlotRecord
 from traffic.workloads.synthetic import uniform
 
 JUDGED = (
@@ -230,7 +230,7 @@ def test_the_slots_of_a_schedule_have_room_for_guard_times() -> None:
 def late(light: LightLog, size: int) -> LightLog:
     """Return the same with so many bytes that came in a clean-up round, and news that came 9 ms late."""
     logs = {"ocs0": [LogEntry(0, ((0, 1),), False, 0, 0.0, 0.0, 0.0, 1.0, False)]}
-    return replace(light, undelivered_bytes=(size, 0), slots=(Slot("ocs0", 1.009, 2.0, 1),), logs=logs)
+    return replace(light, undelivered_bytes=(size, 0), slots=(SlotRecord("ocs0", 1.009, 2.0, 1),), logs=logs)
 
 
 def test_bytes_that_missed_their_slots_by_the_machines_fault_are_never_faithful() -> None:

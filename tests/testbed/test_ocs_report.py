@@ -24,17 +24,17 @@ from testbed.report.ocs_report import executions_table
 from testbed.report.palette import colours
 from testbed.report.plots import cct_percentiles, times_over_bound
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Run, experiments_of
+from testbed.report.run_json import RunRecord, experiments_of
 from testbed.report.table import time_unit
 from testbed.trust.outcome import Outcome, Verdict, summary
 from tests.testbed.cases import VOID, slowed
 from tests.testbed.ocs_cases import DELAY, DELAY_S, OCSES, SERVERS, experiment_of, light_of
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
-from traffic.transports.circuit_engine import GUARD_S, Slot
+from traffic.transports.circuit_engine import GUARD_S, SlotRecord
 
 FAITHFUL = Verdict("faithful")
-RUN = Run(
+RUN = RunRecord(
     "ocs_spectra",
     "Spectra's schedules",
     ["ocs_spectra.py"],
@@ -230,11 +230,11 @@ def test_the_guard_counts_where_dark_follows_and_not_after_the_last_byte() -> No
     execution = light_of(executed_of("spectra"))
     end_s = execution.experiment.dilation.emulated_s(execution.cct_s)
     slots = (
-        Slot("ocs0", 0.0, end_s / 2, 1),
-        Slot(
+        SlotRecord("ocs0", 0.0, end_s / 2, 1),
+        SlotRecord(
             "ocs1", 0.0, end_s + GUARD_S / 4, 1
         ),  # all but a quarter of its guard passes before the last byte
-        Slot("ocs0", end_s / 2, end_s + 2 * GUARD_S, 1),
+        SlotRecord("ocs0", end_s / 2, end_s + 2 * GUARD_S, 1),
     )
     lost = replace(execution, slots=slots).guard_loss
     assert lost == pytest.approx((1 + 0.75) * GUARD_S / (2 * end_s))

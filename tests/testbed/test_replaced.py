@@ -9,14 +9,14 @@ import pytest
 from testbed.machine.files import directory_lock
 from testbed.report.replaced import replaced
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Run
+from testbed.report.run_json import RunRecord
 from tests.testbed.cases import small_outcomes
 from topologies.errors import ScenarioError
 
 
-def run(title: str) -> Run:
+def run(title: str) -> RunRecord:
     """Return a run."""
-    return Run("python", title, ["python"], datetime(2026, 1, 2, 3, 4, 5))
+    return RunRecord("python", title, ["python"], datetime(2026, 1, 2, 3, 4, 5))
 
 
 def begin(out: Path) -> None:

@@ -14,7 +14,7 @@ from testbed.report.collective_report import collective_page, links_text, senten
 from testbed.report.images import image_of
 from testbed.report.page import Page as ReportPage
 from testbed.report.report_html import report_html
-from testbed.report.run_json import Run
+from testbed.report.run_json import RunRecord
 from testbed.trust.outcome import Outcome, Verdict, summary
 from tests.blank import blank
 from tests.hostile_names import NAMES, raw
@@ -35,7 +35,7 @@ from traffic.job import Collective, Job
 from traffic.workloads.synthetic import uniform
 
 EMPTY = {"meta", "img", "br", "link", "hr"}
-RUN = Run(
+RUN = RunRecord(
     scenario="rails_sparse",
     title="RailS under sparse load",
     command=["python", "scenarios/rails_sparse.py", "--out", "a b"],

@@ -23,8 +23,8 @@ from testbed.machine.files import GrowingFile, append_text, directory_lock, writ
 from testbed.report.chrome_trace import chrome_trace
 from testbed.report.page import Block, Findings, Line, Sheet
 from testbed.report.results import ResultsDirectory
-from testbed.report.rows import Rows
-from testbed.report.run_json import Run, experiments_of
+from testbed.report.rows import GrowingTable
+from testbed.report.run_json import RunRecord, experiments_of
 from testbed.trust.outcome import Outcome, summary
 from tests.testbed.cases import VOID, experiment_of, outcome_of, small_outcomes, with_verdict
 from tests.tools import CHECKOUT
@@ -32,7 +32,7 @@ from topologies.errors import MachineError, ScenarioError
 from topologies.rail import rail_fabric
 from traffic.workloads.synthetic import uniform
 
-RUN = Run("rails_sparse", "RailS under sparse load", ["rails_sparse.py"], datetime(2026, 1, 2, 3, 4, 5))
+RUN = RunRecord("rails_sparse", "RailS under sparse load", ["rails_sparse.py"], datetime(2026, 1, 2, 3, 4, 5))
 TABLES = {"nodes.csv", "records.csv", "summary.csv"}
 PLOTS = {
     "timeline_uniform.png",
@@ -191,7 +191,7 @@ def test_at_any_time_the_files_that_are_there_are_whole(tmp_path: Path) -> None:
 
 
 def test_the_summary_is_written_anew_when_it_has_grown_by_a_tenth(tmp_path: Path) -> None:
-    rows, file, lacking = Rows(), tmp_path / "summary.csv", []
+    rows, file, lacking = GrowingTable(), tmp_path / "summary.csv", []
     for number in range(200):
         rows.append([{"seed": number}], file)
         lacking.append(number + 1 - len(pd.read_csv(file)))
@@ -437,8 +437,8 @@ WRITER = """
 import sys
 from pathlib import Path
 from testbed.machine.files import GrowingFile, append_text, write_whole
-from testbed.report.rows import Rows
-folder, row, rows = Path(sys.argv[1]), "x" * 20_000, Rows()
+from testbed.report.rows import GrowingTable
+folder, row, rows = Path(sys.argv[1]), "x" * 20_000, GrowingTable()
 with GrowingFile(folder / "nodes.csv") as table:
     for number in range(10**6):
         table.append(f"{number},{row}\\n")

@@ -12,7 +12,7 @@ from topologies.rail import rail_fabric
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job
 from traffic.packets import packet_bytes
-from traffic.training import Layout, Phase, Phases, job_of_phases
+from traffic.training import Layout, Phases, StepPhase, job_of_phases
 from traffic.transports.host_settings import TransportSetup
 
 FABRIC = rail_fabric(2, 2)
@@ -20,11 +20,11 @@ FABRIC = rail_fabric(2, 2)
 
 def test_collectives_that_are_alike_share_a_row() -> None:
     phases = (
-        Phase("first", 0.0, "all-reduce", "dp", 8_000_000),
-        Phase("second", 0.0, "all-reduce", "dp", 8_000_000),
-        Phase("other size", 0.0, "all-reduce", "dp", 4_000_000),
-        Phase("inside", 0.0, "all-gather", "tp", 8_000_000),
-        Phase("tokens", 0.0, "all-to-all", "all", 8_000_000),
+        StepPhase("first", 0.0, "all-reduce", "dp", 8_000_000),
+        StepPhase("second", 0.0, "all-reduce", "dp", 8_000_000),
+        StepPhase("other size", 0.0, "all-reduce", "dp", 4_000_000),
+        StepPhase("inside", 0.0, "all-gather", "tp", 8_000_000),
+        StepPhase("tokens", 0.0, "all-to-all", "all", 8_000_000),
     )
     job = job_of_phases(Phases("step", Layout(2, 2), phases))
     experiment = Experiment(FABRIC, job, "ecmp", Dilation(1.0, 1.0), transport=TransportSetup("credit"))

@@ -20,7 +20,7 @@ from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import Scheduled
 from testbed.machine.versions import sources
 from testbed.report.run_json import (
-    Run,
+    RunRecord,
     changed_modules,
     datapath_of,
     experiments_of,
@@ -56,7 +56,7 @@ POINTS = [
         circuits=Scheduled("spectra", ReconfigurationDelay("delay", 1e-3)),
     ),
 ]
-RUN = Run(
+RUN = RunRecord(
     "scenario",
     "Title",
     ["python", "a.py"],

@@ -12,7 +12,7 @@ from testbed.machine.datapath import Datapath
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.collective_report import sentence
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import Run, datapath_of
+from testbed.report.run_json import RunRecord, datapath_of
 from testbed.report.transports import WHAT, shares_text, transports_text
 from testbed.study.directories import new_run
 from testbed.trust.outcome import Verdict
@@ -24,7 +24,7 @@ from topologies.errors import ScenarioError
 from traffic.transports.host_settings import TransportSetup
 from traffic.transports.registry import CREDIT, DATAGRAMS, OVER_TCP, congestion_control
 
-RUN = Run("rails_sparse", "RailS", ["rails_sparse.py"], datetime(2026, 1, 2))
+RUN = RunRecord("rails_sparse", "RailS", ["rails_sparse.py"], datetime(2026, 1, 2))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from topologies.fabric import Nic
 from traffic.transports import circuit_engine
-from traffic.transports.circuit_engine import GUARD_S, LANDED_S, CircuitEngine, Light, Meeting
+from traffic.transports.circuit_engine import GUARD_S, LANDED_S, CircuitEngine, LitInterval, Meeting
 from traffic.transports.loop import Arrival, Loop
 
 NEAR, FAR = (Nic(0, 0), Nic(0, 1)), (Nic(1, 0), Nic(1, 1))
@@ -55,7 +55,7 @@ class Circuits:
     def light(self, ocs: int, until_s: float | None) -> None:
         """Have an OCS lit until a time, or dark."""
         outputs = {} if until_s is None else {NEAR[ocs]: FAR[ocs]}
-        self.engine.lit(Light(f"ocs{ocs}", outputs, until_s), self._clock.now)
+        self.engine.lit(LitInterval(f"ocs{ocs}", outputs, until_s), self._clock.now)
 
     def run(self, seconds: float, *, loses: bool = False) -> list[Arrival]:
         """Let time pass, a turn each millisecond, and read what arrived, or lose it."""

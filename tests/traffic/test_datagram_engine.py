@@ -57,7 +57,7 @@ from traffic.transports.loop import PacketCounts
 from traffic.transports.nic_sender import DEPTH_PACKETS, NicSender
 from traffic.transports.order import Reordering
 from traffic.transports.packet_feeder import NEW, Burst, PacketFeeder
-from traffic.transports.round_trips import Begun, Crossing
+from traffic.transports.round_trips import Crossing, InFlight
 from traffic.transports.transport import LEAST_PACKET_S
 
 SEEDS = st.integers(0, 1 << 16)
@@ -273,7 +273,7 @@ def test_parcels_of_a_queue_pair_share_packets() -> None:
 
 def test_bursts_have_packets_of_their_own() -> None:
     group = (ONE.source,), ONE.destination, 0
-    burst = Burst(0, 0, 0, 0, group, 5, 900, 900, Begun(0.0, 0.0), NEW)
+    burst = Burst(0, 0, 0, 0, group, 5, 900, 900, InFlight(0.0, 0.0), NEW)
     lane = Lane(0, ONE, nic=cast(NicSender, None), addresses=[])
     account = Account(0, ONE.destination, lane)
     plain, chosen = Parcel(1, 900, account), Parcel(2, 900, account, burst)

@@ -29,7 +29,7 @@ from traffic.spraying.policy import (
 from traffic.spraying.registry import policy_named
 from traffic.spraying.reps import Reps
 from traffic.transports.packet_feeder import NEW, Burst, Group, PacketFeeder
-from traffic.transports.round_trips import ACKNOWLEDGED_BYTES, MARK_PACKETS, Begun, Crossing
+from traffic.transports.round_trips import ACKNOWLEDGED_BYTES, MARK_PACKETS, Crossing, InFlight
 from traffic.transports.transport import NicRate, packet_s
 
 PACKET = 1000
@@ -237,7 +237,7 @@ def test_every_byte_arrives_once_where_it_may_whatever_is_lost(
 def test_the_real_bytes_of_a_burst_are_taken_off_it_once(real: int, size: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     burst, taken = (
-        Burst(0, 0, 0, 0, ((Nic(0, 0),), Nic(1, 0), 0), 0, real, size, Begun(0.0, 0.0), NEW),
+        Burst(0, 0, 0, 0, ((Nic(0, 0),), Nic(1, 0), 0), 0, real, size, InFlight(0.0, 0.0), NEW),
         list[int](),
     )
     while burst.size:

@@ -25,7 +25,7 @@ from traffic.readers.detect import read_trace
 from traffic.readers.flame import flame_rows
 from traffic.readers.megatron import read_megatron
 from traffic.readers.npy import npy_array
-from traffic.readers.routing import MAX_ALL_TO_ALLS, Hosting, Rows, dealt
+from traffic.readers.routing import MAX_ALL_TO_ALLS, Hosting, TokenRows, dealt
 from traffic.readers.vllm import vllm_rows
 from traffic.steps import demands_of
 
@@ -48,9 +48,9 @@ def arrays(draw: st.DrawFn, least_k: int = 1) -> NDArray[np.int16]:
     return order[:, :, :k].astype(np.int16)
 
 
-def in_blocks(rows: NDArray[np.int16], block: int = 99) -> Rows:
+def in_blocks(rows: NDArray[np.int16], block: int = 99) -> TokenRows:
     """Return rows as a reader gives them, some at a time."""
-    return Rows(len(rows), [rows[start : start + block] for start in range(0, len(rows), block)])
+    return TokenRows(len(rows), [rows[start : start + block] for start in range(0, len(rows), block)])
 
 
 def batches_by_hand(rows: NDArray[np.int16], hosting: Hosting) -> list[list[NDArray[np.int16]]]:
@@ -161,7 +161,7 @@ def test_rows_after_the_cut_are_not_read_once_no_layer_may_be_dense() -> None:
         yield np.ones((1, 2, 1), np.int16)
         raise AssertionError("read on")
 
-    rows = Rows(10**9, blocks())
+    rows = TokenRows(10**9, blocks())
     assert len(demands_of(dealt(Path("rows"), rows, HOSTING, note="trace", all_to_alls=1))) == 1
 
 
@@ -313,7 +313,7 @@ def test_too_many_all_to_alls_are_told() -> None:
     with pytest.raises(TraceError, match=f"over {MAX_ALL_TO_ALLS} all-to-alls"):
         dealt(Path("rows"), in_blocks(rows), one, note="trace")
     many = Hosting(gpus=4096, experts=1, bytes_per_token=1)
-    layers = Rows(4, [np.zeros((4, 5, 1), np.int16)])
+    layers = TokenRows(4, [np.zeros((4, 5, 1), np.int16)])
     with pytest.raises(TraceError, match=r"over 4 all-to-alls, .*; ask for fewer all-to-alls"):
         dealt(Path("rows"), layers, many, note="trace")
     assert len(demands_of(dealt(Path("rows"), layers, many, note="trace", all_to_alls=1))) == 1
@@ -325,7 +325,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
     peaks = []
     for blocks in (10, 100):
         tracemalloc.start()
-        rows = Rows(blocks * len(block), itertools.repeat(block, blocks))
+        rows = TokenRows(blocks * len(block), itertools.repeat(block, blocks))
         collective = dealt(Path("rows"), rows, hosting, note="trace")
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()

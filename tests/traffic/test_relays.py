@@ -11,7 +11,7 @@ from topologies.mfabric import mfabric_fabric
 from topologies.packet_part import cut_off
 from traffic.delegated import Delegated, DelegatedSetup
 from traffic.delegation import Lanes
-from traffic.relays import Hop
+from traffic.relays import RelayHop
 
 FABRIC = mfabric_fabric(4, gpus=1, nics=4, packet_nics=2)
 """Circuit NICs 1 and 3."""
@@ -34,22 +34,27 @@ def test_only_servers_without_any_packet_nic_are_cut_off() -> None:
 def test_the_relay_has_a_circuit_and_the_fewest_packet_bytes_then_the_lowest_index() -> None:
     messages = sent(DEMAND)
     paths = Lanes().paths(view_of(0), messages)
-    assert paths == [(), (), (Hop(0, 1, True), Hop(1, 3, False)), ()]
+    assert paths == [(), (), (RelayHop(0, 1, True), RelayHop(1, 3, False)), ()]
     busy = DEMAND + np.array([[0] * 4, [0, 0, 0, 1], [0] * 4, [0] * 4])  # 1 to 3 goes over packets
     paths = Lanes().paths(view_of(0), sent(busy))
-    assert paths[2] == (Hop(0, 2, True), Hop(2, 3, False))
+    assert paths[2] == (RelayHop(0, 2, True), RelayHop(2, 3, False))
 
 
 def test_it_comes_back_the_same_way_and_both_ends_may_need_one() -> None:
     back = Lanes().paths(view_of(0), sent(DEMAND.T.copy()))
-    assert (Hop(3, 1, False), Hop(1, 0, True)) in back
+    assert (RelayHop(3, 1, False), RelayHop(1, 0, True)) in back
     both = Lanes().paths(view_of(0, 3), sent(DEMAND))
-    assert both[2] == (Hop(0, 1, True), Hop(1, 2, False), Hop(2, 3, True))
+    assert both[2] == (RelayHop(0, 1, True), RelayHop(1, 2, False), RelayHop(2, 3, True))
 
 
 def test_other_collectives_take_a_circuit_to_their_server_if_there_is_one() -> None:
     paths = Lanes(light=False).paths(view_of(0), sent(DEMAND))
-    assert paths == [(Hop(0, 1, True),), (Hop(0, 2, True),), (Hop(0, 1, True), Hop(1, 3, False)), ()]
+    assert paths == [
+        (RelayHop(0, 1, True),),
+        (RelayHop(0, 2, True),),
+        (RelayHop(0, 1, True), RelayHop(1, 3, False)),
+        (),
+    ]
 
 
 def test_nobody_relays_where_no_circuit_leads_to_packet_nics() -> None:
@@ -80,6 +85,6 @@ def test_bytes_are_gathered_at_the_first_hop_and_scattered_behind_the_last() -> 
 
 def test_spilling_leaves_alone_what_is_relayed() -> None:
     paths = Lanes(spill=True).paths(view_of(0), sent(DEMAND))
-    assert paths[2] == (Hop(0, 1, True), Hop(1, 3, False))
+    assert paths[2] == (RelayHop(0, 1, True), RelayHop(1, 3, False))
     found = Delegated(DelegatedSetup(spill=True)).delegate(view_of(0), sent(DEMAND))
     assert found.lanes.bytes.sum() == DEMAND.sum() + 4 * MEGABYTE

@@ -17,7 +17,7 @@ from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.ring import Operation, Ring
 from traffic.job import Collective, Job
 from traffic.rings_over import closed_form_s, rings_over, with_rings
-from traffic.training import GroupKind, Layout, Phase, Phases, calls, first_alike, job_of_phases
+from traffic.training import GroupKind, Layout, Phases, StepPhase, calls, first_alike, job_of_phases
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.gpt import gpt_step
 
@@ -55,11 +55,11 @@ def test_megatrons_order() -> None:
 
 def test_what_blocks_is_waited_for_and_what_does_not_goes_beside() -> None:
     phases = (
-        Phase("a", 1.0, "all-reduce", "tp", 8),
-        Phase("b", 2.0, "reduce-scatter", "dp", 8, blocks=False),
-        Phase("c", 0.0, "all-reduce", "dp", 8, blocks=False),
-        Phase("d", 3.0),
-        Phase("e", 0.0, "all-reduce", "tp", 1),
+        StepPhase("a", 1.0, "all-reduce", "tp", 8),
+        StepPhase("b", 2.0, "reduce-scatter", "dp", 8, blocks=False),
+        StepPhase("c", 0.0, "all-reduce", "dp", 8, blocks=False),
+        StepPhase("d", 3.0),
+        StepPhase("e", 0.0, "all-reduce", "tp", 1),
     )
     job = job_of_phases(Phases("step", Layout(2, 1), phases, "drawn"), least_bytes=2)
     assert [(node.name, node.after) for node in job.nodes] == [

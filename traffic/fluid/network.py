@@ -42,7 +42,7 @@ _OF_POOLS = {
 """What is kept of each flow and pool, and of a new one."""
 
 
-class Arrival(NamedTuple):
+class PoolArrival(NamedTuple):
     """The last byte arrived of what was posted together of a message in a pool."""
 
     at_ps: int
@@ -293,14 +293,14 @@ class FluidNetwork:
             self._first_end_ps = int(self._end_ps.min(initial=NEVER))
         return self._first_end_ps
 
-    def advance(self, until_ps: int) -> list[Arrival]:
+    def advance(self, until_ps: int) -> list[PoolArrival]:
         """Let time pass until messages arrive, at most until ``until_ps``, which may be `NEVER`.
 
         What ends together with that time, but for rounding, counts.
 
         Returns
         -------
-        list of Arrival
+        list of PoolArrival
             What arrived at that one instant; empty if nothing did.
         """
         while not self._is_idle and (at_ps := self.next_ps) <= self._as_one_with(until_ps) and at_ps < NEVER:
@@ -375,7 +375,7 @@ class FluidNetwork:
         since_s = (self.now_ps - self._flow_since_ps[numbers]) / SECOND
         return np.asarray(self._flow_bytes[numbers] + since_s * self._good_bps(numbers) / 8)
 
-    def _leave(self, left_ps: int) -> list[Arrival]:
+    def _leave(self, left_ps: int) -> list[PoolArrival]:
         """Take messages whose last byte leaves its pool now out of it; return those that arrive at once.
 
         ``left_ps`` is when they count as having left: now, unless buckets lent.
@@ -383,7 +383,7 @@ class FluidNetwork:
         ended = np.flatnonzero(self._end_ps <= self.now_ps + self._together_ps)
         self._since_ps[ended] = self.now_ps
         self._left[ended] = self._posted[ended] - self._next_end[ended]  # exactly, whatever rounding left
-        at_once: list[Arrival] = []
+        at_once: list[PoolArrival] = []
         counts, delays_ps = self._next_end[ended].tolist(), self._delay_ps[ended].tolist()
         for pool, count, delay_ps in zip(ended.tolist(), counts, delays_ps, strict=True):
             messages = self._backlogs[pool].deliver(count)
@@ -395,17 +395,17 @@ class FluidNetwork:
                     arrives_ps = left_ps + delay_ps
                     heapq.heappush(self._arriving, (arrives_ps, next(self._tickets), message, pool))
             else:
-                at_once += [Arrival(left_ps, message, pool) for message in messages]
+                at_once += [PoolArrival(left_ps, message, pool) for message in messages]
         self._time_ends(ended)
         self._touched_pools.update(ended[self._left[ended] == 0].tolist())
         return at_once
 
-    def _arrived(self) -> list[Arrival]:
+    def _arrived(self) -> list[PoolArrival]:
         """Return what was on its way and has arrived by now."""
         arrived = []
         while self._arriving and self._arriving[0][0] <= self.now_ps + self._together_ps:
             at_ps, _, message, pool = heapq.heappop(self._arriving)
-            arrived.append(Arrival(at_ps, message, pool))
+            arrived.append(PoolArrival(at_ps, message, pool))
         return arrived
 
     def _bring_up(self, pools: NDArray[np.int64]) -> None:

@@ -49,7 +49,7 @@ from traffic.demand import Demand
 from traffic.job import Job
 from traffic.readers.text import ALL, MAX_GPUS, Taken, bad_line, count_of, file_name, text_of, trace_name
 from traffic.steps import Step, job_of_steps
-from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, in_turn
+from traffic.training import Call, GroupKind, Layout, Phases, StepPhase, first_alike, in_turn
 from traffic.workloads.gating import apportioned
 
 COLUMNS = ("comm_type", "comm_group", "msg_size")
@@ -383,15 +383,15 @@ def _first_alike(rows: list[_Row], wanted: Taken) -> list[_Row]:
     return [rows[place] for place in first_alike(range(len(rows)), wanted.alike, keys.__getitem__)]
 
 
-def _phase(number: int, row: _Row, *, is_log: bool) -> Phase:
+def _phase(number: int, row: _Row, *, is_log: bool) -> StepPhase:
     """Return a row as a phase."""
     forward = "backward" not in row.stage
     if not _computes(row):
         name = f"{number} {row.group}"
         call, kind, blocks = CALLS[row.operation], GROUPS[row.group], row.additional != OVERLAP
-        return Phase(name, 0.0, call, kind, row.size_bytes, blocks=blocks, forward=forward)
+        return StepPhase(name, 0.0, call, kind, row.size_bytes, blocks=blocks, forward=forward)
     unit = 1.0 if is_log else 1e-6  # nanoseconds were read as milliseconds
-    return Phase(f"{number} {row.stage or COMPUTATION}", unit * (row.elapsed_s or 0.0), forward=forward)
+    return StepPhase(f"{number} {row.stage or COMPUTATION}", unit * (row.elapsed_s or 0.0), forward=forward)
 
 
 def _epochs(rows: Sequence[_Row]) -> tuple[list[_Row], list[list[_Row]]]:

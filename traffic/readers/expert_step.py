@@ -23,7 +23,7 @@ from traffic.job import Collective
 from traffic.models.moe_step import Dispatch, Gate, MoeStep
 from traffic.readers.detect import read_phases
 from traffic.readers.text import Taken
-from traffic.training import Phase, calls, job_of_phases
+from traffic.training import StepPhase, calls, job_of_phases
 from traffic.workloads.gating import apportioned
 
 
@@ -68,7 +68,7 @@ def read_expert_step(
     dispatches: list[Dispatch] = []
     demands: dict[object, Demand] = {}
 
-    def sent(label: str, phase: Phase, waits: tuple[str, ...]) -> tuple[Collective, ...]:
+    def sent(label: str, phase: StepPhase, waits: tuple[str, ...]) -> tuple[Collective, ...]:
         if phase.call is None or not _exchanges(phase):
             groups = read.layout.groups(phase.kind)
             return calls(label, phase.call, groups, phase.size_bytes, waits) if phase.call else ()
@@ -91,12 +91,12 @@ def read_expert_step(
     return MoeStep(job, tuple(dispatches))
 
 
-def _exchanges(phase: Phase) -> bool:
+def _exchanges(phase: StepPhase) -> bool:
     return phase.call == "all-to-all" and phase.kind == "ep" and phase.size_bytes > 0
 
 
 def _places(
-    path: Path, phases: Sequence[Phase], exchanges: Sequence[Phase]
+    path: Path, phases: Sequence[StepPhase], exchanges: Sequence[StepPhase]
 ) -> dict[str, tuple[int, int, bool]]:
     """Return the place of each all-to-all.
 

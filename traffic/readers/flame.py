@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import MachineError, TraceError
-from traffic.readers.routing import Rows
+from traffic.readers.routing import TokenRows
 
 EXPERTS = 64
 """Routed experts of all three models."""
@@ -36,7 +36,7 @@ def _pyarrow() -> ModuleType:
         raise MachineError(f"read parquet: {error}", "install it: .venv/bin/pip install pyarrow") from error
 
 
-def flame_rows(path: Path) -> Rows:
+def flame_rows(path: Path) -> TokenRows:
     """Return the experts of a parquet file's tokens, of one layer.
 
     Raises
@@ -55,7 +55,7 @@ def flame_rows(path: Path) -> Rows:
         raise TraceError(f"{path} has the columns {', '.join(columns)}, expected one named 'indices'")
     others = ", ".join(name for name in columns if name not in ("indices", "scores"))
     also = (f"left out: the columns {others}",) if others else ()
-    return Rows(file.metadata.num_rows, _blocks(path, pyarrow, file), also)
+    return TokenRows(file.metadata.num_rows, _blocks(path, pyarrow, file), also)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ MAX_ALL_TO_ALLS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TokenRows:
     """The tokens of a trace that names no rank."""
 
     count: int
@@ -161,7 +161,7 @@ def check_differ(where: str, chosen: NDArray[np.integer], first_row: int) -> Non
 
 def dealt(
     path: Path,
-    rows: Rows,
+    rows: TokenRows,
     hosting: Hosting,
     *,
     note: str,
@@ -211,7 +211,7 @@ def dealt(
 
 
 def _counted(
-    path: Path, rows: Rows, hosting: Hosting, batch: int, all_to_alls: int | None
+    path: Path, rows: TokenRows, hosting: Hosting, batch: int, all_to_alls: int | None
 ) -> tuple[dict[tuple[int, int], NDArray[np.int64]], list[int], tuple[int, int]]:
     """Return the tokens from GPU to GPU by batch and layer, the layers of zeros, how many layers, and top k.
 

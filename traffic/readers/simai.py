@@ -39,7 +39,7 @@ from traffic.readers.text import (
     text_of,
     trace_name,
 )
-from traffic.training import Call, GroupKind, Layout, Phase, Phases, first_alike, in_turn
+from traffic.training import Call, GroupKind, Layout, Phases, StepPhase, first_alike, in_turn
 
 MICRO = "MICRO"
 POLICIES = (MICRO, "HYBRID_TRANSFORMER", "HYBRID_TRANSFORMER_FWD_IN_BCKWD")
@@ -67,9 +67,9 @@ class _Layer:
     """A layer's three passes, whose names are not yet those of the step."""
 
     name: str
-    forward: Phase
-    input_gradient: Phase
-    weight_gradient: Phase
+    forward: StepPhase
+    input_gradient: StepPhase
+    weight_gradient: StepPhase
     left_out: tuple[str, ...]
     """Words of its line for which nothing is replayed."""
 
@@ -174,9 +174,9 @@ def _layer(path: Path, number: int, fields: Sequence[str], last: GroupKind) -> _
         raise bad_line(path, number, f"{len(fields)} fields", f"{FIELDS}")
     left = [word for word in fields[3:10:3] if word == LEFT_OUT]
     left += [UPDATE] * bool(count_of(path, number, fields[11], expected="a time of the weight update"))
-    forward = _pass(path, number, fields[2:5], Phase("fwd", kind="tp", forward=True))
-    input_gradient = _pass(path, number, fields[5:8], Phase("ig", kind="tp"))
-    weight_gradient = _pass(path, number, fields[8:11], Phase("wg", kind=last, blocks=False))
+    forward = _pass(path, number, fields[2:5], StepPhase("fwd", kind="tp", forward=True))
+    input_gradient = _pass(path, number, fields[5:8], StepPhase("ig", kind="tp"))
+    weight_gradient = _pass(path, number, fields[8:11], StepPhase("wg", kind=last, blocks=False))
     if last == "all":
         left += [f"{one.name} {one.call}" for one in (forward, input_gradient) if one.call]
     return _Layer(fields[0], forward, input_gradient, weight_gradient, tuple(left))
@@ -189,14 +189,14 @@ def _unread(header: str) -> list[str]:
     return [key.removesuffix(":") for key in keys if key not in (*KEYS, *OF_STAGES)]
 
 
-def _idle(phases: Sequence[Phase], layout: Layout) -> list[str]:
+def _idle(phases: Sequence[StepPhase], layout: Layout) -> list[str]:
     """Return the collectives that send nothing, in words."""
     alone = {phase.kind for phase in phases if len(layout.groups(phase.kind)[0]) == 1}
     idle = [phase for phase in phases if phase.call and (phase.kind in alone or not phase.size_bytes)]
     return [f"{each.call} of {f'one {each.kind} rank' if each.size_bytes else '0 bytes'}" for each in idle]
 
 
-def _pass(path: Path, number: int, fields: Sequence[str], empty: Phase) -> Phase:
+def _pass(path: Path, number: int, fields: Sequence[str], empty: StepPhase) -> StepPhase:
     """Return a pass of a layer with what a line's three fields say of it."""
     compute_s = count_of(path, number, fields[0], expected="a time in ns") * 1e-9
     size_bytes = count_of(path, number, fields[2], expected="bytes")
@@ -212,7 +212,7 @@ def _pass(path: Path, number: int, fields: Sequence[str], empty: Phase) -> Phase
     return replace(empty, compute_s=compute_s, call=CALLS[word], kind=kind, size_bytes=size_bytes)
 
 
-def _micro(layers: Sequence[_Layer]) -> list[Phase]:
+def _micro(layers: Sequence[_Layer]) -> list[StepPhase]:
     """Return the collectives of a micro-benchmark."""
     return [
         replace(layer.weight_gradient, name=f"{number} {layer.name}", compute_s=0.0, blocks=True)
@@ -220,7 +220,7 @@ def _micro(layers: Sequence[_Layer]) -> list[Phase]:
     ]
 
 
-def _phases(layers: Sequence[_Layer]) -> list[Phase]:
+def _phases(layers: Sequence[_Layer]) -> list[StepPhase]:
     """Return the passes in the order of a step."""
     forward = [(number, layer, layer.forward) for number, layer in enumerate(layers)]
     backward = [

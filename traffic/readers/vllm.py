@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 from topologies.errors import TraceError
 from traffic.readers.npy import EXPECTED
-from traffic.readers.routing import Rows
+from traffic.readers.routing import TokenRows
 
 BLOCK_CELLS = 1 << 20
 
 
-def vllm_rows(path: Path, array: NDArray[np.generic]) -> Rows:
+def vllm_rows(path: Path, array: NDArray[np.generic]) -> TokenRows:
     """Return the experts of the tokens of a file's array; TraceError if it holds none."""
     if array.ndim != 3 or not np.issubdtype(array.dtype, np.integer):
         raise TraceError(f"{path} holds {array.dtype} of shape {array.shape}, expected {EXPECTED}")
     rows = max(1, BLOCK_CELLS // (array.shape[1] * array.shape[2]))
     blocks = (np.asarray(array[start : start + rows]) for start in range(0, len(array), rows))
-    return Rows(len(array), blocks)
+    return TokenRows(len(array), blocks)

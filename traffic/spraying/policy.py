@@ -233,7 +233,7 @@ class HearsLosses(Protocol):
 
 
 @runtime_checkable
-class Counts(Protocol):
+class CountsChunks(Protocol):
     """A scheme that counts what it saw and did; the summary has the shares."""
 
     @property

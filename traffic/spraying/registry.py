@@ -26,7 +26,7 @@ from traffic.spraying.plb import Plb
 from traffic.spraying.policy import (
     ENTROPIES,
     Assignment,
-    Counts,
+    CountsChunks,
     HearsLosses,
     Lanes,
     Message,
@@ -187,7 +187,7 @@ class OwnReactive:
     def counts(self) -> Mapping[str, tuple[int, int]]:
         """What it counted, if it counts."""
         with own_code("scheme", self._named):
-            return self._own.counts if isinstance(self._own, Counts) else {}
+            return self._own.counts if isinstance(self._own, CountsChunks) else {}
 
     @property
     def inert(self) -> Mapping[str, tuple[int, int]]:

@@ -60,8 +60,8 @@ LEAST_MARGINS = Margins()
 
 
 @dataclass(frozen=True)
-class Light:
-    """News: what an OCS shows from now on."""
+class LitInterval:
+    """Light that an OCS shows from now on, until a time: news from the network."""
 
     ocs: str
     outputs: Mapping[Nic, Nic]
@@ -73,8 +73,8 @@ class Light:
 
 
 @dataclass(slots=True)
-class Slot:
-    """What one OCS did while it showed one permutation; times are those of `time.monotonic`."""
+class SlotRecord:
+    """Record of one OCS while it showed one permutation; times are those of `time.monotonic`."""
 
     ocs: str
     lit_s: float
@@ -97,7 +97,7 @@ class _Sender:
     free_s: float = 0.0
     """When what was handed to the NIC will have left."""
     flight: list[tuple[Datagrams, int]] = field(default_factory=list)
-    slot: Slot | None = None
+    slot: SlotRecord | None = None
 
 
 class CircuitEngine:
@@ -125,7 +125,7 @@ class CircuitEngine:
         mtu: int = DEFAULT_MTU,
         guard_s: float = GUARD_S,
     ) -> None:
-        self.slots: list[Slot] = []
+        self.slots: list[SlotRecord] = []
         self._ocs_of, self._meeting = ocs_of, meeting
         self._guard_s = guard_s if meeting == "drain" else 0.0
         self._payload = payload_bytes(min(rate_bps.values(), default=1.0), mtu)
@@ -136,7 +136,7 @@ class CircuitEngine:
         self._owed: dict[Ends, list[Datagrams]] = defaultdict(list)
         """What may go from each NIC to each other, in the order in which it was posted."""
         self._senders = {nic: _Sender(8 / rate_bps[nic]) for nic in ocs_of}
-        self._current: dict[str, Slot] = {}
+        self._current: dict[str, SlotRecord] = {}
         self._arrived: list[Arrival] = []
         self._buffer = bytearray(MOST_MTU)
 
@@ -190,13 +190,13 @@ class CircuitEngine:
         """Send no more of a message; it is then as large as what has arrived."""
         self._messages[message].cut()
 
-    def lit(self, light: Light, now: float) -> None:
+    def lit(self, light: LitInterval, now: float) -> None:
         """Point the NICs of an OCS where their light goes."""
         dark = light.until_s is None
         if self._meeting == "cut" and dark and not light.ended:
             return
         if light.until_s is not None:
-            self._current[light.ocs] = Slot(light.ocs, now, light.until_s, len(light.outputs))
+            self._current[light.ocs] = SlotRecord(light.ocs, now, light.until_s, len(light.outputs))
             self.slots.append(self._current[light.ocs])
         elif light.ended and light.ocs in self._current:
             slot = self._current[light.ocs]
@@ -205,7 +205,7 @@ class CircuitEngine:
             if self._ocs_of[nic] == light.ocs:
                 self._point(sender, light.outputs.get(nic), light)
 
-    def _point(self, sender: _Sender, towards: Nic | None, light: Light) -> None:
+    def _point(self, sender: _Sender, towards: Nic | None, light: LitInterval) -> None:
         dark = light.until_s is None
         if dark and not light.ended:
             # A circuit that is kept carries on; what others have on its way is looked for in the next light.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from topologies.fabric import Nic
 from traffic.transports.datagram_sockets import Address
-from traffic.transports.loop import Carried
+from traffic.transports.loop import QueuePairState
 from traffic.transports.nic_sender import NicSender
 from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
 
@@ -100,7 +100,7 @@ class Account:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Lane(Carried):
+class Lane(QueuePairState):
     """A queue pair: of one entropy, or one by which packets of any go."""
 
     nic: NicSender

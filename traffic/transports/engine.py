@@ -33,7 +33,7 @@ from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
 from traffic.transports.counts import Counts
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.loop import STUCK_S, TICK_S, Arrival, Carried, Health, QueuePairs
+from traffic.transports.loop import STUCK_S, TICK_S, Arrival, Health, QueuePairs, QueuePairState
 from traffic.transports.transport import (
     PACKET_BYTES,
     UNLIMITED_BYTES,
@@ -60,7 +60,7 @@ BROKEN = select.EPOLLERR | select.EPOLLHUP
 
 
 @dataclass(slots=True, eq=False)
-class _Stream(Carried):
+class _Stream(QueuePairState):
     """One queue pair's byte stream."""
 
     sender: socket.socket | None = None

@@ -34,7 +34,7 @@ TICK_PACKETS = 0.5
 """In how many packets' time of the fastest NIC they are looked at once."""
 
 
-class Carrier(Protocol):
+class QueuePairCarrier(Protocol):
     """What a feeder sees of the engine; it calls queue pairs and messages by the engine's numbers."""
 
     def put(self, number: int, size: int, message: int) -> None:
@@ -51,7 +51,7 @@ class ReactiveFeeder(Feeder[Fed]):
     """Posts chunk by chunk what a reactive policy chooses; parameters are those of `Feeder`."""
 
     listed = staticmethod(each_of)
-    _carrier: Carrier
+    _carrier: QueuePairCarrier
     """Who carries; known from the first turn on."""
 
     def _cut(
@@ -129,7 +129,7 @@ class ReactiveFeeder(Feeder[Fed]):
         super().forget(names)
         self._unbound[[self._message_of[name] for name in names]] = 0
 
-    def turn(self, carrier: Carrier, at: float) -> None:
+    def turn(self, carrier: QueuePairCarrier, at: float) -> None:
         """Give the NICs that have sent nearly all of theirs what messages are ready to send."""
         if at < self._next_s:
             return
@@ -158,7 +158,9 @@ class ReactiveFeeder(Feeder[Fed]):
         room = self._nic_of[qp].room and self._carrier.takes(self.numbers[qp])
         return LaneState(ceil(self._backlog[qp] / self._volume), self._rtt_s.get(qp, 0.0), room)
 
-    def arrived(self, carrier: Carrier, number: int, delivered: Iterable[int], at: float) -> list[int]:
+    def arrived(
+        self, carrier: QueuePairCarrier, number: int, delivered: Iterable[int], at: float
+    ) -> list[int]:
         """Tell the policy what arrived, and let the messages that share the queue pair be asked again.
 
         Parameters

@@ -130,7 +130,7 @@ class Arrival(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Carried:
+class QueuePairState:
     """A queue pair of an engine, and what became of its bytes."""
 
     number: int
@@ -149,7 +149,7 @@ class Carried:
         return self.posted - self.counted
 
 
-Pair = TypeVar("Pair", bound=Carried)
+Pair = TypeVar("Pair", bound=QueuePairState)
 Feeds = TypeVar("Feeds", bound=Feeder[Any])
 
 

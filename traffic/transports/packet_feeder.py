@@ -31,7 +31,7 @@ from traffic.spraying.policy import (
 )
 from traffic.spraying.states import States
 from traffic.transports.feeder import Fed, Feeder
-from traffic.transports.round_trips import Begun
+from traffic.transports.round_trips import InFlight
 
 NEW = -1
 """Stands for the place in its message of what was never sent."""
@@ -58,7 +58,7 @@ class Burst:
     """Its bytes at real scale that neither arrived nor were lost."""
     size: int
     """The same at emulated scale."""
-    begun: Begun
+    begun: InFlight
     order: int
     """Which packet of its message it is, if it was sent before; else `NEW`."""
 
@@ -69,7 +69,7 @@ class Burst:
         return part
 
 
-class Carrier(Protocol):
+class PacketCarrier(Protocol):
     """What a feeder sees of the engine; it calls NIC pairs and messages by the engine's numbers."""
 
     def room(self, nic: Nic) -> bool:
@@ -142,7 +142,7 @@ class PacketFeeder(Feeder[_Message]):
 
     # Packets leave
 
-    def turn(self, carrier: Carrier, at: float) -> None:
+    def turn(self, carrier: PacketCarrier, at: float) -> None:
         """Give NICs that have sent nearly all of theirs what messages are ready to send."""
         self._carrier = carrier
         self._sweep(at)
@@ -234,7 +234,7 @@ class _Among:
         place = bisect_right(self._first, lane) - 1
         return self.numbers[place], self._entropies[place][lane - self._first[place]]
 
-    def may_send(self, carrier: Carrier) -> bool:
+    def may_send(self, carrier: PacketCarrier) -> bool:
         """Return whether any lane takes a packet."""
         return any(carrier.takes(number, group) for number, group in self.group_of.items())
 

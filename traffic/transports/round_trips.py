@@ -48,7 +48,7 @@ class RoundTrip(NamedTuple):
     """Whether it queued for longer than a switch lets pass unmarked."""
 
 
-class Begun(NamedTuple):
+class InFlight(NamedTuple):
     """A chunk under way."""
 
     at_s: float
@@ -64,7 +64,7 @@ class RoundTrips:
         self._at_first, self._packet_bytes = crossings, packet_bytes
         self._take(crossings)
         self._share = packet_bytes / (packet_bytes + ACKNOWLEDGED_BYTES)
-        self._under_way: list[deque[Begun]] = [deque() for _ in crossings]
+        self._under_way: list[deque[InFlight]] = [deque() for _ in crossings]
         """The chunks on each that delivers in order."""
         self._sent_s: dict[Nic, float] = {}
         """When each NIC will have sent what it was given [s]."""
@@ -83,15 +83,15 @@ class RoundTrips:
             ]
         )
 
-    def begun(self, qp: int, size: int, now: float) -> Begun:
+    def begun(self, qp: int, size: int, now: float) -> InFlight:
         """Return when a chunk [bytes] that is handed over now would arrive through empty queues."""
         crossing = self._crossings[qp]
         begins_s = max(self._sent_s.get(crossing.nic, now), now)
         self._sent_s[crossing.nic] = begins_s + 8 * size / crossing.nic_bps / self._share
         arrives_s = begins_s + 8 * size / crossing.slowest_bps / self._share + crossing.round_trip_s / 2
-        return Begun(now, arrives_s)
+        return InFlight(now, arrives_s)
 
-    def ended(self, qp: int, begun: Begun, now: float) -> RoundTrip:
+    def ended(self, qp: int, begun: InFlight, now: float) -> RoundTrip:
         """Return the round trip of a chunk whose last byte was counted now."""
         rtt_s = now - begun.at_s + self._crossings[qp].round_trip_s / 2
         return RoundTrip(rtt_s, now - begun.arrives_s > self._marks_s[qp])

@@ -13,7 +13,7 @@ DistributedDataParallel, ``bucket_cap_mb``: buckets of 25 MB. Sizes: GPT-3 (Brow
 
 from topologies.errors import DemandError
 from traffic.job import Job
-from traffic.training import Layout, Phase, Phases, job_of_phases
+from traffic.training import Layout, Phases, StepPhase, job_of_phases
 from traffic.workloads.mixtral import GPU_FLOPS
 
 HIDDEN, TOKENS = 5120, 2048
@@ -60,19 +60,23 @@ def gpt_step(
         )
     sent_bytes = tokens * hidden * NUMBER_BYTES
     forward = [
-        Phase(f"{layer} {part} fwd", _compute_s(part, layout, hidden, tokens), "all-reduce", "tp", sent_bytes)
+        StepPhase(
+            f"{layer} {part} fwd", _compute_s(part, layout, hidden, tokens), "all-reduce", "tp", sent_bytes
+        )
         for layer in range(layers)
         for part in PARTS
     ]
-    backward: list[Phase] = []
+    backward: list[StepPhase] = []
     waiting = 0
     parts = [(layer, part) for layer in reversed(range(layers)) for part in reversed(PARTS)]
     for number, (layer, part) in enumerate(parts, 1):
         compute_s = 2 * _compute_s(part, layout, hidden, tokens)
-        backward.append(Phase(f"{layer} {part} bwd", compute_s, "all-reduce", "tp", sent_bytes))
+        backward.append(StepPhase(f"{layer} {part} bwd", compute_s, "all-reduce", "tp", sent_bytes))
         waiting += PARTS[part] * hidden * hidden * GRADIENT_BYTES // layout.tp
         if waiting >= bucket_bytes or number == len(parts):
-            backward.append(Phase(f"{layer} {part} bucket", 0.0, "all-reduce", "dp", waiting, blocks=False))
+            backward.append(
+                StepPhase(f"{layer} {part} bucket", 0.0, "all-reduce", "dp", waiting, blocks=False)
+            )
             waiting = 0
     note = (
         f"synthetic: {layers} layers of hidden {hidden}, {tokens} tokens, tp {layout.tp} dp {layout.dp}, "

@@ -44,7 +44,7 @@ Placement = Literal["dense", "sparse"]
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class TrainingStage:
     """A stage of training."""
 
     expert_bytes: float
@@ -54,10 +54,10 @@ class Phase:
 
 
 PHASES = {
-    "start": Phase(100e6, 0.9),
-    "early": Phase(152e6, 0.7),
-    "mid": Phase(204e6, 0.5),
-    "stable": Phase(256e6, 0.3),
+    "start": TrainingStage(100e6, 0.9),
+    "early": TrainingStage(152e6, 0.7),
+    "mid": TrainingStage(204e6, 0.5),
+    "stable": TrainingStage(256e6, 0.3),
 }
 
 
@@ -136,7 +136,7 @@ def _check(fabric: Fabric, phase: str, placement: str, gpu_flops: float, seed: i
         raise DemandError(f"a seed of {seed}", "give one of 0 or more")
 
 
-def _tokens(phase: Phase, rng: np.random.Generator) -> NDArray[np.int64]:
+def _tokens(phase: TrainingStage, rng: np.random.Generator) -> NDArray[np.int64]:
     """Return the tokens from each expert's server to each expert, shape (8, 8); rows are even."""
     popularity = rng.permutation(zipf_shares(EXPERTS, phase.zipf))
     gates = popularity * rng.gamma(SOURCE_SPREAD**-2, SOURCE_SPREAD**2, (EXPERTS, EXPERTS))
