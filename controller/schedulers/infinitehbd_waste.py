@@ -42,7 +42,7 @@ CUBE_GPUS = 64
 
 
 def big_switch_waste(faulty: States, node_gpus: int, tp_gpus: int) -> Gpus:
-    """Return what is left where any healthy GPUs form groups: a lower bound for every architecture."""
+    """Return the remainder where any healthy GPUs form groups: a lower bound for every architecture."""
     _check(faulty, node_gpus, tp_gpus)
     return _healthy(faulty, node_gpus) % tp_gpus
 
@@ -50,7 +50,7 @@ def big_switch_waste(faulty: States, node_gpus: int, tp_gpus: int) -> Gpus:
 def infinitehbd_waste(
     faulty: States, node_gpus: int, tp_gpus: int, *, hops: int, closed: bool = True
 ) -> Gpus:
-    """Return what is left in the components of a K-hop ring, or of a K-hop line.
+    """Return the waste in the components of a K-hop ring, or of a K-hop line.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def infinitehbd_waste(
 
 
 def one_path_waste(faulty: States, node_gpus: int, tp_gpus: int, *, hops: int) -> Gpus:
-    """Return what is left in a K-hop ring whose bundles light one path each, K odd and three or more.
+    """Return the waste in a K-hop ring whose bundles light one path each, K odd and three or more.
 
     A node with K - 1 faulty ones on either side would need -K and +K, which are in one bundle: it ends a
     group. A ring with such a node is opened before it, or behind it, whichever leaves less; the rest is the
@@ -93,14 +93,14 @@ def one_path_waste(faulty: States, node_gpus: int, tp_gpus: int, *, hops: int) -
 
 
 def island_waste(faulty: States, node_gpus: int, tp_gpus: int, *, hbd_gpus: int) -> Gpus:
-    """Return what is left in separate HBDs of consecutive nodes: the remainder of each one's healthy GPUs."""
+    """Return the waste in separate HBDs of consecutive nodes: the remainder of each one's healthy GPUs."""
     _check(faulty, node_gpus, tp_gpus)
     healthy = _healthy(_islands(faulty, node_gpus, hbd_gpus), node_gpus)
     return _of_gpus((healthy % tp_gpus).sum(axis=-1))
 
 
 def block_waste(faulty: States, node_gpus: int, tp_gpus: int) -> Gpus:
-    """Return what is left in TPUv4's cubes: blocks with a fault, or whole cubes for groups above 64 GPUs.
+    """Return the waste in TPUv4's cubes: blocks with a fault, or whole cubes for groups above 64 GPUs.
 
     Raises
     ------

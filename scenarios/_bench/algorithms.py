@@ -1,4 +1,4 @@
-"""What lightrail promises of its algorithms' speed, measured."""
+"""Promises of the algorithms' speed, measured."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What lightrail promises of its optical side, measured: circuits on the wire."""
+"""Promises of the optical side, measured: circuits on the wire."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What faults add to the CCT, emulated over predicted: over packets under several schemes, and over OCSes."""
+"""Time added to the CCT by faults, emulated over predicted: over packets (several schemes) and over OCSes."""
 
 import statistics
 from dataclasses import replace

@@ -15,7 +15,7 @@ class Figure:
     unit: str
     bar: str
     sandbox: bool = True
-    """Whether it is measured inside a sandbox."""
+    """True if it is measured inside a sandbox."""
 
 
 Measure = Callable[..., tuple[float, str]]

@@ -42,7 +42,7 @@ FABRIC = rail_fabric(4, 2, 2)
 LASTS_S = 1.5
 """How long the undisturbed run takes at emulated scale [s]."""
 BEGUN_BYTES = 500_000
-"""What a port has sent when a run is surely under way, and far from its end."""
+"""Bytes that a port has sent when a run is surely under way, and far from its end."""
 MIDDLE_S = 20.0
 STOPPED_S = 0.5
 THROTTLED = 0.8
@@ -62,12 +62,12 @@ class DisturbedRun:
     agrees: bool | None
     """Whether emulated and predicted agree; None where it does not matter."""
     said: str = ""
-    """What a reason or a finding has to contain."""
+    """Text that a reason or a finding has to contain."""
     scheme: str = "rails"
     fabric: Fabric = FABRIC
 
     def outcome(self) -> Outcome:
-        """Return what came of the run, judged by a control before and after it too."""
+        """Return the outcome of the run, judged by a control before and after it too."""
         experiment = _experiment(self.fabric, self.scheme)
         rate = experiment.dilation.rate
         load = load_bps(experiment, predict(experiment)) * rate

@@ -1,4 +1,4 @@
-"""What lightrail promises of jobs: rings, chains, circuits that change under TCP, and the model's speed."""
+"""Promises of jobs: rings, chains, circuits that change under TCP, and the model's speed."""
 
 import statistics
 import sys

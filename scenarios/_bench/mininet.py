@@ -1,4 +1,4 @@
-"""What lightrail promises of its boot: the time of stock Mininet over ours, for the same wires."""
+"""Promise of the boot: the time of stock Mininet over ours, for the same wires."""
 
 import re
 import shutil

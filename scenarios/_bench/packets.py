@@ -27,7 +27,7 @@ TREE_BPS = 24e6
 """Of a NIC of the fat-tree, at emulated scale: a packet has up to six hops."""
 SLOW_BPS, FAST_BPS = 8e6, 24e6
 FLOW_PACKETS, INCAST_PACKETS, UNIFORM_PACKETS = 223, 3000, 500
-"""What the busiest NIC sends or receives, about: a flow is htsim's 2 MB, at its own size."""
+"""Bytes that the busiest NIC sends or receives, about: a flow is htsim's 2 MB, at its own size."""
 
 
 def _at(fabric: Fabric, job: Job, scheme: str, nic_bps: float, packets: int) -> Experiment:

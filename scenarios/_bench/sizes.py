@@ -64,7 +64,7 @@ def peak_memory_bytes() -> tuple[float, str]:
 
 
 def _memory_bytes() -> int:
-    """Return what the processes of this PID namespace hold (proportional set size)."""
+    """Return the memory of the processes of this PID namespace (proportional set size)."""
     total = 0
     for rollup in Path("/proc").glob("[0-9]*/smaps_rollup"):
         try:

@@ -1,4 +1,4 @@
-"""What lightrail promises of InfiniteHBD's orchestration, measured."""
+"""Promises of InfiniteHBD's orchestration, measured."""
 
 from functools import partial
 

@@ -45,7 +45,7 @@ class AllToAllPoint:
     """Rounds that wait for a reconfiguration."""
     closed_form_s: float
     least_s: float
-    """What no all-to-all beats whose nodes light one bundle each [s]."""
+    """Bound of all-to-alls whose nodes light one bundle each [s]."""
 
     @property
     def scheme(self) -> str:

@@ -1,4 +1,4 @@
-"""What `infinitehbd_alltoall` says of its outcomes: each beside its closed form, and the paper's claims."""
+"""Report of `infinitehbd_alltoall`: outcomes beside their closed forms, and the paper's claims."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def all_to_all_findings(outcomes: Sequence[Outcome], points: Sequence[AllToAllPo
 
 
 def _sound(cases: Cases) -> Cases:
-    """Return what was emulated, and is neither void nor unsound: what claims are ruled from."""
+    """Return the emulated cases that are neither void nor unsound: claims are ruled from these."""
     return {
         case: {
             scheme: (point, outcome)

@@ -23,7 +23,7 @@ BUNDLES = range(2, 7)
 SIZES_MB = 0.05, 640.0
 """The least and the most from every node to every node that is drawn [MB]."""
 RATIOS = 0.08, 16.0
-"""What is drawn of a ring's time over the exchange's."""
+"""Range of a ring's time over the exchange's that is drawn."""
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#6f4e9c")
 """By the number of nodes, the fewest first."""
 MB = 1e6
@@ -48,7 +48,7 @@ class Forms:
         return len(rounds_that_wait(exchange_paths(ring)))
 
     def slower(self, *, both_ways: bool) -> float:
-        """Return what the time of a ring tends to with the size, over that of the exchange."""
+        """Return the limit, for large sizes, of a ring's time over that of the exchange."""
         return self._over_link(both_ways=both_ways) / binary_exchange_s(self.nodes, 1.0, 8.0)
 
     def crossover_bytes(self, *, both_ways: bool) -> float:
@@ -160,7 +160,7 @@ def _write_size(axes: Axes, size_mb: float, colour: str) -> None:
 
 
 def _handles(emulated: bool) -> list[Line2D]:
-    """Return what stands in the legend."""
+    """Return the entries of the legend."""
     handles = [
         Line2D([], [], color=colour, label=f"{forms.nodes} nodes")
         for forms, colour in zip(ALL_FORMS, COLOURS, strict=True)

@@ -1,4 +1,4 @@
-"""What InfiniteHBD's paper claims of faults, beside what `scenarios._infinitehbd.faults.study` gives.
+"""Claims of InfiniteHBD's paper about faults, ruled by results of `scenarios._infinitehbd.faults.study`.
 
 A claim is ruled where all readings of the trace, and all else that the paper leaves open, give the same
 (`scenarios._infinitehbd.faults.statement`). Choices that were made because the paper's numbers then come out
@@ -42,7 +42,7 @@ JOB_SIZES = {
     "runs 99 % of the time": "job_99_gpus",
     "mean": "usable_mean_gpus",
 }
-"""What the largest job can mean, and its column."""
+"""Meanings that the largest job can have, and the column of each."""
 ALMOST = 0.1
 """How near two waste ratios are that count as almost the same [points]."""
 LONGER = (0.01, math.inf)
@@ -105,7 +105,7 @@ def _waste() -> list[Statement]:
 
 
 def _by_reading(study: FaultStudy, measure: Measure) -> Values:
-    """Return what is measured at TP-32 in each reading of the trace."""
+    """Return a measure at TP-32 in each reading of the trace."""
     return {reading: [measure(_rows(study, reading, MAIN_TP))] for reading in READINGS}
 
 
@@ -115,7 +115,7 @@ def _spread(study: FaultStudy, measure: Measure, pattern: str) -> str:
 
 
 def _farthest_from_11(study: FaultStudy, name: str) -> Values:
-    """Return what an NVL wastes at the TP size where that is farthest from 11 %, in each reading."""
+    """Return the waste of an NVL at the TP size where it is farthest from 11 %, in each reading."""
     sizes = [size for size in PAPERS_TP[1:] if name in study.cluster.holding(size)]
     wasted = {
         reading: [100 * _mean_waste(_rows(study, reading, size), name) for size in sizes]
@@ -153,7 +153,7 @@ def _jobs() -> list[Statement]:
 
 
 def _by_job(study: FaultStudy, measure: Callable[[pd.DataFrame, TracedCluster], float]) -> Values:
-    """Return what is measured of the largest jobs, by what the largest job means."""
+    """Return a measure of the largest jobs, by what the largest job means."""
     means = study.summary.groupby(["reading", "tp_gpus", "architecture"])[list(JOB_SIZES.values())].mean()
     return {
         said: [measure(means.loc[reading][column].unstack(), study.cluster) for reading in READINGS]
@@ -283,7 +283,7 @@ def _model_waste(study: FaultStudy) -> pd.DataFrame:
 
 
 def _cost() -> list[Statement]:
-    """Return what the paper says of its figure 17d; both sentences went into the fit."""
+    """Return the sentences about figure 17d; both went into the fit."""
 
     def ahead(study: FaultStudy) -> "pd.Series[float]":
         return lead(aggregate_costs(study.curves, study.cluster))
@@ -307,7 +307,7 @@ def _cost() -> list[Statement]:
 
 
 def _appendix_a() -> list[Claim]:
-    """Return what follows from the printed share of faulty servers."""
+    """Return the claims that follow from the printed share of faulty servers."""
     half = float(as_printed(100 * HALF_FAULTY))
     if_server = float(as_printed(100 * HALF_IF_SERVER))
     return [

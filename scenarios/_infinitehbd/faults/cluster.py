@@ -92,7 +92,7 @@ class TracedCluster:
 
     @property
     def is_the_papers(self) -> bool:
-        """Whether it is the paper's, of which its numbers are; the TP sizes may be fewer, or others."""
+        """True if it is the paper's, of which its numbers are; the TP sizes may be fewer, or others."""
         paper = TracedCluster()
         return (self.servers, self.server_gpus, self.node_gpus) == (
             paper.servers, paper.server_gpus, paper.node_gpus,

@@ -35,7 +35,7 @@ TABLE_6 = {
     K2: ("2626.80", "48.10", "3.28", "0.06"),
     K3: ("3740.60", "72.05", "4.68", "0.09"),
 }
-"""What the paper prints: $ and W per GPU, $ and W per GPU and GBps."""
+"""Printed values: $ and W per GPU, $ and W per GPU and GBps."""
 SOURCE = "InfiniteHBD, table 6 and 6.5"
 
 
@@ -51,7 +51,7 @@ def table_6_row(bill: Bill) -> tuple[str, ...]:
 
 
 def table_6_claims() -> list[Claim]:
-    """Return what the paper says of interconnects: its parts alone decide it, no run does."""
+    """Return the claims about interconnects: the paper's parts alone decide them, no run does."""
     computed = computed_table_6()
     usd = {name: float(row[2]) for name, row in computed.items()}
     k2, k3 = usd.pop(K2), usd.pop(K3)
@@ -78,7 +78,7 @@ def table_6_claims() -> list[Claim]:
 
 
 def bills(node_gpus: int) -> dict[str, Bill]:
-    """Return what each architecture is made of; the paper has no parts of SiP-Ring."""
+    """Return the bill of each architecture; the paper has no parts of SiP-Ring."""
     return {
         K2: infinitehbd_bill(2, node_gpus), K3: infinitehbd_bill(3, node_gpus), "TPUv4 blocks": TPUV4,
         "NVL-36": NVL_36, "NVL-72": NVL_72, "NVL-576": NVL_576,
@@ -108,7 +108,7 @@ def cheaper_below(costs: pd.DataFrame) -> float:
 
 
 def lead(costs: pd.DataFrame) -> "pd.Series[float]":
-    """Return what the cheapest other architecture costs over the cheaper InfiniteHBD."""
+    """Return the cost of the cheapest other architecture over that of the cheaper InfiniteHBD."""
     others = costs.drop(columns=[K2, K3]).min(axis=1)
     least: pd.Series[float] = others / costs[[K2, K3]].min(axis=1)
     return least

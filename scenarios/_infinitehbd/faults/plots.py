@@ -24,7 +24,7 @@ COLOURS = {
     "TPUv4 blocks": "#2b2b2b",
     "SiP-Ring": "#c9a0dc",
 }
-"""What is drawn; K = 4 and one path a bundle would lie on the big switch or K = 3."""
+"""Architectures that are drawn; K = 4 and one path a bundle would lie on the big switch or K = 3."""
 LABELS = {"TPUv4 blocks": "TPUv4 blocks (fitted)"}
 OVER = {"big switch": "--", "SiP-Ring": ":"}
 """The lines of what others may lie on: of the lower bound, and of what is often equal to the blocks."""
@@ -167,7 +167,7 @@ def _panels(study: FaultStudy, title: str, draw: Draw) -> Figure:
 
 
 def _drawn(curves: pd.DataFrame, tp_gpus: int) -> list[tuple[str, pd.DataFrame]]:
-    """Return what is drawn at a TP size, by architecture, as far as it can be made of the cluster."""
+    """Return the architectures that are drawn at a TP size and can be made of the cluster."""
     here = curves[curves["tp_gpus"] == tp_gpus]
     made = set(here["architecture"])
     return [(name, here[here["architecture"] == name]) for name in COLOURS if name in made]

@@ -1,4 +1,4 @@
-"""What `infinitehbd_faults` leaves behind: its tables for terminal and report."""
+"""Report of `infinitehbd_faults`: its tables for terminal and page."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -28,11 +28,11 @@ PRINTED = {
     "InfiniteHBD K=2": "~ K=3", "InfiniteHBD K=3": "0.53", "NVL-36": "~ 11", "NVL-72": "10.04",
     "TPUv4 mod": "7.56", "TPUv4 blocks": "7.56",
 }  # fmt: skip
-"""What the paper says of waste on the trace at TP-32 [%]; which reading of TPUv4 it takes, it does not."""
+"""Printed waste on the trace at TP-32 [%]; the paper does not say which reading of TPUv4 it takes."""
 INFINITEHBD = {
     "InfiniteHBD K=2": "K=2", "InfiniteHBD K=3": "K=3", ONE_PATH: "K=3, one path", "InfiniteHBD K=4": "K=4",
 }  # fmt: skip
-"""What is InfiniteHBD, and its name where all are."""
+"""Variants of InfiniteHBD, each with its name where there are no others."""
 FAULTY_SHOWN = (1, 3, 5, 7, 10, 15)
 """Shares of faulty nodes [%]."""
 FITTED_ARCHITECTURES = ("TPUv4 blocks",)
@@ -42,7 +42,7 @@ Values = Mapping[tuple[str, int], float]
 
 
 def fault_report(study: FaultStudy) -> Report:
-    """Return what a study says; ``records.csv`` and ``costs.csv`` hold the points of all curves."""
+    """Return the report of a study; ``records.csv`` and ``costs.csv`` hold the points of all curves."""
     trace, cluster = study.trace, study.cluster
     costs = aggregate_costs(study.curves, cluster).rename_axis("faulty").reset_index()
     return Report(
@@ -110,7 +110,7 @@ def _waste_lines(study: FaultStudy) -> list[Line]:
 
 
 def _parts(study: FaultStudy) -> list[Line]:
-    """Return what InfiniteHBD's waste is made of: the remainder, and what breaks add to it."""
+    """Return the parts of InfiniteHBD's waste: the remainder, and what breaks add to it."""
     mean, above = _means(study, "waste_mean"), _means(study, "above_remainder_mean")
     rows = [("remainder", BOUND, mean), *((f"breaks, {of}", name, above) for name, of in INFINITEHBD.items())]
     return [Line([*_percents(study.cluster, *row), "", "", *_beside(study, "")]) for row in rows]
@@ -282,7 +282,7 @@ def _left_out(cluster: TracedCluster) -> str:
 
 
 def _beside(study: FaultStudy, text: str) -> list[str]:
-    """Return what is said of the paper's numbers: they stand beside those of its cluster, at its TP size."""
+    """Return a note on the paper's numbers: they stand beside those of its cluster, at its TP size."""
     return [text] if study.cluster.is_the_papers and study.cluster.main_tp == MAIN_TP else []
 
 
@@ -319,7 +319,7 @@ def _percent(values: Values, name: str, tp_gpus: int) -> str:
 
 
 def _source(study: FaultStudy) -> str:
-    """Return what the tables of the trace rest on."""
+    """Return the basis of the trace's tables in words."""
     kind = "SYNTHETIC stand-in for the fault trace" if study.trace.synthetic else study.trace.name
     return f"{kind[0].upper()}{kind[1:]}, {counted(study.seeds, 'seed')}."
 

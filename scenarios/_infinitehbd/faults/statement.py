@@ -15,7 +15,7 @@ from scenarios._infinitehbd.percentages import PERCENT
 from testbed.report.claims import Claim, Range, Ruling, ruling
 
 Values = Mapping[str, Sequence[float]]
-"""What was measured, by what the paper leaves open: a value, or one for each reading of the trace."""
+"""Measured values, by what the paper leaves open: one value, or one for each reading of the trace."""
 
 EDGE = 0.002
 """How near to an edge of its range a value is that seeds decide: NVL-36's 12.09 % of 20 seeds are below
@@ -30,12 +30,12 @@ class Statement:
     source: str
     expected: Range
     values: Callable[[FaultStudy], Values]
-    """What gives the measured values; the first is the one that is shown."""
+    """Returns the measured values; the first is the one that is shown."""
     pattern: str = PERCENT
     tp_gpus: tuple[int, ...] = (MAIN_TP,)
     """The TP sizes that it is about."""
     note: Callable[[FaultStudy], str] = lambda _study: ""
-    """What is said beside the values."""
+    """Returns the note beside the values."""
     fitted: str = ""
     """Why agreement with it would confirm nothing; empty where it would."""
 
@@ -61,7 +61,7 @@ def ruled(study: FaultStudy, statement: Statement) -> Claim:
 
 
 def _judged(study: FaultStudy, statement: Statement) -> tuple[float, Ruling, str]:
-    """Return what is shown of a statement's values, the ruling over all of them, and the reason."""
+    """Return the value that is shown of a statement, the ruling over all of them, and the reason."""
     values = statement.values(study)
     measured = [value for of_case in values.values() for value in of_case]
     rulings = {ruling(value, statement.expected) for value in measured}

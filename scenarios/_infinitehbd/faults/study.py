@@ -71,7 +71,7 @@ class Cell:
     hops: int
     """K."""
     printed: str
-    """What the paper prints."""
+    """Text that the paper prints."""
     bound: float
     """Its upper bound."""
     exact: float
@@ -87,12 +87,12 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class FaultStudy:
-    """What came of a study, as tables; ratios are shares of all GPUs, 0..1."""
+    """Results of a study, as tables; ratios are shares of all GPUs, 0..1."""
 
     trace: FaultTrace
     """The servers' faults."""
     cluster: TracedCluster
-    """What is made of the servers."""
+    """The cluster that is made of the servers."""
     seeds: int
     """How many seeds drew from the trace."""
     summary: pd.DataFrame
@@ -116,7 +116,7 @@ class FaultStudy:
 
 @dataclass(frozen=True, eq=False)
 class SeedFound:
-    """What came of a seed's draw from a trace."""
+    """Results of a seed's draw from a trace."""
 
     rows: Sequence[Row]
     """Of the summary."""
@@ -149,7 +149,7 @@ Wasted = Mapping[tuple[str, int], Gpus]
 def calls_of(
     trace: FaultTrace, seeds: Sequence[int], cluster: TracedCluster, model_seeds: int = MODEL_SEEDS
 ) -> list[Call]:
-    """Return what is counted for a cluster on a trace of servers, of which it has as many at least."""
+    """Return the calls that count for a cluster on a trace, which has as many servers at least."""
     return [
         *(Call(found_by_seed, (trace, cluster, seed)) for seed in seeds),
         *(Call(curves_over_faults, (cluster, tp_gpus, model_seeds)) for tp_gpus in cluster.tp_gpus),
@@ -167,7 +167,7 @@ def study_of(trace: FaultTrace, seeds: Sequence[int], cluster: TracedCluster, fo
 
 
 def found_by_seed(trace: FaultTrace, cluster: TracedCluster, seed: int) -> SeedFound:
-    """Return what a seed draws and wastes; TraceError if the trace has fewer servers than the cluster."""
+    """Return a seed's states and their waste; TraceError if the trace has fewer servers than the cluster."""
     drawn = list(_all_drawn(trace, cluster, seed))
     wasted = [_wasted(each) for each in drawn]
     rows = [row for pair in zip(drawn, wasted, strict=True) for row in _rows(trace, *pair)]
@@ -198,12 +198,12 @@ def table_7() -> tuple[Cell, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Drawn:
-    """What a seed draws from a trace."""
+    """States that a seed draws from a trace."""
 
     seed: int
     reading: str
     cluster: TracedCluster
-    """What the nodes are of; of whole servers, the cluster that has them as nodes."""
+    """The nodes' cluster; of whole servers, the one that has them as nodes."""
     lengths: Days
     """How long each state lasts."""
     states: States

@@ -36,7 +36,7 @@ from traffic.metrics import nic_sent_bytes, uplink_bytes
 NIC_BPS = 400e9
 """Of the DCN, as in the paper's section 6.3 [bit/s]."""
 MESSAGE_BYTES = 100_000_000
-"""What a node owes its peer [bytes]; all shares are the same for any size."""
+"""Bytes that a node owes its peer; all shares are the same for any size."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def wire_share(run: Run, fabric: Fabric) -> float:
 def _busiest_s(
     tree: FatTree, oversubscription: float, sent: PointToPoint, fabric: Fabric
 ) -> tuple[float, float]:
-    """Return what the busiest NIC takes, and the busiest link [s]."""
+    """Return the times of the busiest NIC and of the busiest link [s]."""
     moves, tors = sent.lower().moves, tree.nodes // tree.tor_nodes
     nic_s = busiest_server_s(moves, fabric)
     between = (

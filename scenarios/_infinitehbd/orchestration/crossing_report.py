@@ -1,4 +1,4 @@
-"""What `infinitehbd_dcn` says of its outcomes: bytes over ToR uplinks beside what is counted, and time."""
+"""Report of `infinitehbd_dcn`: bytes over ToR uplinks beside the counted ones, and time."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class Sent:
 
     @property
     def transport(self) -> str:
-        """What moved bytes between NICs."""
+        """The transport between NICs."""
         return self.outcome.experiment.transport_name
 
 
@@ -91,7 +91,7 @@ def crossing_sheet(sent: Sequence[Sent]) -> Sheet:
 
 
 def crossing_claims(sent: Sequence[Sent]) -> list[Claim]:
-    """Return what the paper says of orchestrated jobs, ruled by what was emulated under each transport."""
+    """Return the claims about orchestrated jobs, ruled by emulations under each transport."""
     numberings = dict.fromkeys(each.point.numbering for each in sent)
     claims = []
     for transport in dict.fromkeys(each.transport for each in sent):
@@ -159,7 +159,7 @@ def _over(ours: float, other: float) -> float:
 
 
 def _numbering_claims(numbering: str, transport: str, pairs: Sequence[tuple[Sent, Sent]]) -> list[Claim]:
-    """Return what orchestration is worth over no constraints: bytes, and times of messages and jobs."""
+    """Return the claims of orchestration over no constraints: bytes, and times of messages and jobs."""
     crossed = [_over(ours.wire or 0.0, other.wire or 0.0) for ours, other in pairs if ours.wire or other.wire]
     means = [other.mean_s / ours.mean_s for ours, other in pairs]
     lasts = [other.outcome.cct_s / ours.outcome.cct_s for ours, other in pairs]
@@ -200,7 +200,7 @@ def _cells(each: Sent) -> list[str]:
 
 
 def _about(sent: Sequence[Sent]) -> str:
-    """Return what was asked for, and what the figures are."""
+    """Return the cluster in words, and the meaning of the figures."""
     request = sent[0].point.request
     cluster, tree = request.cluster, request.cluster.tree
     figures = [LEAST_TEXT, BEST_TEXT if tree.tor_nodes == 2 else NOT_BEST_TEXT, RANKED_TEXT]

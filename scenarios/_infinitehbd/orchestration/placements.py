@@ -1,4 +1,4 @@
-"""What InfiniteHBD's orchestration is asked for: a cluster, its faulty nodes and a job, in three placements.
+"""Requests to InfiniteHBD's orchestration: a cluster, its faulty nodes and a job, in three placements.
 
 The ranks of each are numbered as they come along its groups, or the best way.
 """
@@ -68,7 +68,7 @@ class OrchestratedCluster:
 
     @property
     def is_fitted(self) -> bool:
-        """Whether it is the one that is fitted to the paper."""
+        """True if it is the one that is fitted to the paper."""
         return self == OrchestratedCluster()
 
 

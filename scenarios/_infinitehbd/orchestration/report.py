@@ -1,4 +1,4 @@
-"""What `infinitehbd_orchestration` leaves behind: a table, a plot and claims for each of figures 17a to 17c.
+"""Report of `infinitehbd_orchestration`: a table, a plot and claims for each of figures 17a to 17c.
 
 ToRs, domains and what is counted were chosen because the paper's numbers then come out: they are *fitted to
 the paper*, so no claim is confirmed here, nor refuted.
@@ -50,7 +50,7 @@ TITLES = {
 AXES = {"17a": "GPUs of the cluster", "17b": "job [% of all GPUs]", "17c": "faulty nodes [%]"}
 COLOURS = {OPTIMISED: "#0072b2", UNCONSTRAINED: "#d55e00", SHUFFLED: "#9a9a9a"}
 PRINTED = 1.72
-"""What the paper prints of the optimised placement in figure 17b, at the largest job [%]."""
+"""Printed share of the optimised placement in figure 17b, at the largest job [%]."""
 NEAR_ZERO = 0.1
 """How much is near zero [%]."""
 ALIKE = 1.0
@@ -65,7 +65,7 @@ Measure = Callable[["pd.Series[float]"], float]
 
 
 def orchestration_report(study: OrchestrationStudy) -> Report:
-    """Return what a study says."""
+    """Return the report of a study."""
     cluster = study.cluster
     reading = FITTED if cluster.is_fitted else "asked for"
     return Report(
@@ -86,7 +86,7 @@ def sheets(study: OrchestrationStudy) -> list[Sheet]:
 
 
 def orchestration_claims(study: OrchestrationStudy) -> list[Claim]:
-    """Return what the paper says of its figures 17a to 17c, with what was counted, by each of the shares."""
+    """Return the claims of figures 17a to 17c, measured by each of the shares."""
 
     def counted_as(text: str, expected: Range, pattern: str, shares: pd.DataFrame, of: Measure) -> Claim:
         return _claim(study, text, expected, pattern, {name: of(shares[name]) for name in MEASURES})
@@ -141,7 +141,7 @@ def plots(study: OrchestrationStudy) -> list[Plot]:
         Plot(
             f"figure_{figure}",
             partial(drawn_figure, study, figure),
-            f"Paper, figure {figure}. {_setting_text(study.cluster)} {_shares_text(study.cluster)} {BANDS}",
+            f"Paper, figure {figure}. {_cluster_text(study.cluster)} {_shares_text(study.cluster)} {BANDS}",
         )
         for figure in FIGURES
     ]
@@ -183,7 +183,7 @@ def _sheet(study: OrchestrationStudy, figure: str) -> Sheet:
         (*MEASURES, "paper"),
         [Block(_lines(study, figure, placement), placement) for placement in PLACEMENTS],
         f"Figure {figure}: CP bytes that leave their ToR [%], {TITLES[figure]}; means ± standard deviation "
-        f"over {counted(study.seeds, 'seed')}. {_setting_text(study.cluster)}",
+        f"over {counted(study.seeds, 'seed')}. {_cluster_text(study.cluster)}",
     )
 
 
@@ -197,7 +197,7 @@ def _lines(study: OrchestrationStudy, figure: str, placement: str) -> list[Line]
 
 
 def _printed(figure: str, placement: str, at: int) -> str:
-    """Return what the paper says of a point, which share of it, it does not; nothing of most."""
+    """Return the printed number of a point, of a share that the paper does not name; nothing for most."""
     if figure == "17b":
         return {UNCONSTRAINED: "~ 10", OPTIMISED: f"{PRINTED}" if at == JOB else ""}.get(placement, "")
     return "~ 0" if figure == "17c" and placement == OPTIMISED and at < BELOW else ""
@@ -226,8 +226,8 @@ def _squared_correlation(shares: "pd.Series[float]") -> float:
     return float(np.corrcoef(shares.index, shares)[0, 1] ** 2)
 
 
-def _setting_text(cluster: OrchestratedCluster) -> str:
-    """Return what was asked for."""
+def _cluster_text(cluster: OrchestratedCluster) -> str:
+    """Return the cluster in words."""
     fitted = f", {FITTED}" if cluster.is_fitted else ""
     return (
         f"ToRs of {counted(cluster.tor_nodes, 'node')} of {cluster.node_gpus} GPUs, domains of "
@@ -237,7 +237,7 @@ def _setting_text(cluster: OrchestratedCluster) -> str:
 
 
 def _shares_text(cluster: OrchestratedCluster) -> str:
-    """Return what the shares are."""
+    """Return the meaning of each share."""
     return f"{LEAST_TEXT} {BEST_TEXT if cluster.tor_nodes == 2 else NOT_BEST_TEXT} {RANKED_TEXT}"
 
 

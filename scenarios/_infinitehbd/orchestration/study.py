@@ -59,7 +59,7 @@ class FigurePoint:
 
 @dataclass(frozen=True, eq=False)
 class OrchestrationStudy:
-    """What came of it."""
+    """Counted shares of three figures."""
 
     cluster: OrchestratedCluster
     """Of figures 17b and 17c."""

@@ -33,7 +33,7 @@ class Dying:
     nodes: tuple[int, ...]
     """In the order in which they die."""
     mode: Mode
-    """What becomes of their TP group."""
+    """Fate of their TP group."""
     share: float
     """When, as a share of the time that an undisturbed AllReduce takes, 0..1."""
     known_s: float

@@ -1,4 +1,4 @@
-"""What the report says of rings whose nodes die: bandwidth before and after, and how long each fault took."""
+"""Report of rings whose nodes die: bandwidth before and after, and how long each fault took."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -115,7 +115,7 @@ def dying_table(
 
 
 def _light(run: Run) -> pd.DataFrame:
-    """Return what the run logged of its OCSes, dark and lit: ocs, its name, and at_s."""
+    """Return the log of a run's OCSes, dark and lit: ocs, its name, and at_s."""
     light = in_seconds(run.tables.light)
     return light.assign(ocs=[run.tables.ocses[number] for number in light["ocs"]])
 
@@ -253,7 +253,7 @@ RINGS = (
 
 
 def _claims(outcomes: Sequence[Outcome]) -> list[Claim]:
-    """Return what the paper says of bandwidth and of faults, held against emulations alone."""
+    """Return the claims about bandwidth and faults, held against emulations alone."""
     sound = [outcome for outcome in outcomes if outcome.emulated and outcome.verdict.word not in LEFT_OUT]
     rings = [ring_table(each.experiment, each.run) for each in sound if agrees(each.over_predicted)]
     faults = [dying_table(each.experiment, each.run, each.lent_bytes) for each in sound]
