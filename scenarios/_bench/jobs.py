@@ -11,8 +11,8 @@ import numpy as np
 
 from controller.circuits.devices import ReconfigurationDelay
 from scenarios._bench.figure import figure
-from testbed.core.simulation import Simulation
 from testbed.core.run import Run
+from testbed.core.simulation import Simulation
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.live.backend import LiveBackend
