@@ -7,9 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from testbed.core.movers import Light
-
 from controller.circuits.programs import Program
+from testbed.core.backend import SetCircuits
 from testbed.live.news import News
 from testbed.live.ocses import LiveLight
 from testbed.network.network import Network
@@ -72,15 +71,15 @@ def test_what_is_ordered_while_switches_are_away_is_lit_and_reported_when_they_a
     network = SimpleNamespace(fabric=parallel_ocs_fabric(4, 3), northbound=northbound)
     light = LiveLight(cast(Network, network))
     with News(tmp_path / "light.sock") as news:
-        light.carry_out(Light({"ocs0": A, "ocs1": A, "ocs2": B}), news.path)
+        light.carry_out(SetCircuits({"ocs0": A, "ocs1": A, "ocs2": B}), news.path)
         hear(light, news)
         for ocs, circuits in (("ocs0", B), ("ocs1", B)):
             light.carry_out(Provision(ocs, circuits), news.path)
-        light.carry_out(Light({"ocs0": B}, flips=True), news.path)
+        light.carry_out(SetCircuits({"ocs0": B}, flips=True), news.path)
         hear(light, news)
         light.lose_switches()
         northbound.is_away, northbound.lit, northbound.shadows = True, {}, {}
-        light.carry_out(Light({"ocs1": B}, flips=True), news.path)
+        light.carry_out(SetCircuits({"ocs1": B}, flips=True), news.path)
         light.carry_out(Provision("ocs2", A), news.path)
         light.check_due()
         assert [ocs for ocs, _ in light.provisioned()] == ["ocs0", "ocs1"]
