@@ -15,7 +15,7 @@ from traffic.compose import placed
 from traffic.models.moe import model_named
 
 MODEL, SERVERS = "mixtral-8x22b", 8
-"""What is trained, on a region of so many servers; a rank is a server's GPUs."""
+"""The model that is trained, on a region of so many servers; a rank is a server's GPUs."""
 SERVER, GPU = 3, 3
 """The server in which something fails, which receives many tokens with the default seed, and its GPU that
 fails, if one does: no ring of gradients passes it."""

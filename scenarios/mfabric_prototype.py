@@ -29,7 +29,7 @@ from traffic.models.moe import model_named
 
 CIRCUITS, SPILL, PACKETS = "3 + 1 NICs", "3 + 1, spill", "4 packet NICs"
 PACKETS_DELEGATED = f"{PACKETS}, delegated"
-"""What is run: the paper's packet network sends over a GPU's own NIC, the delegated one as mFabric does."""
+"""Networks that are run: the paper's packets go over a GPU's own NIC, delegated ones as mFabric's."""
 Name = Literal["mixtral-8x7b", "llama-moe", "qwen-moe", "mixtral-8x22b"]
 CASES: dict[Name, tuple[int, int, int]] = {
     "mixtral-8x7b": (8, 4, 1),

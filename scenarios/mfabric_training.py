@@ -43,7 +43,7 @@ from topologies.rail import rail_fabric
 from traffic.models.moe import model_named
 
 MODEL, SERVERS = "mixtral-8x22b", 8
-"""What is trained, on a region of so many servers."""
+"""The model that is trained, on a region of so many servers."""
 PACKETS = {
     FAT_TREE: FAT_TREE,
     "fat-tree-delegated": DELEGATED,
@@ -53,7 +53,7 @@ PACKETS = {
 """Fabrics without circuits, as --fabrics names them, and what tables call them. A GPU sends over its own NIC,
 as in the paper and its artifact, but on the delegated one, which gathers and scatters as mFabric does."""
 FIRSTS: tuple[First, ...] = get_args(First)
-"""What mFabric's dispatches do, by which --fabrics names it."""
+"""How mFabric's dispatches start, by which --fabrics names it."""
 PANELS = {"topoopt": TOPOOPT, "topoopt-rings": RINGS}
 """Patch panels, as --fabrics names them, and what tables call them."""
 Name = Literal[

@@ -46,7 +46,7 @@ class DelegatedSetup:
 
     @property
     def words(self) -> list[str]:
-        """What of it is not as usual, as tables name it."""
+        """The settings that are not as usual, as tables name them."""
         named = {"pipelined": self.pipelined, "spill": self.spill, "two hops": self.two_hops}
         return [word for word, is_so in named.items() if is_so] + [self.rest] * bool(self.rest)
 
@@ -95,11 +95,11 @@ class Delegated:
         return memory_of(self._rest)
 
     def place(self, view: View, messages: Messages) -> Placement | Choice | WhileLit:
-        """Return what the other scheme makes of messages of other collectives."""
+        """Return the placement of messages of other collectives, by the other scheme."""
         return self._rest.place(view, messages)
 
     def follow(self, fabric: Fabric) -> Gathered:
-        """Return what follows the bytes of a run: they are scattered from where they arrived."""
+        """Return the whereabouts of the bytes of a run: they are scattered from where they arrived."""
         return Gathered(fabric, pipelined=self._pipelined)
 
     def lower(self, ops: Ops, view: View) -> Ops:

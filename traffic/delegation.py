@@ -56,7 +56,7 @@ Known = TypeVar("Known")
 
 @dataclass(frozen=True, eq=False)
 class Delegation:
-    """What an all-to-all sends in each of its legs."""
+    """The messages of an all-to-all in each of its legs."""
 
     messages: Messages
     """The messages of the all-to-all."""
@@ -69,11 +69,11 @@ class Delegation:
     lanes: Placement
     """`between` on the queue pairs of its lanes; what is relayed on those of each of its hops."""
     gather: Messages
-    """What GPUs send to delegation GPUs of their server."""
+    """Moves from GPUs to delegation GPUs of their server."""
     inside: Messages
     """The messages that stay inside."""
     scatter: Messages
-    """What delegation GPUs send on."""
+    """Moves from delegation GPUs to others of their server."""
 
 
 class Lanes:

@@ -24,16 +24,16 @@ from traffic.spraying.policy import QueuePair
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pair:
-    """What one server sends to another."""
+    """The bytes from one server to another."""
 
     near: int
     far: int
     held: Counter[int]
-    """What is on no lane, by the GPU that has it [bytes]."""
+    """Bytes that are on no lane, by the GPU that has them."""
     planned: Counter[int]
     """By the GPU that it was to arrive at [bytes]."""
     landing: Counter[int]
-    """What is on lanes or has arrived, by the GPU that it arrives at [bytes]."""
+    """Bytes that are on lanes or have arrived, by the GPU that they arrive at."""
 
 
 class Gathered:

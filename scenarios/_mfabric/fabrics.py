@@ -37,7 +37,7 @@ ALL_RATES = tuple(sorted(PRICES))
 
 @cache
 def bill_of(name: str, servers: int, rate_bps: float, cable_usd: float | None = None) -> Bill:
-    """Return what a fabric costs, by its name.
+    """Return the bill of a fabric, by its name.
 
     Parameters
     ----------

@@ -21,12 +21,12 @@ from traffic.faults import Moves, places_after
 from traffic.job import Collective, Job
 
 First = Literal["block", "reuse", "copilot"]
-"""What an all-to-all does whose demand is known only when it starts."""
+"""How an all-to-all starts whose demand is known only then."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is predicted of an all-to-all before it starts."""
+    """The demand of an all-to-all as it is predicted before it starts."""
 
     node: str
     demand: tuple[tuple[float, ...], ...]
@@ -40,14 +40,15 @@ class RegionalSetup:
     delay: ReconfigurationDelay
     """How long ports that change are dark; what is predicted takes the mean."""
     first: First = "block"
-    """Whether such an all-to-all waits for circuits of its own, takes those that are lit, or has those of a
+    """Whether a dispatch waits for circuits of its own, takes those that are lit, or has those of a
     prediction; without a prediction it waits."""
     dispatches: tuple[str, ...] = ()
-    """These all-to-alls; the demand of all others is known when the one before them has ended."""
+    """The all-to-alls whose demand is known only when they start; that of all others is known when the one
+    before them has ended."""
     predictions: tuple[Prediction, ...] = ()
-    """Of those of them that have one."""
+    """Of the dispatches that have one."""
     before: tuple[Prediction, ...] = ()
-    """What circuits are lit for before the job starts: the demand of a region's first all-to-all as the
+    """The demands whose circuits are lit before the job starts: that of a region's first all-to-all as the
     iteration before had it. Regions without one begin with what their first one needs, if that is known,
     else with random circuits."""
     variant: Variant = PUBLISHED
@@ -56,7 +57,7 @@ class RegionalSetup:
     def bind(
         self, fabric: Fabric, job: Job, _scale: object, seed: int, moves: Mapping[str, Moves] | None = None
     ) -> Rule:
-        """Return what the runner asks; ScenarioError as of `RegionPlan`."""
+        """Return the rule, bound to a job; ScenarioError as of `RegionPlan`."""
         plan = RegionPlan(fabric, job, self, seed, moves)
         return Rule(plan, dict.fromkeys(plan.turns, self.delay), plan.circuits.first, carries="by scheme")
 
@@ -67,7 +68,7 @@ class RegionalSetup:
 
     @property
     def undrawn(self) -> object:
-        """What of it no seed decides: when circuits change, and not what is predicted of demands."""
+        """The same without what a seed decides: predictions, and the demands before."""
         return replace(self, predictions=(), before=())
 
 
@@ -132,7 +133,7 @@ class RegionPlan:
         return self.circuits.decide(state, view, event)
 
     def moved_demand(self, turn: Turn, faults: Sequence[str]) -> Matrix:
-        """Return what a turn's circuits are made for once some faults have GPUs take others' places.
+        """Return the demand of a turn's circuits once some faults have GPUs take others' places.
 
         What is predicted stays so: where a server is gone its NICs are, and without them it has no circuit.
 

@@ -38,7 +38,7 @@ def circuits_of(experiment: Experiment) -> NDArray[np.int64]:
 
 
 def sent(pattern: Pattern, servers: int) -> NDArray[np.int64]:
-    """Return what a collective sends from server to server [bytes]."""
+    """Return the bytes of a collective from server to server."""
     moves, matrix = pattern.lower(coupled=True).moves, np.zeros((servers, servers), dtype=np.int64)
     np.add.at(matrix, (moves.source // 8, moves.destination // 8), moves.bytes)
     np.fill_diagonal(matrix, 0)

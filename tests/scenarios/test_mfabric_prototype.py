@@ -68,7 +68,7 @@ def test_changes_between_an_all_to_all_and_its_transpose_are_counted() -> None:
 
 
 def on_the_wire(run: Run) -> pd.DataFrame:
-    """Return what packets say where they took all circuits of a run."""
+    """Return packets as noted on the wire, where they took all circuits of a run."""
     rows = [
         {"ocs": ocs, "number": number, "circuit": circuit, "packets": 3}
         for ocs, sets in shown(run).items()
@@ -106,7 +106,7 @@ def test_what_is_void_or_unsound_says_nothing_of_circuits(word: Word) -> None:
 
 
 def test_gates_before_a_step_are_drawn_apart_from_its_own() -> None:
-    """What a row differs by from its loads is another draw in the iteration before."""
+    """A row differs from its loads by another draw in the iteration before."""
     trained = training(replace(model_named("mixtral-8x22b"), pp=1), 2)
     own = trained.gate(0, 0, 0)
     rows = [tokens / tokens.mean(axis=0) - 1 for tokens in (own, trained.before[0, 0])]

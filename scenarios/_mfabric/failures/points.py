@@ -1,4 +1,4 @@
-"""What fails of an mFabric, and what takes its place, in mid-step and all along (section 5.4): experiments.
+"""Failures of an mFabric in mid-step and all along, and what takes the place of what fails (section 5.4).
 
 A GPU's place is taken by the backup GPU of the next server of its region, so that the sums of its
 tensor-parallel rank cross servers; a server's by a spare one of the global pool, which has packet NICs only.
@@ -26,14 +26,14 @@ FAILURES: dict[Failing, str] = {
     "gpu": GPU,
     "server": SERVER,
 }
-"""What may fail, as options name it, and what tables call it."""
+"""Parts that may fail, by their names among options, and their names in tables."""
 STEP, STEADY = "mFabric", "mFabric, steady"
-"""What tables call a step in which something fails, and one from which it is gone all along."""
+"""Names in tables of a step in which something fails, and of one from which it is gone all along."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What is gone."""
+    """NICs or GPUs that are gone."""
 
     name: str
     nics: tuple[Nic, ...] = ()
@@ -42,7 +42,7 @@ class Failure:
 
 
 def failure_of(name: str, fabric: Fabric, server: int, *, gpus: int, gpu: int = 0) -> Failure:
-    """Return what fails of a server.
+    """Return a failure of a server.
 
     Parameters
     ----------

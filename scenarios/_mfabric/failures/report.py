@@ -1,4 +1,4 @@
-"""What a run says of failures in a training step: when each is known, and what it costs then and after."""
+"""The report of failures in a training step: when each is known, and its cost then and after."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -105,7 +105,7 @@ def failure_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
 
 
 def lacking_bytes(experiment: Experiment, run: Run) -> int:
-    """Return what did not arrive of what a job's collectives owe, between any two GPUs.
+    """Return the bytes that a job's collectives owe and that did not arrive, between any two GPUs.
 
     What moved to other GPUs is owed between these by collectives that ended after that was known.
     """
@@ -141,7 +141,7 @@ def _longer_s(outcome: Outcome | None, healthy: Outcome | None, predicted: bool)
 
 
 def _course_sheet(table: pd.DataFrame) -> Sheet:
-    """Return what happened when, after each failure."""
+    """Return the events after each failure, with their times."""
     lines = [
         Line(
             [
@@ -165,7 +165,7 @@ def _course_sheet(table: pd.DataFrame) -> Sheet:
 
 
 def _cost_sheet(table: pd.DataFrame) -> Sheet:
-    """Return what each failure costs, the step in which it comes and those after it."""
+    """Return the cost of each failure, in the step in which it comes and in those after it."""
     lines = [
         Line(
             [
@@ -236,7 +236,7 @@ def _drawn_bars(table: pd.DataFrame) -> Figure:
 
 @styled
 def _drawn_bytes(outcomes: Sequence[Outcome]) -> Figure:
-    """Return what has arrived over time, of steps without and with each failure."""
+    """Return the bytes that have arrived over time, of steps without and with each failure."""
     first = outcomes[0].experiment.transport_name
     shown = [
         outcome

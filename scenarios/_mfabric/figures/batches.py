@@ -18,7 +18,7 @@ SOURCE = "mFabric, D.4 (Figure 25)"
 MODELS, BATCHES = ("mixtral-8x7b", "mixtral-8x22b"), (32, 64)
 PREDICTED = (FAT_TREE, MFABRIC, TOPOOPT)
 OVER_TOPOOPT = {32: 1.8, 64: 2.0}
-"""What the paper prints of mFabric's gain with 8x7B, the mean over the rates."""
+"""Gains of mFabric with 8x7B that the paper prints, means over the rates."""
 
 
 def _points(setup: StepSetup) -> list[StepPoint]:

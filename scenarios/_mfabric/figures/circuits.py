@@ -97,7 +97,7 @@ def worked_table() -> pd.DataFrame:
 
 
 def public_table() -> pd.DataFrame:
-    """Return what each reading makes of the artifact's matrix: 8 servers of 6 circuit NICs, Mixtral 8x22B."""
+    """Return circuits by each reading of Algorithm 1: the artifact's matrix, 8 servers of 6 circuit NICs."""
     demand = ARTIFACT_TOKENS * (2.0 * MODELS["mixtral-8x22b"].hidden)
     np.fill_diagonal(demand, 0.0)
     bound_s = transfer_bound_s(demand, 6 + PACKET_NICS, WORKED_BPS)

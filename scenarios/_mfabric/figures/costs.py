@@ -1,4 +1,4 @@
-"""What networks of mFabric, fat-trees and patch panels cost: Figures 11 and 24.
+"""Costs of networks of mFabric, fat-trees and patch panels: Figures 11 and 24.
 
 Ports that are used are counted, part by part, on the fabrics as they are wired. The paper's curves have no
 numbers; what its text says of them are the claims.
@@ -125,7 +125,7 @@ def _column(part: str) -> str:
 
 
 def _ratios(table: pd.DataFrame, above: str, below: str) -> pd.Series:
-    """Return what a fabric costs over another, by rate; means over the sizes, of which it is independent."""
+    """Return a fabric's cost over another's, by rate; means over the sizes, of which it is independent."""
     usd = table.pivot_table(index=["rate_gbps", "gpus"], columns="fabric", values="usd")
     ratios: pd.Series = (usd[above] / usd[below]).groupby("rate_gbps").mean()
     return ratios
@@ -160,7 +160,7 @@ def _cost_claims(table: pd.DataFrame) -> list[Claim]:
 
 
 def _cable_claims(cables: pd.DataFrame) -> list[Claim]:
-    """Return what the paper says of cables, at every price that is tried: it does not state its own."""
+    """Return the paper's claims about cables, at every price that is tried: it does not state its own."""
     usd = cables.pivot_table(index="cable_usd", columns="fabric", values="usd")
     ratios = usd[FAT_TREE] / usd[MFABRIC]
     each = ", ".join(f"${price:g} {ratio:.2f}x" for price, ratio in ratios.items())
@@ -277,7 +277,7 @@ def _cable_plot(cables: pd.DataFrame) -> Figure:
 
 
 def _dollars(table: pd.DataFrame, part: str) -> pd.Series:
-    """Return what a part costs in each row; ports of OCSes and of panels are one."""
+    """Return the dollars of a part in each row; ports of OCSes and of panels are one."""
     names = ("OCS port", "patch-panel port") if part == "OCS or panel port" else (part,)
     dollars: pd.Series = table[[_column(name) for name in names]].sum(axis=1)
     return dollars

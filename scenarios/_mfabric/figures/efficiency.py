@@ -26,9 +26,9 @@ from topologies.cost import pareto_front
 SOURCE = "mFabric, 7.4 (Figure 13), public times"
 OVER_FAT_TREE = {100.0: (1.2, 1.5), 200.0: (1.4, 1.8), 400.0: (1.9, 2.3), 800.0: (2.0, 2.4)}
 OVER_RAIL = {100.0: (1.4, 1.5), 200.0: (1.7, 1.9), 400.0: (2.3, 2.4), 800.0: (2.2, 2.6)}
-"""What the paper prints of the models' performance per dollar, by rate [Gbit/s]."""
+"""Performance per dollar of the models that the paper prints, by rate [Gbit/s]."""
 AT_400 = {"mixtral-8x7b": 2.3, "mixtral-8x22b": 2.2, "deepseek-r1": 2.1}
-"""What it prints over the fat-tree at 400 Gbit/s."""
+"""The same over the fat-tree at 400 Gbit/s, by model."""
 EVALUATED = ("mixtral-8x22b", "mixtral-8x7b", "qwen-moe")
 """Models of section 7.3 that have public times; DeepSeek-R1, the fourth, has none."""
 NOT_STUDIED = "the rate was not studied"

@@ -61,9 +61,9 @@ PAPER = {
     ("mixtral-8x22b", GPU): 0.051,
     ("deepseek-r1", SERVER): 0.065,
 }
-"""What the paper states; which NICs failed it does not say, so its number stands beside each of them."""
+"""The paper's numbers; which NICs failed it does not say, so its number stands beside each of them."""
 FailureSeconds = Mapping[tuple[str, str], float]
-"""How long an iteration of a model takes with something gone [s]."""
+"""The time of an iteration by model and by what is gone [s]."""
 
 
 def failures(setup: StepSetup) -> PlannedSection:
@@ -77,7 +77,7 @@ def failures(setup: StepSetup) -> PlannedSection:
 
 
 def failure_section(setup: StepSetup, found: FailureSeconds) -> Section:
-    """Return what failures add to the iteration time, beside the paper's numbers.
+    """Return the time that failures add to an iteration, beside the paper's numbers.
 
     Parameters
     ----------

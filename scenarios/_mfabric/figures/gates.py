@@ -104,7 +104,7 @@ def gate_row(phase: str, sparsity: float, seed: int) -> Row:
 
 
 def _claims(table: pd.DataFrame) -> list[Claim]:
-    """Return what the paper says of its traces; a synthetic gate cannot bear it out."""
+    """Return the paper's claims about its traces; a synthetic gate cannot bear them out."""
     full = table[table["sparsity"] == 0].groupby("phase")[list(COLUMNS)].mean()
     wander, most = full["wander"], full["most"]
     falling = ", ".join(f"{phase} {wander[phase]:.3f}" for phase in PHASES)

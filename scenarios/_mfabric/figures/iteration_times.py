@@ -44,7 +44,7 @@ NO_WAITS, ALL_WAITS = f"{MFABRIC}, no waits", f"{MFABRIC}, all waits"
 BUILT = {DELEGATED: FAT_TREE, NO_WAITS: MFABRIC, ALL_WAITS: MFABRIC, RINGS: TOPOOPT}
 """The fabric that is built, and paid, for rows that are no fabric of their own."""
 PREDICTED_OVER = {RAIL: FAT_TREE, NO_WAITS: MFABRIC, ALL_WAITS: MFABRIC}
-"""What rows are predicted over that are not of their own: no tier of the first two blocks."""
+"""The fabric over which other rows are predicted: no tier of the first two blocks."""
 FABRICS = (FAT_TREE, DELEGATED, RAIL, OVERSUBSCRIBED, MFABRIC, NO_WAITS, ALL_WAITS, TOPOOPT, RINGS)
 """The rows of a table."""
 TAKES: dict[str, Callable[[StepPoint, Iterations], float]] = {
@@ -54,7 +54,7 @@ TAKES: dict[str, Callable[[StepPoint, Iterations], float]] = {
 """How long an iteration of a row takes, where that is not as predicted [s]."""
 BAR_COLOURS = COLOURS | {DELEGATED: "#c9c9c9", NO_WAITS: "#7fb2d9", ALL_WAITS: "#00456f", RINGS: "#7fcfb8"}
 OVER_TOPOOPT = {"mixtral-8x22b": 1.5, "mixtral-8x7b": 1.4, "qwen-moe": 1.5, "deepseek-r1": 1.3}
-"""What the paper prints of mFabric's gain, the mean over the rates."""
+"""Gains of mFabric that the paper prints, means over the rates."""
 CLOSE = {
     "mixtral-8x22b": "very close to the fat-tree",
     "mixtral-8x7b": "a similar trend: close to the fat-tree",
@@ -196,7 +196,7 @@ def fitted(rates_gbps: Sequence[float], times: Sequence[float]) -> tuple[float, 
 
 
 def path_flop(model: MoeModel) -> float:
-    """Return what a GPU of each stage in turn computes on the way through the pipeline [FLOP].
+    """Return the work of a GPU of each stage in turn on the way through the pipeline [FLOP].
 
     With as many micro-batches as stages that is 2 pp - 1 forwards and backwards of the longest stage, a
     backward with twice the work.
@@ -226,7 +226,7 @@ def over(rows: pd.DataFrame, above: str, below: str, column: str = "iteration_s"
 
 
 def _claims(model: str, rows: pd.DataFrame) -> list[Claim]:
-    """Return what the paper says of a model's times, beside mFabric with the waits of its simulations."""
+    """Return the paper's claims about a model's times, beside mFabric with the waits of its simulations."""
     source, gain = f"mFabric, 7.3 (Figure 12), {model}", OVER_TOPOOPT[model]
     fat_tree, topoopt = over(rows, MFABRIC, FAT_TREE), over(rows, TOPOOPT, MFABRIC)
     rings = over(rows, RINGS, MFABRIC)
@@ -308,7 +308,7 @@ def _ratio_lines(rows: pd.DataFrame) -> list[Line]:
 
 
 def _fit_sheet(fits: pd.DataFrame, model: str) -> Sheet:
-    """Return what of the times falls as rates grow, and how fast GPUs are by the public ones."""
+    """Return the share of times that falls as rates grow, and the speed of GPUs by the public ones."""
     lines = lines_of(
         fits.assign(tflops=fits["flops"] / 1e12),
         "{fabric}", "{fixed_s:.2f}", "{network_s:.2f}", "{fixed_public:.3f}", "{network_public:.3f}",

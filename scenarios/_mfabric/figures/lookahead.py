@@ -72,7 +72,7 @@ class Ports:
     """Of its packet NIC."""
 
     def nvlink_bps(self, fabric: str) -> float:
-        """Return what NVLink has: all that is left with NVL72, half of it with mFabric."""
+        """Return the rate of NVLink: all that is left with NVL72, half of it with mFabric."""
         return (self.total_bps - self.packet_bps) / (1 if fabric == NVL72 else 2)
 
 
@@ -87,7 +87,7 @@ FABRICS = (NVL72, MFABRIC)
 
 @dataclass(frozen=True)
 class Case:
-    """What is compared."""
+    """Ports and a gate that both fabrics are compared under."""
 
     ports: Ports
     gate: str
@@ -203,7 +203,7 @@ def group_fabric(ports: Ports, fabric: str) -> Fabric:
 
 
 def exchanges_s(seed: int, case: Case, fabric: str) -> tuple[float, float]:
-    """Return what a dispatch and a combine take, with what they wait for light [s]."""
+    """Return the times of a dispatch and a combine, with their waits for light [s]."""
     step = moe_step(
         replace(MODEL, layers=1, dense_layers=0, pp=1),
         repeated_gate(tokens_of(MODEL, case.gate, seed)),

@@ -110,7 +110,7 @@ def traffic_table() -> pd.DataFrame:
 
 
 def traffic_bytes(model: MoeModel, replicas: int) -> dict[str, Counter[str]]:
-    """Return what all GPUs send each other in an iteration, by reading and parallelism [bytes].
+    """Return the bytes that all GPUs send in an iteration, by reading and parallelism.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def traffic_bytes(model: MoeModel, replicas: int) -> dict[str, Counter[str]]:
 
 
 def sent_bytes(step: MoeStep, machines: Machines) -> Counter[str]:
-    """Return what leaves the GPUs of a step, by parallelism [bytes].
+    """Return the bytes that leave the GPUs of a step, by parallelism.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def layer_times(
     *,
     tp_shards_tokens: bool = False,
 ) -> pd.DataFrame:
-    """Return what a layer of one micro-batch takes on packet switches; other regions take as long.
+    """Return the times of a layer of one micro-batch on packet switches; other regions take as long.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def _traffic_claims(table: pd.DataFrame) -> list[Claim]:
 
 
 def _time_claims(table: pd.DataFrame) -> list[Claim]:
-    """Return what the paper prints of a layer's time, whole tokens sent, on an H800."""
+    """Return the paper's claims about a layer's time, whole tokens sent, on an H800."""
     main = table[table["whole_tokens"] & (table["gpu_flops"] == H800_FLOPS)]
     by_gate = main.groupby(["model", "gate"], sort=False)["share"].mean()
     shares = {model: by_gate[model] for model in NAMES}

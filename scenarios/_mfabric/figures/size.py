@@ -26,7 +26,7 @@ from topologies.fabric import MOST_GPUS
 SOURCE = "mFabric, D.5 (Figure 26)"
 MODEL, RATE_BPS = "mixtral-8x7b", 400e9
 SAME, ABOUT_TWICE = (0.95, 1.05), (1.5, 2.5)
-"""What "as" and "about 2 x" are taken for; the paper shows a figure."""
+"""Ranges that stand for "as" and "about 2 x"; the paper shows a figure."""
 MEGA = 1e6
 
 

@@ -1,4 +1,4 @@
-"""What an iteration's time consists of: its critical path, part by part.
+"""The parts of an iteration's time: its critical path, part by part.
 
 The path goes back from the node that ends last, each time to the one that it waited for longest. So the parts
 add up to the iteration, exactly.

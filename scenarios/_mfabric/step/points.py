@@ -78,7 +78,7 @@ class StepPoint:
     delay_s: float = DELAY_S
     """Of the OCSes."""
     first: First = "block"
-    """What dispatches do until their circuits are lit."""
+    """How dispatches start, before circuits of their own are lit."""
     servers: int = SERVERS
     """Of 8 GPUs each; whole replicas of the model."""
 
@@ -90,7 +90,7 @@ class StepSetup:
     rates_bps: Sequence[float]
     """Of a NIC, where a figure does not say its own."""
     gpu_flops: float = GPU_FLOPS
-    """What a GPU computes [FLOP/s]."""
+    """Work that a GPU does [FLOP/s]."""
     seed: int = 0
     """Of the gates, and of the circuits before the first all-to-all."""
     sizes: Sequence[int] = (SERVERS,)
@@ -106,18 +106,18 @@ class StepSetup:
 
 @dataclass(frozen=True)
 class Iteration:
-    """What a prediction gives."""
+    """The result of a prediction."""
 
     seconds: float
     """Of the iteration."""
     reconfigurations: int
     """Of all regions together."""
     parts_s: Mapping[str, float]
-    """What each of `scenarios._mfabric.step.parts.PARTS` takes on its critical path [s]."""
+    """Times of `scenarios._mfabric.step.parts.PARTS` on its critical path [s]."""
 
 
 def of_step(point: StepPoint) -> tuple[str, int, int, tuple[int, ...]]:
-    """Return what decides the step of a point: its model, micro-batches, servers and their gateways."""
+    """Return the key of a point's step: its model, micro-batches, servers and their gateways."""
     gateways = OWN_GATEWAYS if point.fabric in OWN_NICS else GATEWAYS
     return point.model, point.micro_batch, point.servers, gateways
 
@@ -183,7 +183,7 @@ def _fabric(point: StepPoint) -> Fabric:
 
 
 def iteration(setup: StepSetup, point: StepPoint) -> Iteration:
-    """Return what the fluid model gives of a point."""
+    """Return the fluid model's prediction of a point."""
     experiment = step_experiment(setup, point)
     run = sound(predict(experiment, couples=True))
     changes = int((run.events["what"] == "drained").sum())

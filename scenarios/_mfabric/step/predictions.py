@@ -1,4 +1,4 @@
-"""What circuits know before a gate decides: Copilot's predictions, and the iteration before."""
+"""Demands that are known before a gate decides: Copilot's predictions, and the iteration before."""
 
 from itertools import accumulate
 
@@ -42,7 +42,7 @@ def copilot_predictions(step: MoeStep, model: MoeModel, gate: Gate, history: Loa
 
 
 def demands_before(step: MoeStep, model: MoeModel, tokens: NDArray[np.int64]) -> tuple[Prediction, ...]:
-    """Return what the first dispatch of each stage carried in the iteration before.
+    """Return the demand of the first dispatch of each stage in the iteration before.
 
     Its last all-to-all was that of the same layer, so that its circuits are lit when an iteration starts.
 
@@ -65,7 +65,7 @@ def demands_before(step: MoeStep, model: MoeModel, tokens: NDArray[np.int64]) ->
 def _between_servers(
     node: str, model: MoeModel, tokens: NDArray[np.int64] | NDArray[np.float64]
 ) -> Prediction:
-    """Return what a gate's tokens, from rank to expert, are between a region's servers."""
+    """Return a gate's tokens, from rank to expert, as a demand between a region's servers."""
     ranks = max(GPUS // model.tp, 1)
     servers = model.ep // ranks
     slots = np.pad(tokens, ((0, 0), (0, model.expert_slots - tokens.shape[1])))

@@ -45,15 +45,15 @@ class Training:
     """With the layers that are run."""
     step: MoeStep
     gate: Gate
-    """What its gates decide."""
+    """The decisions of its gates."""
     history: Loads
     """Of the iterations before."""
     before: Tokens
-    """What its gates decided in the last of these, shape (1, layers, ep, experts)."""
+    """The decisions of its gates in the last of these, shape (1, layers, ep, experts)."""
 
     @property
     def job(self) -> Job:
-        """What runs."""
+        """The job that runs."""
         return self.step.job
 
 

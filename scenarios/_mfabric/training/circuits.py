@@ -30,7 +30,7 @@ Shown = dict[str, list[frozenset[str]]]
 
 
 def shown(run: Run) -> Shown:
-    """Return what each OCS showed, by the events of a run."""
+    """Return the circuits that each OCS showed, by the events of a run."""
     found: Shown = {}
     for which in run.events.loc[run.events["what"] == "lit", "which"]:
         ocs, *circuits = which.split(" ")
@@ -218,7 +218,7 @@ def _circuits_table(experiment: Experiment) -> pd.DataFrame:
 
 
 def _row(experiment: Experiment, region: Region, demand: Matrix) -> dict[str, object]:
-    """Return what a demand takes over the circuits of Algorithm 1, the best, and packet NICs alone [s]."""
+    """Return the time of a demand over the circuits of Algorithm 1, the best, and packet NICs alone [s]."""
     server = experiment.fabric.servers[region.servers[0]]
     alpha, rate_bps = len(region.nics[0]), max(map(experiment.fabric.nic_rate_bps, experiment.fabric.nics))
     packets, pairs = server.nics - alpha, np.triu_indices(len(demand), 1)

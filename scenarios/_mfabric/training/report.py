@@ -1,4 +1,4 @@
-"""What emulated training steps over circuits say: iteration times, what they consist of, what it costs."""
+"""The report of emulated training steps over circuits: iteration times, their parts, and costs."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ MS = 1e3
 AGREES: Range = (0.90, 1.15)
 """An iteration as emulated over the same as predicted, where the transport is credit."""
 PARTS = ("all_to_all_s", "held_s", "dp_s", "compute_s")
-"""What an iteration consists of."""
+"""The parts of an iteration."""
 
 
 def training_findings(outcomes: Sequence[Outcome], baseline: str) -> Findings:
@@ -113,7 +113,7 @@ def _as_first_seen(names: pd.Series) -> pd.Series:
 
 
 def _parts(run: Run) -> dict[str, float]:
-    """Return what an iteration consists of (`PARTS`) [s].
+    """Return the parts of an iteration (`PARTS`) [s].
 
     Replicas do the same beside each other: the one that ends last counts.
     """
@@ -200,7 +200,7 @@ def _agreement_sheet(table: pd.DataFrame) -> Sheet:
 
 
 def _tcp_text(table: pd.DataFrame) -> str:
-    """Return what the kernel's TCP does beside what the model says, by the counters; nothing without."""
+    """Return a text about the kernel's TCP beside the model, by the counters; empty without any."""
     # Over a panel queue pairs that servers forward share circuits.
     sound = table[table["emulated_s"].notna() & ~table["verdict"].isin(LEFT_OUT) & ~table["forwards"]]
     is_tcp = np.array([congestion_control(name) is not None for name in sound["transport"]], dtype=bool)
@@ -279,7 +279,7 @@ def _nic_ports(fabric: Fabric) -> dict[str, int]:
 
 
 def _usd(fabric: Fabric) -> float:
-    """Return what a fabric costs; NaN where a link has no price."""
+    """Return the cost of a fabric; NaN where a link has no price."""
     port: CircuitPort = "patch-panel port" if fabric.name == PATCH_PANEL else "OCS port"
     try:
         return fabric_bill(fabric, circuit_port=port).usd
