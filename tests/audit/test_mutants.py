@@ -13,20 +13,22 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from testbed.core.faulting import Faulting, states_of_links
-from testbed.core.ledger import Ledger, Op
-from testbed.core.revising import Revising
 
 from controller.circuits.devices import ReconfigurationDelay
 from testbed.audit.audit import audited
 from testbed.audit.finding import Circumstances, Wire
-from testbed.core import carriers as carrying
-from testbed.core import placing, revising
-from testbed.core.backend import Arrived, Lead, Order
-from testbed.core.computing import Computing
-from testbed.core.events import Phase
+from testbed.core import computing, failures, lanes, placing, sending, simulation
+from testbed.core import state as kept
+from testbed.core.backend import Arrived, Lead, NetworkOrder
+from testbed.core.events import Later, PiecesDone, Queue
 from testbed.core.job_graph import JobGraph
+from testbed.core.ops import OpTable
+from testbed.core.reactions import REACTIONS
+from testbed.core.record import Record
 from testbed.core.run import Run
+from testbed.core.state import Gpus, State
+from testbed.core.steps import Steps
+from testbed.core.tables import tables_of
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import Scheduled, over_ocses
@@ -280,7 +282,7 @@ def shines_in_the_dark(patch: Patch) -> None:
     carry_out = FluidBackend.carry_out
     coming = deque[Routes]()
 
-    def at_once(self: FluidBackend, order: Order) -> None:
+    def at_once(self: FluidBackend, order: NetworkOrder) -> None:
         for ocs, slots in order.programs if isinstance(order, Show) else ():
             coming.extend(Routes(self._fabric, {ocs: slot.circuits}) for slot in slots[1:])
         if isinstance(order, Lead):
@@ -338,11 +340,11 @@ def a_coupled_flow_in_half_the_time(patch: Patch) -> None:
 
 
 def paths_without_their_spine(patch: Patch) -> None:
-    around(patch, carrying, "path_now", lambda found, *_: (found[0], found[-1]))
+    around(patch, lanes, "path_now", lambda found, *_: (found[0], found[-1]))
 
 
 def paths_of_others(patch: Patch) -> None:
-    around(patch, carrying, "path_now", lambda _found, _fabric, paths, _pair: next(iter(paths._now.values())))
+    around(patch, lanes, "path_now", lambda _found, _fabric, paths, _pair: next(iter(paths._now.values())))
 
 
 def sections_at_once(patch: Patch) -> None:
@@ -381,14 +383,8 @@ class _Forgets(dict[int, str]):
 
 
 def computes_two_at_once(patch: Patch) -> None:
-    begin = Computing.__init__
-
-    def beginning(self: Computing, *args: object, **named: object) -> None:
-        begin(self, *args, **named)  # type: ignore[arg-type]
-        self._computing = _Forgets()
-
-    patch.setattr(Computing, "__init__", beginning)
-    patch.setattr(Computing, "_is_busy", lambda _self, _gpu: False)
+    patch.setattr(kept, "Gpus", lambda: Gpus(computing=_Forgets()))
+    patch.setattr(computing, "_is_busy", lambda _state, _gpu: False)
 
 
 def computes_in_half_the_time(patch: Patch) -> None:
@@ -396,41 +392,39 @@ def computes_in_half_the_time(patch: Patch) -> None:
 
 
 def forgets_that_one_arrived(patch: Patch) -> None:
-    tables = Ledger.tables
+    def forgetting(state: State) -> Tables:
+        ops = state.ops
+        ops.end_ps[next(number for number in range(len(ops)) if ops.legs_of(number))] = NEVER
+        return tables_of(state)
 
-    def forgetting(self: Ledger, *args: object) -> Tables:
-        next(each for each in self.ops if each.legs).end_ps = NEVER
-        return tables(self, *args)  # type: ignore[arg-type]
-
-    patch.setattr(Ledger, "tables", forgetting)
+    patch.setattr(simulation, "tables_of", forgetting)
 
 
 def ends_before_its_last_message(patch: Patch) -> None:
-    done = Kernel.piece_done
+    def early(state: State, event: PiecesDone) -> Steps:
+        row = state.nodes[event.node]
+        collective = isinstance(state.graph.nodes[event.node], Collective)
+        if collective and row.pieces == 20:
+            row.pieces = 1
+            yield from sending.pieces_done(state, PiecesDone(event.node))
+        elif not collective or row.pieces > 0:
+            yield from sending.pieces_done(state, event)
 
-    def early(self: Kernel, name: str, pieces: int = 1) -> None:
-        collective = isinstance(self._graph.nodes[name], Collective)
-        if collective and self._pieces_of[name] == 20:
-            self._pieces_of[name] = 1
-            done(self, name, 1)
-        elif not collective or self._pieces_of[name] > 0:
-            done(self, name, pieces)
-
-    patch.setattr(Kernel, "piece_done", early)
+    patch.setitem(REACTIONS, PiecesDone, (early,))
 
 
 def waiting_for_light_does_not_count(patch: Patch) -> None:
-    send = Kernel._send
+    send = sending._send
 
-    def later(self: Kernel, node: Collective) -> None:
-        self._since_ps[node.name] = self.now_ps
-        send(self, node)
+    def later(state: State, node: Collective) -> Steps:
+        state.nodes[node.name].since_ps = state.now_ps
+        yield from send(state, node)
 
-    patch.setattr(Kernel, "_send", later)
+    patch.setattr(sending, "_send", later)
 
 
 def a_cut_is_not_noted(patch: Patch) -> None:
-    patch.setattr(Ledger, "link", lambda _self, *_args, **_named: None)
+    patch.setattr(Record, "link", lambda _self, *_args, **_named: None)
 
 
 def a_slowed_link_as_fast_as_before(patch: Patch) -> None:
@@ -441,47 +435,50 @@ def a_slowed_link_as_fast_as_before(patch: Patch) -> None:
 
 
 def a_slowed_link_is_noted_as_a_whole_one(patch: Patch) -> None:
-    link_of = Ledger.link
+    link_of = Record.link
 
-    def noting(self: Ledger, link: Link, at_ps: int, *, rate_bps: float, up: bool, known: bool) -> None:
+    def noting(self: Record, link: Link, at_ps: int, *, rate_bps: float, up: bool, known: bool) -> None:
         assert rate_bps <= link.rate_bps
         link_of(self, link, at_ps, rate_bps=link.rate_bps, up=up, known=known)
 
-    patch.setattr(Ledger, "link", noting)
+    patch.setattr(Record, "link", noting)
 
 
 def the_last_effect_alone(patch: Patch) -> None:
-    patch.setattr(Faulting, "_states", lambda self, faults: states_of_links(self._fabric, list(faults)[-1:]))
+    states_of_links = failures.states_of_links
+    patch.setattr(
+        failures, "states_of_links", lambda fabric, faults: states_of_links(fabric, list(faults)[-1:])
+    )
 
 
 def never_happens(patch: Patch) -> None:
-    patch.setattr(Faulting, "node_began", lambda _self, _node: None)
+    patch.setattr(failures, "_count_from", lambda _state, _node: None)
 
 
 def timers_in_half_the_time(patch: Patch) -> None:
-    at = Kernel._at
+    put = Queue.put
 
-    def sooner(self: Kernel, phase: Phase, at_ps: int, action: Callable[[], None], rank: int = 0) -> None:
-        at(self, phase, self.now_ps + (at_ps - self.now_ps) // 2, action, rank)
+    def sooner(self: Queue, at_ps: int, event: Later, now_ps: int) -> None:
+        put(self, now_ps + (at_ps - now_ps) // 2, event, now_ps)
 
-    patch.setattr(Kernel, "_at", sooner)
+    patch.setattr(Queue, "put", sooner)
 
 
 def what_comes_back_counts_twice(patch: Patch) -> None:
-    returned = Op.returned
+    returned = OpTable.returned
 
-    def kept(self: Op, over: int, size: int, at_ps: int, *, whole: bool) -> int:
-        leg = self.on(over)
-        lacks = returned(self, over, size, at_ps, whole=whole)
-        if leg:
-            leg.bytes += lacks
+    def staying(self: OpTable, number: int, over: int, size: int, at_ps: int, *, whole: bool) -> int:
+        leg = self.on(number, over)
+        lacks = returned(self, number, over, size, at_ps, whole=whole)
+        if leg >= 0:
+            self.legs.bytes[leg] += lacks
         return lacks
 
-    patch.setattr(Op, "returned", kept)
+    patch.setattr(OpTable, "returned", staying)
 
 
 def half_of_what_comes_back_is_sent(patch: Patch) -> None:
-    around(patch, Op, "returned", lambda found, *_: found // 2 + 1)
+    around(patch, OpTable, "returned", lambda found, *_: found // 2 + 1)
 
 
 def goes_on_before_what_takes_its_place(patch: Patch) -> None:
@@ -497,8 +494,9 @@ def goes_on_before_what_takes_its_place(patch: Patch) -> None:
 
 
 def the_old_gpus_go_on(patch: Patch) -> None:
-    patch.setattr(revising, "renumbered", lambda node, _places: node)
-    patch.setattr(Revising, "lose", lambda _self, _numbers: [])
+    patch.setattr(failures, "renumbered", lambda node, _places: node)
+    for file in (failures, sending):
+        patch.setattr(file, "lose", lambda _state, _numbers: [])
 
 
 MUTANTS: Mapping[str, Mutant] = {
