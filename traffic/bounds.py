@@ -135,7 +135,7 @@ def sum_bound_s(
 
 
 @dataclass(frozen=True, eq=False)
-class Loads:
+class ServerLoads:
     """The bytes that servers send and receive at least, whatever carries them."""
 
     out: NDArray[np.int64]
@@ -145,9 +145,9 @@ class Loads:
     crossing: int
     """Bytes that leave all of them together."""
 
-    def __add__(self, other: "Loads") -> "Loads":
+    def __add__(self, other: "ServerLoads") -> "ServerLoads":
         """Return both loads together."""
-        return Loads(self.out + other.out, self.into + other.into, self.crossing + other.crossing)
+        return ServerLoads(self.out + other.out, self.into + other.into, self.crossing + other.crossing)
 
     def bound_s(
         self, fabric: Fabric, lent_bytes: Mapping[Port, float] = NOTHING_LENT, times: int = 1
@@ -168,20 +168,20 @@ class Loads:
         return max(busiest_s, 8.0 * together / nic_rates(fabric)[there].sum() if together else 0.0)
 
 
-def message_loads(messages: Messages, fabric: Fabric) -> Loads:
+def message_loads(messages: Messages, fabric: Fabric) -> ServerLoads:
     """Return the loads of messages between servers."""
     crossing = _crossing(messages, fabric, _first_servers(fabric, ()))
     out, into = _loads(crossing, len(fabric.servers))
-    return Loads(out, into, int(out.sum()))
+    return ServerLoads(out, into, int(out.sum()))
 
 
-def sum_loads(ring: Ring, fabric: Fabric, gone: Collection[int] = ()) -> Loads:
+def sum_loads(ring: Ring, fabric: Fabric, gone: Collection[int] = ()) -> ServerLoads:
     """Return the least loads of a sum between members of a ring; parameters are those of `sum_bound_s`."""
     members = np.array(sorted(ring.gpus - {*gone}), dtype=np.int64)
     own = np.bincount(fabric.server_of_gpu[members], minlength=len(fabric.servers))
     there = own > 0
     if there.sum() < 2:
-        return Loads(0 * own, 0 * own, 0)
+        return ServerLoads(0 * own, 0 * own, 0)
     part = ring.bytes // (len(ring.rings) * len(ring.gpus)) * len(ring.rings)
     elsewhere = np.where(there, len(members) - own, 0)
     out, into = {
@@ -190,7 +190,7 @@ def sum_loads(ring: Ring, fabric: Fabric, gone: Collection[int] = ()) -> Loads:
         "all-gather": (own * part, elsewhere * part),
     }[ring.operation]
     is_whole = ring.operation == "all-reduce" and not gone
-    return Loads(out, into, 2 * (int(there.sum()) - 1) * ring.bytes if is_whole else int(out.sum()))
+    return ServerLoads(out, into, 2 * (int(there.sum()) - 1) * ring.bytes if is_whole else int(out.sum()))
 
 
 def _delays_s(fabric: Fabric, first: NDArray[np.int64]) -> NDArray[np.float64]:

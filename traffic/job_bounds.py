@@ -7,7 +7,7 @@ from graphlib import TopologicalSorter
 import numpy as np
 
 from topologies.fabric import Fabric, Port
-from traffic.bounds import NOTHING_LENT, Loads, lower_bound_s, message_loads, sum_bound_s, sum_loads
+from traffic.bounds import NOTHING_LENT, ServerLoads, lower_bound_s, message_loads, sum_bound_s, sum_loads
 from traffic.collectives.pattern import Pattern, end_to_end
 from traffic.collectives.ring import Ring
 from traffic.job import Compute, Job
@@ -69,7 +69,7 @@ def together_bound_s(
     return sum(loads[1:], loads[0]).bound_s(fabric, lent_bytes, len(loads)) if loads else 0.0
 
 
-def _loads(pattern: Pattern, fabric: Fabric, gone: Collection[int]) -> Loads:
+def _loads(pattern: Pattern, fabric: Fabric, gone: Collection[int]) -> ServerLoads:
     if type(pattern) is Ring:
         return sum_loads(pattern, fabric, gone)
     owed = end_to_end(pattern)

@@ -19,7 +19,7 @@ OcsCircuits = tuple[str, tuple[Pair, ...]]
 
 
 @dataclass(frozen=True)
-class Change:
+class ForeseenChange:
     """What is reconfigured once some faults are known."""
 
     faults: tuple[str, ...]
@@ -40,7 +40,7 @@ class Foreseen:
 
     first: tuple[OcsCircuits, ...]
     """What OCSes show from the start; those that are not named are dark."""
-    changes: tuple[Change, ...]
+    changes: tuple[ForeseenChange, ...]
     """One for each set of faults that may be known together."""
     delay: ReconfigurationDelay
     """How long an OCS is dark when it is reconfigured [real s]."""

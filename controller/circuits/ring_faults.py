@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Literal
 
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.foreseen import Change, Foreseen
+from controller.circuits.foreseen import Foreseen, ForeseenChange
 from controller.circuits.ring_circuits import (
     Group,
     bundle_circuits,
@@ -91,7 +91,7 @@ def foreseen_rings(
     """
     paths = [ring_paths(ring, [group], frozenset(dying[:count])) for count, group in enumerate(groups)]
     changes = tuple(
-        Change(
+        ForeseenChange(
             tuple(map(node_fault, dying[:count])),
             bundle_circuits(ring, after, changed_bundles(before, after)),
         )

@@ -20,7 +20,7 @@ from testbed.machine.stopped import say_what_is_stopped
 from testbed.report.results import ENTERED
 from testbed.study.carry_out import carry_out
 from testbed.study.computed import Computed, compute
-from testbed.study.glances import Failures
+from testbed.study.glances import PlannedFailures
 from testbed.study.going_on import LEFT, GoingOn
 from testbed.study.options import (
     DEFAULT_TRANSPORTS,
@@ -211,7 +211,7 @@ class StudyChanges:
         study = replace(study.changed(made_of), real_link_delay_s=self.real_link_delay_s())
         if self.fail is None:
             return study
-        return study.failing(Failures(tuple(faults(self.fail)), self.known_after_s()))
+        return study.failing(PlannedFailures(tuple(faults(self.fail)), self.known_after_s()))
 
 
 def run(describe: Callable[..., Study]) -> NoReturn:

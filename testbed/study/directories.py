@@ -34,7 +34,7 @@ from testbed.report.run_json import (
     sources_of,
     with_readings,
 )
-from testbed.study.glances import Failures
+from testbed.study.glances import PlannedFailures
 from testbed.study.study import RUN, Options, Study, StudyPart
 from testbed.trust.outcome import Outcome
 from topologies.errors import ScenarioError
@@ -93,7 +93,9 @@ def check_code(directory: Path, planned: Sequence[Experiment]) -> None:
         )
 
 
-def _failing(planned: Sequence[Experiment], failures: Failures | None = None) -> set[tuple[str, float]]:
+def _failing(
+    planned: Sequence[Experiment], failures: PlannedFailures | None = None
+) -> set[tuple[str, float]]:
     own = {(fault.name, fault.detect_s) for each in planned for fault in each.faults}
     return own if failures is None else own | {(fault.text, failures.detect_s) for fault in failures.faults}
 

@@ -30,7 +30,7 @@ from traffic.transports.registry import by_bytes
 
 
 @dataclass(frozen=True)
-class Failures:
+class PlannedFailures:
     """What fails in points that are run without and with it."""
 
     faults: tuple[WrittenFault, ...]
@@ -75,7 +75,7 @@ class Glance:
 
 def glances(
     experiments: Sequence[Experiment],
-    failures: Failures | None,
+    failures: PlannedFailures | None,
     progress: Progress,
     within_s: float = math.inf,
     jobs: int = PROCESSES,
@@ -125,7 +125,7 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
 
 def _seen(
     experiments: Sequence[Experiment],
-    failures: Failures | None,
+    failures: PlannedFailures | None,
     progress: Progress,
     within_s: float,
     jobs: int,
@@ -164,7 +164,7 @@ def _in_turn(experiments: Sequence[Experiment]) -> list[Experiment]:
 
 
 def _glances(
-    failures: Failures | None, first: int, until: float, item: tuple[int, Experiment]
+    failures: PlannedFailures | None, first: int, until: float, item: tuple[int, Experiment]
 ) -> list[Glance] | None:
     """Return what is said of a point, and of the same with what fails; None where it is too late."""
     number, experiment = item
@@ -197,7 +197,7 @@ def _glance(experiment: Experiment) -> Glance:
 
 def _like(
     experiment: Experiment,
-    failures: Failures | None,
+    failures: PlannedFailures | None,
     experiments: Mapping[tuple[object, ...], Experiment],
     seen: Mapping[tuple[object, ...], list[Glance]],
 ) -> list[Glance]:

@@ -18,7 +18,7 @@ from testbed.machine.processes import PROCESSES
 from testbed.report.claims import Claim
 from testbed.report.page import Findings, Format
 from testbed.report.run_json import Kind, Typed
-from testbed.study.glances import Failures
+from testbed.study.glances import PlannedFailures
 from testbed.study.options import (
     DatapathOption,
     DryRun,
@@ -228,7 +228,7 @@ class Study:
     slot_s: float | None = None
     """How long the shortest slot of a schedule is to be lit at emulated scale [s]; None for as long as the
     machine's OCSes need."""
-    failures: Failures | None = None
+    failures: PlannedFailures | None = None
     """What fails: each point runs without, and then with it."""
     usual: Options = Options()
     """Its scale, where the command line does not say another."""
@@ -261,7 +261,7 @@ class Study:
         lists = "; ".join(f"{key} {', '.join(some)}" for key, some in values.items() if len(some) > 1)
         return f"{len(self.experiments):,} points" + (f": {lists}" if lists else "")
 
-    def failing(self, failures: Failures) -> "Study":
+    def failing(self, failures: PlannedFailures) -> "Study":
         """Return the same points, each without and then with what fails.
 
         Raises

@@ -23,7 +23,7 @@ from testbed.experiment.ocs_plan import plan_of
 from testbed.report.claims import Claim
 from testbed.report.page import Findings
 from testbed.report.run_json import Kind
-from testbed.study.glances import Failures
+from testbed.study.glances import PlannedFailures
 from testbed.study.named_trace import leave_out_others, size_fabric
 from testbed.study.options import (
     buffer_bytes,
@@ -238,7 +238,7 @@ def _whole(document: Document) -> Whole:
     return whole if whole.seeds is None else whole.model_copy(update={"seed": [*seed_range(whole.seeds)]})
 
 
-def _failures(document: Document, whole: Whole, experiments: Sequence[Experiment]) -> Failures | None:
+def _failures(document: Document, whole: Whole, experiments: Sequence[Experiment]) -> PlannedFailures | None:
     """Return what fails; MistakeError if a fabric has no such part."""
     if whole.faults is None:
         return None
@@ -246,7 +246,7 @@ def _failures(document: Document, whole: Whole, experiments: Sequence[Experiment
     with document.at(("faults",)):
         for fault, fabric in product(written, {each.fabric for each in experiments}):
             fault.site_of(fabric)
-    return Failures(written, known_after_s(whole.detect_us))
+    return PlannedFailures(written, known_after_s(whole.detect_us))
 
 
 def _function(document: Document, whole: Whole, key: str, points: Sequence[object]) -> Callable[..., Any]:

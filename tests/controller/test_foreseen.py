@@ -3,7 +3,7 @@
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from controller.circuits.foreseen import Change, Foreseen
+from controller.circuits.foreseen import Foreseen, ForeseenChange
 from topologies.errors import DemandError, ScenarioError
 from topologies.events import FaultDetected, FaultOver, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Link, Port, Switch, equal_servers
@@ -18,7 +18,11 @@ BOTH = ((0, 1), (1, 0))
 DELAY = ReconfigurationDelay("drawn", 0.01)
 FORESEEN = Foreseen(
     (("o", BOTH),),
-    (Change(("a",), (("o", ()), ("p", BOTH))), Change(("b",), ()), Change(("b", "a"), (("o", BOTH),))),
+    (
+        ForeseenChange(("a",), (("o", ()), ("p", BOTH))),
+        ForeseenChange(("b",), ()),
+        ForeseenChange(("b", "a"), (("o", BOTH),)),
+    ),
     DELAY,
 )
 
@@ -49,12 +53,12 @@ def test_what_stays_stays_whatever_fails_and_has_no_changes() -> None:
     stays = Foreseen((("o", BOTH),), (), DELAY, stays=True)
     assert stays.decide(None, View(0.0, FABRIC, {}, frozenset()), FaultDetected("a"))[1] == []
     with pytest.raises(ScenarioError, match="circuits stay, and changes"):
-        Foreseen((), (Change(("a",), ()),), DELAY, stays=True)
+        Foreseen((), (ForeseenChange(("a",), ()),), DELAY, stays=True)
 
 
 def test_two_changes_for_the_same_faults_are_refused() -> None:
     with pytest.raises(ScenarioError, match="two changes"):
-        Foreseen((), (Change(("a", "b"), ()), Change(("b", "a"), ())), DELAY)
+        Foreseen((), (ForeseenChange(("a", "b"), ()), ForeseenChange(("b", "a"), ())), DELAY)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,10 @@ def test_two_changes_for_the_same_faults_are_refused() -> None:
 def test_circuits_that_cannot_be_lit_are_named(
     circuits: tuple[str, tuple[tuple[int, int], ...]], why: str
 ) -> None:
-    for foreseen in (Foreseen((circuits,), (), DELAY), Foreseen((), (Change(("a",), (circuits,)),), DELAY)):
+    for foreseen in (
+        Foreseen((circuits,), (), DELAY),
+        Foreseen((), (ForeseenChange(("a",), (circuits,)),), DELAY),
+    ):
         with pytest.raises((ScenarioError, DemandError), match=why):
             foreseen.bind(FABRIC, None, None, 0, None)
 

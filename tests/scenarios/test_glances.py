@@ -13,7 +13,7 @@ from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict
 from testbed.report.means import BIG_SWITCH
 from testbed.study import glances as module
-from testbed.study.glances import Failures, Glance, glances, predicted_by
+from testbed.study.glances import Glance, PlannedFailures, glances, predicted_by
 from testbed.trust.scale import busy_s, load_bps, plain
 from testbed.trust.similitude import facts_of
 from topologies.errors import ScenarioError
@@ -31,11 +31,11 @@ POINTS = [
     Experiment(FABRIC, job, scheme, seed=seed, transport=TransportSetup(transport))
     for job, seed, scheme, transport in product(JOBS, (0, 1), SCHEMES, ("ideal", "tcp"))
 ]
-FAILS = Failures((WrittenFault("nic:1:0@40%"),), 1e-5)
+FAILS = PlannedFailures((WrittenFault("nic:1:0@40%"),), 1e-5)
 
 
 def looked(
-    points: Sequence[Experiment], failures: Failures | None = None, within_s: float = float("inf")
+    points: Sequence[Experiment], failures: PlannedFailures | None = None, within_s: float = float("inf")
 ) -> list[tuple[Experiment, Glance]]:
     with Progress(disable=True) as progress:
         return glances(points, failures, progress, within_s)
@@ -141,4 +141,4 @@ def test_the_baseline_of_circuits_does_not_fail_and_a_point_keeps_its_own_faults
 
 def test_a_fault_that_the_fabric_does_not_have_is_a_sentence() -> None:
     with pytest.raises(ScenarioError, match="there is none"):
-        looked(POINTS[:1], Failures((WrittenFault("nic:9:9@40%"),), 0.0))
+        looked(POINTS[:1], PlannedFailures((WrittenFault("nic:9:9@40%"),), 0.0))

@@ -51,7 +51,7 @@ from traffic.spraying.registry import policy_named
 from traffic.transports import datagram_engine
 from traffic.transports.credit import FIRST_PACKETS
 from traffic.transports.datagram_engine import LOSSY_PACKETS, LOST_PACKETS
-from traffic.transports.datagram_lane import Account, Lane, Parcel, Piece
+from traffic.transports.datagram_lane import Account, DatagramLane, Parcel, Piece
 from traffic.transports.datagram_sockets import HEADER, PROBE, RECEIVE_BUFFER_BYTES
 from traffic.transports.loop import PacketCounts
 from traffic.transports.nic_sender import DEPTH_PACKETS, NicSender
@@ -274,7 +274,7 @@ def test_parcels_of_a_queue_pair_share_packets() -> None:
 def test_bursts_have_packets_of_their_own() -> None:
     group = (ONE.source,), ONE.destination, 0
     burst = Burst(0, 0, 0, 0, group, 5, 900, 900, InFlight(0.0, 0.0), NEW)
-    lane = Lane(0, ONE, nic=cast(NicSender, None), addresses=[])
+    lane = DatagramLane(0, ONE, nic=cast(NicSender, None), addresses=[])
     account = Account(0, ONE.destination, lane)
     plain, chosen = Parcel(1, 900, account), Parcel(2, 900, account, burst)
     for parcels, cut in (

@@ -6,9 +6,9 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traffic.transports.datagram_lane import Account, Lane, Packet, UnderWay
+from traffic.transports.datagram_lane import Account, DatagramLane, Packet, UnderWay
 
-NO_LANE, NO_ACCOUNT = cast(Lane, None), cast(Account, None)
+NO_LANE, NO_ACCOUNT = cast(DatagramLane, None), cast(Account, None)
 
 
 def packet(number: int, entropy: int = 0, sent_at: float = 0.0) -> Packet:

@@ -29,7 +29,15 @@ from topologies.errors import NetworkError
 from topologies.fabric import Nic
 from traffic.spraying.policy import SPRAYED, QueuePair
 from traffic.transports.credit import Credits, Has
-from traffic.transports.datagram_lane import NOT_NUMBERED, Account, Lane, Packet, Parcel, Piece, UnderWay
+from traffic.transports.datagram_lane import (
+    NOT_NUMBERED,
+    Account,
+    DatagramLane,
+    Packet,
+    Parcel,
+    Piece,
+    UnderWay,
+)
 from traffic.transports.datagram_sockets import (
     HEADER,
     PAYLOAD,
@@ -61,7 +69,7 @@ AT_ONCE = 64
 """So many packets of a socket are read before others have their turn."""
 
 
-class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
+class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     """Moves bytes over queue pairs, which it calls by numbers; a context manager, made for one run.
 
     Parameters
@@ -163,14 +171,14 @@ class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
         addresses, is_sprayed = self._addresses[destination], queue_pair.entropy == SPRAYED
         if not is_sprayed:
             addresses = [addresses[queue_pair.entropy % ENTROPIES]]
-        lane = Lane(len(self._pairs), queue_pair, nic=self._nics[source], addresses=addresses)
+        lane = DatagramLane(len(self._pairs), queue_pair, nic=self._nics[source], addresses=addresses)
         if not is_sprayed:
             lane.account = self._account(lane)
         self._pairs.append(lane)
         self._set_tick((source, destination))
         return lane.number
 
-    def _account(self, lane: Lane, key: Group | None = None) -> Account:
+    def _account(self, lane: DatagramLane, key: Group | None = None) -> Account:
         """Return a new account of a queue pair, or of a group of which it is the first."""
         near, far = lane.queue_pair.source, lane.queue_pair.destination
         # Sources announce to different NICs in different orders: else all would grant to the same first.
@@ -239,7 +247,7 @@ class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
         for which, (begin, end) in zip(used.tolist(), pairwise(edges), strict=True):
             self._post_on(self._pairs[which], sizes[begin:end].tolist(), messages[begin:end].tolist())
 
-    def _post_on(self, lane: Lane, sizes: Sequence[int], messages: Sequence[int]) -> None:
+    def _post_on(self, lane: DatagramLane, sizes: Sequence[int], messages: Sequence[int]) -> None:
         assert lane.account  # what is posted is on a queue pair of one entropy
         parcels = {message: Parcel(message, 0, lane.account) for message in messages}
         for message, size in zip(messages, sizes, strict=True):
@@ -260,7 +268,7 @@ class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
         super()._begins()
         self._turn_at = 0.0
 
-    def _put(self, lane: Lane, parcels: Iterable[Parcel]) -> None:
+    def _put(self, lane: DatagramLane, parcels: Iterable[Parcel]) -> None:
         if not lane.left:
             self._open += 1
             lane.moved_at = time.monotonic()
@@ -313,7 +321,7 @@ class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
         else:
             self._sending.pop(nic, None)
 
-    def _send_packet(self, lane: Lane, most: int) -> int:
+    def _send_packet(self, lane: DatagramLane, most: int) -> int:
         """Send a packet of a queue pair; return how many bytes it carries, 0 if there was no room."""
         pieces = lane.cut(most, self._orders.number)
         first, size, now = pieces[0], sum(piece.size for piece in pieces), time.monotonic()
@@ -366,7 +374,7 @@ class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
         for lost in self._under_way.overtaken_by(packet):
             self._lose(lost, now)
 
-    def _deliver(self, lane: Lane, piece: Piece, now: float) -> None:
+    def _deliver(self, lane: DatagramLane, piece: Piece, now: float) -> None:
         """Count a piece that arrived."""
         parcel = piece.parcel
         self._orders.arrived(parcel.message, piece.number, piece.size)
@@ -439,7 +447,7 @@ class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
         if feeder.done:
             self._feeders.remove(feeder)
 
-    def _drop(self, lane: Lane, which: Callable[[Parcel], bool]) -> list[tuple[int, int]]:
+    def _drop(self, lane: DatagramLane, which: Callable[[Parcel], bool]) -> list[tuple[int, int]]:
         was_open = bool(lane.left)
         dropped = lane.drop(which)
         for account, size in dropped.unsent.items():
@@ -478,7 +486,7 @@ class DatagramEngine(QueuePairs[Lane, PacketFeeder]):
         if piece.number != NOT_NUMBERED:
             self._orders.skip(piece.parcel.message, piece.number)
 
-    def _set_held(self, pair: Lane, *, is_held: bool) -> None:
+    def _set_held(self, pair: DatagramLane, *, is_held: bool) -> None:
         self._turn_at = 0.0
         if pair.held != is_held:
             super()._set_held(pair, is_held=is_held)

@@ -50,7 +50,7 @@ class Piece:
 class Packet:
     """A packet under way."""
 
-    lane: "Lane"
+    lane: "DatagramLane"
     number: int
     account: "Account"
     pieces: list[Piece]
@@ -70,7 +70,7 @@ class Account:
     """Its number among the sources of credits."""
     nic: Nic
     """The NIC that grants."""
-    lane: "Lane"
+    lane: "DatagramLane"
     """The queue pair; the first of a group."""
     key: Group | None = None
     """The group, unless it is a queue pair's."""
@@ -85,7 +85,7 @@ class Account:
     held: bool = False
     rtt_s: float = 0.0
     """The smoothed round trip of its packets; 0 before the first."""
-    waiting: deque[tuple["Lane", int]] = field(default_factory=deque)
+    waiting: deque[tuple["DatagramLane", int]] = field(default_factory=deque)
     """What of a group is bound to queue pairs, and not granted."""
 
     @property
@@ -100,7 +100,7 @@ class Account:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Lane(QueuePairState):
+class DatagramLane(QueuePairState):
     """A queue pair: of one entropy, or one by which packets of any go."""
 
     nic: NicSender

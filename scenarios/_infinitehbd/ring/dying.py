@@ -43,7 +43,7 @@ class Dying:
 
 
 @dataclass(frozen=True)
-class Stage:
+class RingStage:
     """A TP group between two faults."""
 
     group: Group
@@ -200,7 +200,7 @@ def dying_ring(ring: KHopRing, tp_gpus: int, size_bytes: int, dying: Dying, *, g
     )
 
 
-def stages_of(experiment: Experiment) -> list[Stage]:
+def stages_of(experiment: Experiment) -> list[RingStage]:
     """Return the TP group of an experiment of `dying_ring` at first, and after each fault."""
     patterns = {node.name: node.pattern for node in experiment.whole_job.collectives}
     per_node = len(experiment.faults[0].gpus)
@@ -209,7 +209,7 @@ def stages_of(experiment: Experiment) -> list[Stage]:
         pattern = patterns[steady(number, 1)]
         assert isinstance(pattern, Ring)
         gpus = pattern.rings[0]
-        stages.append(Stage(tuple(sorted({gpu // per_node for gpu in gpus})), gpus))
+        stages.append(RingStage(tuple(sorted({gpu // per_node for gpu in gpus})), gpus))
     return stages
 
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from scenarios._infinitehbd.ring.dying import Stage, foreseen_of, stages_of
+from scenarios._infinitehbd.ring.dying import RingStage, foreseen_of, stages_of
 from testbed.experiment.experiment import Experiment
 from testbed.report.palette import BOUND, INK, canvas, styled
 from topologies.fabric import Fabric
@@ -50,7 +50,7 @@ def drawn_rings(experiment: Experiment) -> Figure:
     return figure
 
 
-def gpu_places(gpus: int, per_node: int, stages: Sequence[Stage]) -> Points:
+def gpu_places(gpus: int, per_node: int, stages: Sequence[RingStage]) -> Points:
     """Return where each GPU is drawn, shape (GPUs, 2): about its node, GPU 1 below and 0 to its left.
 
     So the bundle towards lower nodes, of GPUs 0 and 1, is on the left, and that of GPUs 1 and 2 on the
@@ -88,11 +88,11 @@ def _draw_nodes(axes: Axes, places: Points, per_node: int, dead: set[int]) -> No
 
 
 def _draw_lanes(
-    axes: Axes, fabric: Fabric, lit: Configuration, stage: Stage, before: Stage, places: Points
+    axes: Axes, fabric: Fabric, lit: Configuration, stage: RingStage, before: RingStage, places: Points
 ) -> None:
     """Draw the rings of light: the TP group's, and the loopbacks of spare nodes."""
     for gpus in light_rings(fabric, lit):
-        ring = Stage((), gpus)
+        ring = RingStage((), gpus)
         is_spare = ring.edges != stage.edges
         for edge in ring.edges:
             colour = SPARE if is_spare else RING if edge in before.edges else NEW

@@ -8,7 +8,7 @@ from itertools import compress
 
 import pandas as pd
 
-from scenarios._infinitehbd.ring.dying import DEVICE, Stage, again, foreseen_of, stages_of, steadies_of
+from scenarios._infinitehbd.ring.dying import DEVICE, RingStage, again, foreseen_of, stages_of, steadies_of
 from scenarios._infinitehbd.ring.plots import drawn_rings
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
@@ -125,7 +125,7 @@ def _node(ocs: str) -> int:
     return int(ocs[1:].partition("b")[0])
 
 
-def _neighbours(stage: Stage, dead: Sequence[int]) -> list[int]:
+def _neighbours(stage: RingStage, dead: Sequence[int]) -> list[int]:
     """Return the nodes whose GPUs follow some that die, or are followed by them, in a ring."""
     joined = {gpu for edge in stage.edges if edge & {*dead} for gpu in edge - {*dead}}
     return sorted({gpu // len(dead) for gpu in joined})
