@@ -39,6 +39,11 @@ class Change:
         """Whether it drains or moves, and does not wait for a change before it any more."""
         return self.drains or bool(self.moving)
 
+    @property
+    def stage(self) -> str:
+        """How far it is, for people."""
+        return "moves" if self.moving else "drains" if self.drains else "waits"
+
     def hold(self, lanes: Iterable[Lane]) -> None:
         """Have lanes stand for it."""
         for lane in lanes:

@@ -3,7 +3,7 @@
 Reactions read it and change it (`testbed.core.reactions`); nothing here decides, and nothing calls back.
 """
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +22,7 @@ from topologies.events import View
 from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.light import Configuration
 from topologies.routing import Routing
-from traffic.clock import NEVER
+from traffic.clock import NEVER, in_seconds
 from traffic.communicators import Communicators
 from traffic.effects import Daemon, DaemonState, LinkState
 from traffic.faults import AS_IT_WAS, Fault, Revision, Revisions
@@ -215,6 +215,29 @@ class State:
         """Follow what a lane gives back: operations and bytes."""
         if self.whereabouts:
             self.whereabouts.withdraw(lane, [(self.ops.root(number), size) for number, size in left])
+
+    def __str__(self) -> str:
+        """Return it as lines for people: what moves, what waits, what is lit, what has failed."""
+        stages = Counter(self.ops.stage(number).value for number in range(len(self.ops)))
+        lanes, ocses = self.lanes.open.values(), self.ocses
+        held = sum(bool(lane.held_by) for lane in lanes)
+        changes = [f"{'+'.join(each.circuits)} {each.stage}" for each in ocses.changes.values()]
+        lines = {
+            "time": f"{in_seconds(self.now_ps):g} s; next event: {self._next_text}",
+            "nodes": f"{self.graph.open} open; held: {', '.join(self.nodes.awaited) or 'none'}",
+            "operations": ", ".join(f"{count} {stage}" for stage, count in sorted(stages.items())) or "none",
+            "lanes": f"{len(lanes)}, of which {len(self.lanes.light)} over circuits and {held} stand",
+            "changes": "; ".join(changes) or "none",
+            "programs": ", ".join(sorted(ocses.showing)) or "none",
+            "faults": ", ".join(fault.name for fault in self.failures.standing) or "none",
+            "known": ", ".join(fault.name for fault in self.failures.known) or "none",
+        }
+        return "\n".join(f"{name:11}{line}" for name, line in lines.items())
+
+    @property
+    def _next_text(self) -> str:
+        next_ps = self.queue.next_ps
+        return "none" if next_ps == NEVER else f"at {in_seconds(next_ps):g} s"
 
     @property
     def under_way(self) -> list[int]:

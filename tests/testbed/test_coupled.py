@@ -16,7 +16,7 @@ from testbed.model.backend import FluidBackend
 from testbed.model.predict import predict
 from tests.examples import examples
 from tests.testbed.run_cases import ring
-from tests.testbed.test_kernel import same_rail
+from tests.testbed.test_simulation import same_rail
 from tests.traffic.job_cases import OPERATIONS
 from topologies.fabric import Fabric
 from topologies.fat_tree import fat_tree_fabric

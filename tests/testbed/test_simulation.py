@@ -1,7 +1,7 @@
-"""The kernel over the fluid backend: whole tables, computed by hand."""
+"""The simulation over the fluid backend: whole tables, computed by hand."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -18,6 +18,8 @@ from tests.traffic.job_cases import OPERATIONS
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import Event, NodeDone, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
 from topologies.fabric import Nic, Port
+from topologies.light import duplex
+from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
@@ -347,3 +349,43 @@ def test_what_arrives_as_a_link_fails_is_not_sent_again(scheme: str, faults: int
     )
     assert found["end_s"].tolist() == [2.0, 2.0]
     assert found.equals(without)
+
+
+@dataclass
+class Asks:
+    """A rule that asks four times a second what has to be lit for, and orders nothing else."""
+
+    owed: list[int] = field(default_factory=list)
+
+    def decide(self, state: object, view: View, event: Event) -> tuple[object, tuple[Order, ...]]:
+        """Return that it will ask again."""
+        if isinstance(event, TimerFired):
+            self.owed.append(int(view.owed().sum()))
+        return state, (SetTimer("ask", 0.25),) * (isinstance(event, NodeStarted | TimerFired))
+
+
+def test_what_a_rule_asks_leaves_what_lanes_have_carried() -> None:
+    fabric = parallel_ocs_fabric(2, 1, rate_bps=8.0 * SECOND)
+    job = Job("drawn", 2, (sends("a", (0, 1, 1000), (0, 1, 500)),))
+    scheme, rule, backend = (
+        Sprayed(partial(policy_named, "minrtt")),
+        Asks(),
+        FluidBackend(fabric, {"ocs0": 0}),
+    )
+    tables = (
+        Simulation(fabric, job, backend, scheme, circuits=rule, lit={"ocs0": duplex([(0, 1)])}).run().tables
+    )
+    assert rule.owed[:5] == [1250, 1000, 750, 500, 250]
+    assert tables.legs["bytes"].tolist() == tables.messages["bytes"].tolist() == [1000, 500]
+
+
+def test_a_state_is_printed_for_people() -> None:
+    simulation = Simulation(
+        FABRIC, Job("drawn", 4, (sends("a", (0, 2, 10)),)), FluidBackend(FABRIC, {}), same_rail
+    )
+    assert "next event: none" in str(simulation.state)
+    simulation.run()
+    assert "nodes      0 open; held: none\noperations 1 done\nlanes      1, of which 0" in str(
+        simulation.state
+    )
+    assert repr(simulation.state.ops[0]) == "op 0 of node 0: 0>2, 10 bytes, done"
