@@ -1,7 +1,7 @@
 """A fluid backend that has the shape of the live one, and a record of what it is told: equal at every run.
 
-What differs between a booted network and fluids is not only how fast bytes are, but when the core hears of
-them, and what has become of them until then. Here as there:
+A booted network differs from fluids not only in how fast bytes are, but in when the core hears of
+them, and in what has become of them until then. Here as there:
 
 - time goes on with each thing that is done, and a wait ends late;
 - arrivals are reported later than they came, several at once, with the times at which they came;
@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,7 @@ from traffic.scheme import WhileLit
 from traffic.spraying.policy import SPRAYED, QueuePair
 
 REPORTS = "reports"
-"""What the record calls what was reported; all else in it was ordered."""
+"""The name in the record of all that was reported; the rest was ordered."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ class Scale:
     """How late things are, and how coarse sizes."""
 
     lag_ps: int
-    """What is reported, drained or lit comes up to a few times so much later."""
+    """Reports, drained lanes and light come up to a few times so much later."""
     grain_bytes: int
-    """What a byte of the emulation stands for."""
+    """The real bytes that a byte of the emulation stands for."""
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ class AsLive:
     Parameters
     ----------
     fluid
-        What moves them.
+        The mover of bytes.
     scale
         How late.
     creeps
@@ -109,15 +110,15 @@ class AsLive:
         self._lane: dict[int, int] = {}
         """The newest number here of each lane of the fluids."""
         self._ops: dict[int, str] = {}
-        """What the record calls operations, in the order in which they came."""
+        """The name of each operation in the record, in the order in which they came."""
         self._changes: dict[int, str] = {}
         self._takes_light: set[int] = set()
         self._held: list[_Held] = []
-        self._noticed_ps: Counter[str] = Counter()
-        """When the last that was seen of each OCS is reported."""
+        self._reported_ps: Counter[object] = Counter()
+        """When the last that happened on each lane, or to each OCS, is reported."""
         self._standing: list[_Standing] = []
-        self._owed_rest: Counter[tuple[int, int, int | None]] = Counter()
-        """What was carried of each operation on a lane, by an entropy, and is less than a grain."""
+        self._carried_rest: Counter[tuple[int, int, int | None]] = Counter()
+        """The bytes less than a grain that were carried of each operation on a lane, by an entropy."""
 
     @property
     def now_ps(self) -> int:
@@ -155,7 +156,7 @@ class AsLive:
         take_back = self._withdraw if in_flight == "drop" else self._retract
         left = [each for lane in lanes for each in take_back(lane)]
         if ops:
-            left += self._recalled(self._fluid.stop(ops=ops))
+            left += self._recalled(ops, self._fluid.stop(ops=ops))
         return left
 
     def under_way(self, lanes: Sequence[int] = (), ops: Sequence[int] = ()) -> list[Left]:
@@ -178,10 +179,11 @@ class AsLive:
     def carried(self, ops: Sequence[int]) -> list[Left]:
         """Report what lanes have carried of operations that choose since this was last asked."""
         self._ordered("under way", " ".join(map(self._op, ops)))
-        return [self._rounded(self._since(each)) for each in self._fluid.carried(ops)]
+        over = {each.op for each in self._fluid.under_way(ops=ops) if not each.left}
+        return [self._since(each, whole=each.op in over) for each in self._fluid.carried(ops)]
 
     def owed(self, lanes: Sequence[int]) -> int:
-        """Return what lanes have yet to deliver in all [bytes]."""
+        """Return the bytes that lanes have yet to deliver in all."""
         return self._grains(self._fluid.owed(list(map(self._fluid_lane, lanes))))
 
     def _withdraw(self, lane: int) -> list[Left]:
@@ -219,21 +221,28 @@ class AsLive:
             self._fluid.start([Flows(*one)])
         return back
 
-    def _recalled(self, rows: Iterable[Left]) -> list[Left]:
-        """Return what was carried of operations that are taken back, or have arrived, in whole grains.
-
-        What that rounds off is lacking; of what has arrived nothing is.
-        """
-        rows = [self._since(each, whole=True) for each in rows]
-        lacking = {each.op for each in rows if each.lane < 0}
-        rounded, off = list[Left](), Counter[int]()
+    def _recalled(self, ops: Sequence[int], rows: Iterable[Left]) -> list[Left]:
+        """Return the rows of operations that are taken back, or have arrived."""
+        own: dict[int, list[Left]] = {op: [] for op in ops}
         for each in rows:
-            if each.lane >= 0 and each.op in lacking:
-                carried = self._grains(each.carried, least=0)
-                off[each.op] += each.carried - carried
-                each = each._replace(carried=carried)
-            rounded.append(each)
-        return [each._replace(left=each.left + off[each.op]) if each.lane < 0 else each for each in rounded]
+            own.setdefault(each.op, []).append(self._since(each, whole=True))
+        for key in [key for key in self._carried_rest if key[0] in own]:
+            op, lane, entropy = key
+            own[op].insert(0, Left(op, lane, self._carried_rest.pop(key), entropy=entropy))
+        return list(chain.from_iterable(map(self._coarse, own.values())))
+
+    def _coarse(self, rows: list[Left]) -> list[Left]:
+        """Return the rows of an operation in whole grains; what lacks less lacks nothing."""
+        if not rows or rows[-1].lane >= 0:
+            return rows
+        *carried, last = rows
+        grain = self._scale.grain_bytes
+        if carried and last.left < grain:
+            *others, most = carried
+            return [*others, most._replace(carried=most.carried + last.left), last._replace(left=0)]
+        coarse = [each._replace(carried=each.carried // grain * grain) for each in carried]
+        off = sum(each.carried for each in carried) - sum(each.carried for each in coarse)
+        return [*coarse, last._replace(left=last.left + off)]
 
     def _since(self, each: Left, *, whole: bool = False) -> Left:
         """Return a row of what was carried in whole grains, and keep the rest for the next one."""
@@ -241,10 +250,10 @@ class AsLive:
         if below < 0:
             return each
         key = each.op, each.lane, each.entropy
-        carried = each.carried + self._owed_rest.pop(key, 0)
+        carried = each.carried + self._carried_rest.pop(key, 0)
         if not whole:
-            self._owed_rest[key] = carried % self._scale.grain_bytes
-            carried -= self._owed_rest[key]
+            self._carried_rest[key] = carried % self._scale.grain_bytes
+            carried -= self._carried_rest[key]
         return each._replace(carried=carried)
 
     def _unsaid(self, lane: int) -> list[int]:
@@ -252,9 +261,9 @@ class AsLive:
         arrived = [each.what for each in self._held if isinstance(each.what, Arrived)]
         return [each.op for each in arrived if each.lane == lane]
 
-    def _grains(self, size: int, least: int = 1) -> int:
+    def _grains(self, size: int) -> int:
         grain = self._scale.grain_bytes
-        return max(round(size / grain), least) * grain if size else 0
+        return max(round(size / grain), 1) * grain if size else 0
 
     def _rounded(self, each: Left) -> Left:
         return each._replace(left=self._grains(each.left))
@@ -295,7 +304,7 @@ class AsLive:
         while not self._due and self._now_ps < to_ps:
             self._pass_some(min([to_ps, *(each.at_ps for each in self._held)]))
         if not self._due:
-            self._spend("advance", "")
+            self._spend("advance", "", late=4)
         due = self._due
         self._held = [each for each in self._held if each not in due]
         reported = [self._noticed(each.what) for each in sorted(due, key=lambda each: each.at_ps)]
@@ -306,11 +315,11 @@ class AsLive:
 
     @property
     def _due(self) -> list[_Held]:
-        """What is to be reported by now."""
+        """All that is to be reported by now."""
         return [each for each in self._held if each.at_ps <= self._now_ps]
 
     def _noticed(self, what: Happening) -> Happening:
-        """Return what has happened as of now, but for what arrived before."""
+        """Return a report with the time of now, but for an arrival."""
         if isinstance(what, LightChanged) and what.until_ps is not None:
             return replace(what, at_ps=self._now_ps, until_ps=max(what.until_ps, self._now_ps + 1))
         return what if isinstance(what, Arrived) else replace(what, at_ps=self._now_ps)
@@ -320,9 +329,9 @@ class AsLive:
         self._spend(name, words)
         self.record.append((self._now_ps, name, words))
 
-    def _spend(self, name: str, words: str) -> None:
-        """Let a little time pass."""
-        to_ps = self._now_ps + 1 + self._late_ps(name, words) // 1000
+    def _spend(self, name: str, words: str, late: int = 400) -> None:
+        """Let a little time pass: at most one of so many parts of a lag."""
+        to_ps = self._now_ps + 1 + self._late_ps(name, words) // late
         while self._now_ps < to_ps:
             self._pass_some(to_ps)
 
@@ -339,16 +348,23 @@ class AsLive:
             self._fluid.pause(set(map(self._fluid_lane, first.lanes)), first.change)
 
     def _hold(self, what: Happening) -> None:
-        """Keep what has happened until it is reported: some arrivals at once, news of each OCS in turn."""
+        """Keep what has happened until it is reported: some arrivals at once, news of an OCS in turn."""
         if isinstance(what, Arrived) and what.lane is not None and what.lane != NVLINK:
             what = replace(what, lane=self._lane[what.lane])
         in_time = isinstance(what, LightChanged) and what.until_ps not in (None, NEVER)
         at_ps = what.at_ps + (0 if in_time else self._late_ps(REPORTS, self._report(what)))
         if isinstance(what, Arrived):
-            at_ps = -(-at_ps // self._scale.lag_ps) * self._scale.lag_ps
-        elif not isinstance(what, Drained):
-            at_ps = self._noticed_ps[what.ocs] = max(at_ps, self._noticed_ps[what.ocs] + 1)
-        self._held.append(_Held(at_ps, what))
+            lag_ps = self._scale.lag_ps
+            self._held.append(_Held(self._in_turn(what.lane, -(-at_ps // lag_ps) * lag_ps), what))
+        elif isinstance(what, Drained):
+            self._held.append(_Held(at_ps, what))
+        else:
+            self._held.append(_Held(self._in_turn(what.ocs, at_ps + 1), what))
+
+    def _in_turn(self, of: object, at_ps: int) -> int:
+        """Return when something is reported: not before what was reported of the same lane or OCS."""
+        self._reported_ps[of] = max(at_ps, self._reported_ps[of])
+        return self._reported_ps[of]
 
     def _late_ps(self, name: str, words: str) -> int:
         """Return how much later something is than it would be, which nothing but its words decides."""

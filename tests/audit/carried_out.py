@@ -41,6 +41,8 @@ class Case:
     """How long each is dark when it flips [s]."""
     datagrams: bool = False
     """Whether packets have an entropy each."""
+    couples: bool = False
+    """Whether what moves in lock step goes together."""
 
     def fluid(self) -> FluidBackend:
         """Return a fluid backend for one run."""
@@ -54,7 +56,7 @@ class Case:
         )
 
     def over(self, backend: Backend) -> Run:
-        """Return what comes of it over a backend."""
+        """Return the run over a backend."""
         return Simulation(
             self.fabric,
             self.job,
@@ -66,11 +68,12 @@ class Case:
             lit=self.lit,
             routing=self.routing,
             communicators=self.communicators(),
+            couples=self.couples,
         ).run()
 
 
-def case_of(experiment: Experiment) -> Case:
-    """Return what an experiment runs."""
+def case_of(experiment: Experiment, *, couples: bool = False) -> Case:
+    """Return the case of an experiment."""
     rule = experiment.rule
     delays = experiment.ocs_delays.items()
     return Case(
@@ -86,4 +89,5 @@ def case_of(experiment: Experiment) -> Case:
         {ocs: delay.mean_s for ocs, delay in delays},
         {ocs: delay.flip_s for ocs, delay in delays},
         sends_datagrams(experiment.transport.name),
+        couples,
     )

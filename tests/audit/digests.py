@@ -25,14 +25,15 @@ from tests.audit.as_live import REPORTS, AsLive, Scale
 from tests.audit.carried_out import Case, case_of
 from tests.audit.cases import small_runs
 from tests.audit.drawn_faults import drawn_faults
+from tests.audit.drawn_jobs import drawn_jobs
 from tests.audit.drawn_light import drawn_light
 from topologies.errors import LightrailError
 from traffic.tables import Tables
 
 NAMES = {"lane": "lanes", "path": "paths", "ocs": "ocses", "node": "nodes", "port": "ports"}
-"""What numbers of these columns are of."""
+"""The names that numbers of these columns stand for."""
 TABLES = ("messages", "legs", "spans", "events", "light", "orders", "links", "faults")
-LATE, COARSE = 20, 1000
+LATE, COARSE = 20, 100
 """A lag is this part of what a leg takes, a grain that of the largest leg."""
 ALONE = Scale(10**9, 1000)
 """Of a run that does not end over fluids."""
@@ -51,10 +52,15 @@ def digest(tables: Tables, *words: str) -> str:
     return state.hexdigest()[:16]
 
 
+def drawn() -> Iterator[tuple[str, Case]]:
+    """Yield the runs that are not among the small ones."""
+    return chain(drawn_light(), drawn_faults(), drawn_jobs())
+
+
 def cases() -> Iterator[tuple[str, Case]]:
     """Yield all runs that are not coupled."""
     small = ((name, case_of(experiment)) for name, experiment in small_runs())
-    return chain(small, drawn_light(), drawn_faults())
+    return chain(small, drawn())
 
 
 def late(case: Case, *, creeps: bool = False) -> tuple[AsLive, Run | LightrailError]:
@@ -65,7 +71,7 @@ def late(case: Case, *, creeps: bool = False) -> tuple[AsLive, Run | LightrailEr
 
 
 def came_of(case: Case, backend: AsLive | None = None) -> Run | LightrailError:
-    """Return what comes of a run, over fluids by default; an error that it ends with is what came of it."""
+    """Return a run over fluids by default, or the error with which it ended."""
     try:
         return case.over(backend or case.fluid())
     except LightrailError as error:
@@ -94,7 +100,7 @@ def lines() -> Iterator[str]:
         for couples in (False, True):
             tables = predict(experiment, couples=couples).tables
             yield f"{digest(tables)}  {name}{', coupled' if couples else ''}"
-    for name, case in chain(drawn_light(), drawn_faults()):
+    for name, case in drawn():
         yield f"{words_of(came_of(case))}  {name}"
     for name, case in cases():
         backend, found = late(case)

@@ -14,15 +14,16 @@ import numpy as np
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.foreseen import Foreseen
 from testbed.experiment.experiment import Experiment
-from testbed.model.predict import predict
 from tests.audit.carried_out import Case, case_of
 from tests.testbed import moved_cases
 from tests.testbed.light_cases import A, B, over_a_dead_link
 from tests.testbed.region_cases import lost
 from tests.testbed.run_cases import Case as Written
+from tests.testbed.run_cases import When as Orders
 from tests.testbed.run_cases import moe, ring
 from tests.testbed.test_delegated_faults import COLLECTIVES, TOOK_S, step
-from topologies.events import Reconfigure
+from tests.testbed.test_light import C
+from topologies.events import Event, NodeStarted, Order, Provision, Reconfigure, SetTimer, TimerFired
 from topologies.fabric import Fabric, Port
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
@@ -35,12 +36,13 @@ from traffic.collectives.ring import Ring
 from traffic.delegated import DelegatedSetup
 from traffic.demand import Demand
 from traffic.effects import Down, Effect, Gone, Killed, Lossy, Slow
-from traffic.faults import Fault, KnownRevision, Revisions, When
+from traffic.faults import Fault, KnownRevision, Revisions, When, cut
 from traffic.job import Collective, Compute, Job, Node, chain
 from traffic.scheme_setup import ONCE_LIT
 from traffic.transports.host_settings import TransportSetup
 
 RAIL = rail_fabric(4, 3, 2)
+PAIR = rail_fabric(2, 4, 1)
 FABRICS = RAIL, leaf_spine_fabric(4, 2, 2, gpus=2, nics=2), fat_tree_fabric(4, gpus=1, servers=6)
 SCHEMES = ("ecmp", "rails", "reps", "minrtt", "plb", "pxn")
 SETUPS = (
@@ -49,19 +51,27 @@ SETUPS = (
     DelegatedSetup(spill=True),
     DelegatedSetup(rest="rails"),
 )
+LASTS_S, MOVED_S = 4e-4, 2.3
+"""About how long a run over packets takes, and a training step from which GPUs are lost [s]."""
 MOVES = moved_cases.GPU_MOVES, moved_cases.SERVER_MOVES
 
 
 def drawn_faults() -> Iterator[tuple[str, Case]]:
     """Yield the runs, each with a name of its own."""
-    for seed in range(12):
+    for seed in range(18):
         yield f"packets {seed}", packets(seed)
+    for seed in range(6):
+        yield f"crowded {seed}", crowded(seed)
     for seed in range(5):
         yield f"revised {seed}", revised(seed)
     for seed in range(6):
         yield f"region of NICs {seed}", region(seed)
     for seed in range(4):
         yield f"region of moves {seed}", moving(seed)
+    for number, nics in enumerate((((0, 1),), ((0, 0), (0, 2)), ((1, 0), (2, 1)))):
+        healthy = step()
+        standing = replace(healthy, faults=lost(healthy.fabric, *nics))
+        yield f"region, standing {number}, in step", case_of(standing, couples=True)
     yield from _written()
 
 
@@ -71,7 +81,7 @@ def drawn_faults() -> Iterator[tuple[str, Case]]:
 def packets(seed: int) -> Case:
     """Return an all-to-all, compute and a ring while links and the switches' daemon fail for a while."""
     random = Random(seed)
-    fabric = FABRICS[seed // 6 * (1 + seed % 2)]
+    fabric = FABRICS[seed // 6]
     scheme = SCHEMES[seed % 6] if fabric is RAIL or seed % 6 not in (1, 5) else "ecmp"
     matrix = np.random.default_rng(seed).integers(0, 400_000, (fabric.gpus,) * 2)
     every = tuple(range(fabric.gpus))
@@ -84,20 +94,20 @@ def packets(seed: int) -> Case:
     transport = TransportSetup("tcp") if seed % 3 == 0 else TransportSetup("credit")
     job = Job("drawn", fabric.gpus, nodes)
     healthy = Experiment(fabric, job, scheme, seed=seed, transport=transport)
-    faults = tuple(_faults(random, fabric, predict(healthy).iteration_s))
+    faults = tuple(_faults(random, fabric))
     return case_of(replace(healthy, faults=faults))
 
 
-def _faults(random: Random, fabric: Fabric, took_s: float) -> Iterator[Fault]:
+def _faults(random: Random, fabric: Fabric) -> Iterator[Fault]:
     several = [nic for nic in fabric.nics if fabric.servers[nic.server].nics > 1]
     trunks = [link.a for link in fabric.links if {link.a.node, link.b.node} <= fabric.switch_index.keys()]
     ports = [*map(fabric.nic_port, several), *trunks]
     for number in range(random.randint(1, 4)):
         effects = _effects(random, random.sample(ports, 2))
         stays = number == 0 and not isinstance(effects[0], Killed)
-        lasts_s = None if stays else took_s * random.uniform(0.02, 0.5)
-        when = When(random.choice(["", "tokens", "sums"]), took_s * random.uniform(0, 0.6), lasts_s)
-        yield Fault(f"fault {number}", effects, when, took_s * random.choice([0.0, 0.02, 0.2]))
+        lasts_s = None if stays else LASTS_S * random.uniform(0.02, 0.5)
+        when = When(random.choice(["", "tokens", "sums"]), LASTS_S * random.uniform(0, 0.6), lasts_s)
+        yield Fault(f"fault {number}", effects, when, LASTS_S * random.choice([0.0, 0.02, 0.2]))
 
 
 def _effects(random: Random, ports: Sequence[Port]) -> tuple[Effect, ...]:
@@ -105,6 +115,26 @@ def _effects(random: Random, ports: Sequence[Port]) -> tuple[Effect, ...]:
     slow, lossy = Slow(both, random.choice([0.1, 0.5])), Lossy(one, random.choice([0.01, 0.5]))
     drawn: list[tuple[Effect, ...]] = [(Down(one),), (slow,), (lossy,), (Slow(one, 0.5), lossy)]
     return random.choice([*drawn, (Killed("switches"),)])
+
+
+def crowded(seed: int) -> Case:
+    """Return many small messages behind each other, and links whose failures are known at once."""
+    random = Random(seed)
+    messages = [(near, 7 - near, random.randint(1, 40_000)) for near in random.choices(range(8), k=200)]
+    nics = random.sample([nic for nic in PAIR.nics if nic.nic], 4)
+    faults = tuple(
+        cut(
+            f"cut {number}",
+            (PAIR.nic_port(nic),),
+            "",
+            random.uniform(0, 1e-4),
+            0.0,
+            random.choice([None, 2e-5]),
+        )
+        for number, nic in enumerate(nics)
+    )
+    job = Job("crowded", 8, (Collective("send", PointToPoint(tuple(messages))),))
+    return case_of(Experiment(PAIR, job, SCHEMES[seed], transport=TransportSetup("tcp"), faults=faults))
 
 
 def revised(seed: int) -> Case:
@@ -169,7 +199,7 @@ def _of_a_collective(random: Random) -> When:
 def moving(seed: int) -> Case:
     """Return a training step that loses a GPU or a server, whose place another takes."""
     random = Random(seed)
-    after_s = random.uniform(0.0, 0.95) * predict(moved_cases.HEALTHY).iteration_s
+    after_s = random.uniform(0.0, 0.95) * MOVED_S
     return case_of(
         moved_cases.losing(moved_cases.HEALTHY, MOVES[seed % 2], after_s, random.uniform(0.0, 0.3))
     )
@@ -192,6 +222,12 @@ def _written() -> Iterator[tuple[str, Case]]:
         yield f"drained, {name}", _of_written(over_a_dead_link(lasts_s, *orders))
     for name, lasts_s in (("for good", None), ("for a while", 1e-3)):
         yield f"controller, {name}", _without_controller(lasts_s)
+    for name, order in (
+        ("while it switches", Reconfigure({"ocs0": B})),
+        ("while it provisions", Provision("ocs0", B)),
+        ("before it is asked", SetTimer("none", 1.0)),
+    ):
+        yield f"controller, {name}", _asked_in_vain(order)
 
 
 def _of_written(written: Written) -> Case:
@@ -214,3 +250,15 @@ def _without_controller(lasts_s: float | None) -> Case:
     job = Job("one", 4, (Collective("send", PointToPoint(((0, 1, 50_000_000), (2, 3, 10_000_000)))),))
     away = Fault("away", (Killed("controller"),), When("send", 1e-3, lasts_s))
     return case_of(Experiment(fabric, job, ONCE_LIT, circuits=circuits, faults=(away,)))
+
+
+def _asked_in_vain(order: Order) -> Case:
+    """Return a message whose OCS is ordered something as the controller is killed, and to change later."""
+    case = _of_written(over_a_dead_link(None))
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Reconfigure({"ocs0": A, "ocs1": A}),),
+        NodeStarted("send"): (order, SetTimer("later", 0.3)),
+        TimerFired("later"): (Reconfigure({"ocs0": C}),),
+    }
+    away = Fault("away", (Killed("controller"),), When("send", 1e-3))
+    return replace(case, circuits=Orders(orders), faults=(away,))

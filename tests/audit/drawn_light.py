@@ -55,7 +55,7 @@ Timed = list[tuple[float, Order]]
 """Orders, each with its time [s]."""
 CONFIGURATIONS: tuple[tuple[Circuit, ...], ...] = (A, B, C, A[:2], ())
 CHORDS = (duplex([(1, 3)]), duplex([(0, 2)]), duplex([(0, 2), (1, 4)]), ())
-"""What the second OCS of `chord_fabric` shows."""
+"""Circuits of the second OCS of `chord_fabric`."""
 
 
 def drawn_light() -> Iterator[tuple[str, Case]]:
@@ -70,7 +70,7 @@ def drawn_light() -> Iterator[tuple[str, Case]]:
         yield f"schedule without a port {seed}", without_a_port(seed)
     for seed in range(3):
         yield f"shards {seed}", shards(seed)
-    for seed in range(4):
+    for seed in range(8):
         yield f"panel {seed}", panel(seed)
 
 
@@ -297,13 +297,22 @@ def shards(seed: int) -> Case:
 
 
 def panel(seed: int) -> Case:
-    """Return an all-to-all and a ring over a panel from which a NIC is lost, for a while or for good."""
-    random = Random(seed)
-    plain = DelegatedSetup()
+    """Return an all-to-all and a ring over a panel from which NICs are lost, for a while or for good.
+
+    From the fifth on a second NIC of a server fails while bytes go over NVLink to it.
+    """
+    random, plain = Random(seed), DelegatedSetup()
     setups = plain, replace(plain, two_hops=True), replace(plain, pipelined=True), replace(plain, spill=True)
-    healthy = replace(panel_step(seed, sends=seed != 1), scheme=setups[seed])
-    port = healthy.fabric.nic_port(Nic(random.randrange(6), 0))
-    lost = cut("nic", (port,), "all-to-all", random.uniform(0.0, 0.05), 0.001, (None, 0.01, 0.03, None)[seed])
+    healthy = replace(panel_step(seed % 4, sends=seed % 4 != 1), scheme=setups[seed % 4])
+    server, after_s, lasts_s = (
+        random.randrange(6),
+        random.uniform(0.0, 0.05),
+        (None, 0.01, 0.03, None)[seed % 4],
+    )
+    faults = tuple(
+        cut(f"nic {nic}", (healthy.fabric.nic_port(Nic(server, nic)),), "all-to-all", at_s, 0.001, lasts_s)
+        for nic, at_s in enumerate([after_s, after_s + random.uniform(0, 1e-4)][: 1 + seed // 4])
+    )
     extra = Collective("beside", Ring((tuple(range(0, 12, 2)),), 4 * MEGABYTE))
     job = replace(healthy.job, nodes=(*healthy.job.nodes, extra))
-    return case_of(replace(healthy, job=job, faults=(lost,)))
+    return case_of(replace(healthy, job=job, faults=faults))
