@@ -7,13 +7,20 @@ import pytest
 from tests.docs.pages import DOCS
 from tests.tools import CHECKOUT
 
-MOST_WORDS = 1_200
+MOST_WORDS, MOST_FILES = 1_200, 8
 PATH = re.compile(r"`((?:topologies|controller|traffic|testbed|scenarios|tests|vagrant|docs)/[\w./-]*)`")
 PAGES = ["ARCHITECTURE.md"] + [str(page.relative_to(CHECKOUT)) for page in sorted(DOCS.glob("explain/*.md"))]
 
 
 def test_the_architecture_is_one_page() -> None:
     assert len((CHECKOUT / "ARCHITECTURE.md").read_text().split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("what", ["message", "circuit"])
+def test_a_reader_follows_one_through_few_files(what: str) -> None:
+    section = (CHECKOUT / "ARCHITECTURE.md").read_text().split(f"## One {what} in ")[1].split("\n## ")[0]
+    steps = re.findall(r"^\d+\. (.*)$", section, re.MULTILINE)
+    assert 0 < len(steps) == sum(len(PATH.findall(step)) for step in steps) <= MOST_FILES
 
 
 @pytest.mark.parametrize("page", PAGES)
