@@ -1,4 +1,4 @@
-"""Where schemes meet the kernel: what any of them places is looked at before a byte of it is sent.
+"""Answers of schemes, checked: the bytes that any of them places, before one of these is sent.
 
 A message's bytes are all placed, each once; a queue pair begins at a NIC of its source's server and ends at
 one of its destination's. A scheme that breaks this is refused in a sentence, emulated or predicted.
@@ -65,7 +65,7 @@ def placed_by(scheme: Scheme, view: View, messages: Messages) -> Placement | Cho
 
 
 def _check_placement(scheme: Scheme, fabric: Fabric, messages: Messages, placed: Placement) -> None:
-    """Check parcels: 100,000 take 0.25 ms, where it takes the kernel 33 to 73 ms to place and post them."""
+    """Check parcels: 100,000 take 0.25 ms, where placing and posting them takes 33 to 73 ms."""
     count, of_message = len(messages), placed.message
     _check_range(scheme, "queue pair", placed.qp, len(placed.queue_pairs))
     _check_range(scheme, "message", of_message, count)

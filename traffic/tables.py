@@ -142,7 +142,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What came of a job, as the ledger writes it down."""
+    """The result of a job: all that happened, as arrays."""
 
     messages: Table = Table(MESSAGES)
     """A row per message, by whose number other tables call it: node, row of the node's exchange (-1 where a

@@ -1,7 +1,7 @@
 """A rule for circuits: which are lit when, as decisions about what happens in a run.
 
 What an experiment has (`Foreseen`, a user's own class) is bound to its fabric, job, scale and seed, and then
-is a `Rule`. The runner asks that and nothing else, whatever kind of circuits it is.
+is a `Rule`. The simulation asks that and nothing else, whatever kind of circuits it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence

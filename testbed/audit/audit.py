@@ -1,6 +1,6 @@
 """The audit of a run: every check, from the run's tables, its job and its fabric alone.
 
-It shares nothing with what makes runs: neither kernel nor backends, schemes or transports.
+It shares nothing with what makes runs: neither core nor backends, schemes or transports.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The emulation: an experiment through the kernel over a booted network."""
+"""The emulation: an experiment carried out over a booted network."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The prediction: an experiment through the kernel over the fluid backend, without a network.
+"""The prediction: an experiment carried out over the fluid backend, without a network.
 
 Beside an emulation there are two. The informed one follows the paths that the tap saw and the delays that
 the OCSes drew, so what separates it from the emulation is physics. The free one chooses for itself, as

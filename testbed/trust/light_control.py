@@ -97,8 +97,8 @@ def light_control(network: Network, experiment: Experiment) -> Control | None:
     backed = LiveBackend(network, slots.dilation, sending=replace(experiment.sending, meeting="drain"))
     began, waited_s = time.monotonic(), cpu_pressure_s()
     with backed as backend, no_garbage_collection():
-        kernel = Simulation(plan.fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits)
-        took_s = float(kernel.run().messages["end_s"].max())
+        simulation = Simulation(plan.fabric, slots.job, backend, OverCircuits(), circuits=slots.circuits)
+        took_s = float(simulation.run().messages["end_s"].max())
     pressure = (cpu_pressure_s() - waited_s) / (time.monotonic() - began)
     senders = len(plan.fabric.servers) * len(plan.ocses)
     return Control(senders * plan.emulated_rate_bps, senders, took_s / slots.known_s - 1, pressure)

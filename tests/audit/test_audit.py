@@ -46,7 +46,7 @@ MAY_IMPORT = (
     "traffic.job",
     "traffic.tables",
 )
-"""Values, definitions and tables; neither runner nor backends, schemes or transports."""
+"""Values, definitions and tables; neither core nor backends, schemes or transports."""
 RUNS = dict(small_runs())
 FABRICS = (
     rail_fabric(4, 2),

@@ -181,7 +181,7 @@ def test_nics_lost_in_mid_step_cost_no_byte(sandbox: Box | None, machine: Machin
         assert list(stages.index) == ["failed", "detected", "gone around"]
         late_s = stages["detected"] - stages["failed"] - fault.detect_s
         assert late_s > -0.05 * fault.detect_s
-        # The runner reads its timers between two turns of the engine.
+        # The simulation looks at its timers between two turns of the engine.
         assert machine.busy or late_s < 0.3 * fault.detect_s + DILATION.real_s(found.health.stall_s)
     assert lit(found.run) == lit(predicted)
     logged = {ocs: [set(entry.circuits) for entry in log] for ocs, log in found.logs.items()}

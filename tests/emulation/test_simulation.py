@@ -1,4 +1,4 @@
-"""The kernel over a booted network: the same decisions as over fluids, and times near theirs."""
+"""The simulation over a booted network: the same decisions as over fluids, and times near theirs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_compute_and_what_stays_inside_servers_take_their_time_to_the_moment(san
     fluid = Simulation(fabric, job, FluidBackend(fabric, {}), scheme).run()
     with Network(fabric, DILATION.rate) as network, LiveBackend(network, DILATION) as backend:
         emulated = Simulation(fabric, job, backend, scheme).run()
-    assert DILATION.emulated_s(fluid.iteration_s) < 0.001  # less than the kernel waits, and it is exact
+    assert DILATION.emulated_s(fluid.iteration_s) < 0.001  # less than Linux waits, and it is exact
     for column in ("start_s", "end_s"):
         assert emulated.tasks[column].tolist() == pytest.approx(fluid.tasks[column].tolist(), rel=1e-6)
 

@@ -1,4 +1,4 @@
-"""Two jobs that a runner must carry: MoE over packets and circuits, and a ring through OCSes in series."""
+"""Two jobs that a simulation must carry out: MoE over packets and circuits, a ring over OCSes in series."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ DELAY_S = 0.01
 
 @dataclass(frozen=True)
 class Case:
-    """All that a runner takes but a backend."""
+    """All that a simulation takes but a backend."""
 
     fabric: Fabric
     job: Job
@@ -39,7 +39,7 @@ class Case:
 
     def run(self, backend: Backend, *, couples: bool = False) -> Run:
         """Return what comes of it."""
-        runner = Simulation(
+        simulation = Simulation(
             self.fabric,
             self.job,
             backend,
@@ -49,7 +49,7 @@ class Case:
             revise=self.revise,
             couples=couples,
         )
-        return runner.run()
+        return simulation.run()
 
     @property
     def delay_s(self) -> dict[str, float]:

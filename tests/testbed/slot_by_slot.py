@@ -1,4 +1,4 @@
-"""The end of each message of a schedule by its slots alone: what the runner's prediction is held against."""
+"""The end of each message of a schedule by its slots alone, against which predictions are held."""
 
 from collections.abc import Sequence
 from itertools import chain, pairwise, repeat

@@ -155,7 +155,7 @@ def test_what_waits_for_a_collective_that_is_given_up_for_nothing_goes_on() -> N
     then = Compute("then", (0,), 1.0, (step.name,))
     job = replace(healthy.job, nodes=(*healthy.job.nodes, then))
     backend, fault = FluidBackend(RAIL, {}), Fault("gpu:3", (Gone((3,)),), When(after_s=1e-5), 1e-5)
-    runner = Simulation(
+    simulation = Simulation(
         RAIL,
         job,
         backend,
@@ -163,7 +163,7 @@ def test_what_waits_for_a_collective_that_is_given_up_for_nothing_goes_on() -> N
         faults=(fault,),
         revise=lambda _view, _fault: Revision(cancel=(step.name,)),
     )
-    run = runner.run()
+    run = simulation.run()
     assert run.iteration_s == pytest.approx(1.0 + 2e-5)
 
 

@@ -1,7 +1,7 @@
 """What a user's own policy returns, looked at before anything is made of it: one sentence says what is wrong.
 
 Here is what needs no fabric: types, shapes, numbers in range, each chunk once. Where the queue pairs of any
-scheme begin and end, and how many bytes they carry, is checked where the kernel receives them
+scheme begin and end, and how many bytes they carry, is checked when the scheme answers
 (`traffic.placing`).
 """
 
