@@ -277,4 +277,5 @@ def _check_running(state: State, names: Iterable[str]) -> None:
 def _give_up(state: State, names: Iterable[str]) -> None:
     for name in names:
         state.record.fault(state.now_ps, "given up", name)
-        state.nodes[name].unfinished = False
+        row = state.nodes[name]
+        row.pieces, row.unfinished = 0, False

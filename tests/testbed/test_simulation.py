@@ -25,7 +25,7 @@ from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
-from traffic.faults import Fault, Revision, cut
+from traffic.faults import Fault, KnownRevision, Revision, Revisions, cut
 from traffic.job import Collective, Compute, Job, chain
 from traffic.messages import Messages
 from traffic.records import NVLINK
@@ -216,6 +216,27 @@ def test_a_collective_that_was_given_up_is_replaced_for_those_that_wait_for_it()
         ("d", 0.5, 2.0),
         ("e", 2.0, 3.0),
         ("c", 3.0, 4.0),
+    ]
+
+
+def test_a_collective_that_was_given_up_is_not_sent_again_when_gpus_move() -> None:
+    nodes = (sends("a", (0, 2, SECOND)), sends("b", (1, 3, SECOND)), Compute("c", (3,), 1.0, ("a",)))
+    instead = Job("instead", 4, (sends("d", (1, 3, SECOND)),))
+    faults = (cut("cable", (Port("h0", 0),), "b", 0.5, 0.0), cut("gpu", (), "b", 0.75, 0.0, gpus=(0,)))
+    revisions = KnownRevision("cable", ("a",), instead), KnownRevision("gpu", moves=((0, 1),))
+    found = Simulation(
+        FABRIC,
+        Job("drawn", 4, nodes),
+        FluidBackend(FABRIC, {}),
+        same_rail,
+        faults=faults,
+        revise=Revisions(revisions),
+    ).run()
+    assert rows(found.tasks, "node", "start_s", "end_s") == [
+        ("a", 0.0, 0.5),
+        ("b", 0.0, 1.0),
+        ("d", 0.5, 2.0),
+        ("c", 2.0, 3.0),
     ]
 
 
