@@ -271,6 +271,10 @@ class Queue:
         self._turn_ps = NEVER
         """Until when all is being done that is due; `NEVER` between two turns."""
 
+    def __iter__(self) -> Iterator[Later]:
+        """Yield the events, in no order."""
+        return (event for *_, event in self._heap)
+
     @property
     def next_ps(self) -> int:
         """When the next event comes; `NEVER` if none does."""
