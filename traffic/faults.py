@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from topologies.errors import ScenarioError
-from topologies.events import View
 from topologies.fabric import Fabric, Port
 from traffic.compose import renumbered
 from traffic.effects import (
@@ -165,30 +164,18 @@ def check_faults(faults: Sequence[Fault], fabric: Fabric) -> None:
 
 
 @dataclass(frozen=True)
-class Revision:
-    """What changes in a job once a fault is known."""
-
-    cancel: tuple[str, ...] = ()
-    """Collectives that are given up; what they still owe is not sent."""
-    add: tuple[Node, ...] = ()
-    """Nodes that take their place: what waited for those given up waits for the last of these."""
-    moves: Moves = ()
-    """GPUs that others take the place of, in all that has not ended: collectives under way begin again, and
-    so does what such a GPU computes; what it has ended stays done."""
-
-
-@dataclass(frozen=True)
 class KnownRevision:
-    """What changes in a job by a fault, where that is known before the run."""
+    """Changes in a job once a fault is known, as they are known before the run."""
 
     fault: str
     """The fault's name."""
     cancel: tuple[str, ...] = ()
-    """As of `Revision`."""
+    """Collectives that are given up; what they still owe is not sent."""
     add: Job | None = None
-    """The nodes that it adds, as a job; None if there are none."""
+    """Nodes that take their place, as a job: what waited for those given up waits for the last of these."""
     moves: Moves = ()
-    """As of `Revision`."""
+    """GPUs that others take the place of, in all that has not ended: collectives under way begin again, and
+    so does what such a GPU computes; what it has ended stays done."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -214,12 +201,9 @@ class Revisions:
         if twice := [name for name in names if names.count(name) > 1]:
             raise ScenarioError(f"fault {twice[0]!r} revises the job twice", "keep one of the revisions")
 
-    def __call__(self, _view: View, fault: Fault) -> Revision:
-        """Return what changes in the job by a fault."""
-        for each in self.known:
-            if each.fault == fault.name:
-                return Revision(each.cancel, each.nodes, each.moves)
-        return Revision()
+    def of(self, fault: Fault) -> KnownRevision:
+        """Return the changes by a fault, which may be none."""
+        return next((each for each in self.known if each.fault == fault.name), KnownRevision(fault.name))
 
     def leaves(self, fault: Fault) -> bool:
         """Return whether the job goes on as it was after a fault."""

@@ -26,7 +26,6 @@ from testbed.core.lanes import is_cut, left_over, take_back, unsent
 from testbed.core.losing import lose
 from testbed.core.state import State
 from testbed.core.steps import Asks, Do, Steps
-from testbed.core.views import view_of
 from topologies.errors import ScenarioError
 from topologies.events import FaultDetected, FaultOver, NodeStarted
 from topologies.fabric import Fabric, Link
@@ -185,7 +184,7 @@ def fault_known(state: State, event: FaultKnown) -> Steps:
     state.record.fault(now_ps, "detected", fault.name)
     leads = yield from _learn(state, fault, [*failures.known, fault])
     _note_links(state, fault, now_ps)
-    revision = state.setup.revise(view_of(state), fault)
+    revision = state.setup.revisions.of(fault)
     _check_running(state, revision.cancel)
     failures.gone.update(fault.gpus)
     again = _move(state, revision.moves)
@@ -208,7 +207,7 @@ def fault_known(state: State, event: FaultKnown) -> Steps:
     yield from left_over(state, left)
     for name in again:
         yield SentAgain(name)
-    state.start(state.graph.replace(revision.cancel, revision.add))
+    state.start(state.graph.replace(revision.cancel, revision.nodes))
     yield GpusGone(fault.gpus, revision.moves, tuple(ended))
     for name in sorted(row.name for row in state.nodes.rows if row.unfinished):
         yield PiecesDone(name, 0)

@@ -30,6 +30,6 @@ def lose(state: State, numbers: Iterable[int]) -> list[str]:
         if state.graph.is_awaited(name) or not ops.lost.issuperset(ops.then.get(number, ())):
             raise ScenarioError(
                 f"{name!r} cannot go on without GPU {min(ends[number] & gone)}, which is gone",
-                "let `revise` put another collective in its place, or let a NIC or a link fail",
+                "let a revision put another collective in its place, or let a NIC or a link fail",
             )
     return [state.node_of(number).name for number in lost if ops.part_of[number] < 0]

@@ -13,7 +13,7 @@ from testbed.core.backend import Backend, Happening
 from testbed.core.events import Event, JobBegan
 from testbed.core.reactions import REACTIONS
 from testbed.core.run import Run
-from testbed.core.state import Revise, Setup, State
+from testbed.core.state import Setup, State
 from testbed.core.steps import Order, Steps
 from testbed.core.tables import tables_of
 from topologies.errors import ScenarioError, StuckError
@@ -37,7 +37,7 @@ class Simulation:
         What becomes of operations, and which lanes carry their bytes.
     circuits
         Which circuits are lit when; by default none ever.
-    faults, revise
+    faults, revisions
         What fails, and how the job goes on then; by default as it was.
     lit
         What OCSes carry from the start; by default nothing.
@@ -66,13 +66,13 @@ class Simulation:
         *,
         circuits: Decides | None = None,
         faults: Sequence[Fault] = (),
-        revise: Revise = AS_IT_WAS,
+        revisions: Revisions = AS_IT_WAS,
         lit: Configuration | None = None,
         routing: Routing | None = None,
         communicators: Communicators | None = None,
         couples: bool = False,
     ) -> None:
-        setup = Setup(fabric, job, scheme, circuits, faults, revise, lit or {}, routing, couples)
+        setup = Setup(fabric, job, scheme, circuits, faults, revisions, lit or {}, routing, couples)
         _check(setup)
         self._backend = backend
         self.state = State(setup, backend, communicators or Communicators(job))
@@ -132,8 +132,7 @@ def _check(setup: Setup) -> None:
             "take a larger fabric, or a smaller job",
         )
     check_faults(setup.faults, fabric)
-    later = setup.revise.nodes if isinstance(setup.revise, Revisions) else ()
-    names = {node.name for node in (*job.nodes, *later)}
+    names = {node.name for node in (*job.nodes, *setup.revisions.nodes)}
     for fault in setup.faults:
         if fault.when.node and fault.when.node not in names:
             raise ScenarioError(

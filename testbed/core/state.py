@@ -4,7 +4,7 @@ Reactions read it and change it (`testbed.core.reactions`); nothing here decides
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,21 +18,18 @@ from testbed.core.ocses import Ocses
 from testbed.core.ops import OpTable
 from testbed.core.record import Record
 from testbed.core.written import Packing, Ran
-from topologies.events import View
 from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.light import Configuration
 from topologies.routing import Routing
 from traffic.clock import NEVER, in_seconds
 from traffic.communicators import Communicators
 from traffic.effects import Daemon, DaemonState, LinkState
-from traffic.faults import AS_IT_WAS, Fault, Revision, Revisions
+from traffic.faults import AS_IT_WAS, Fault, Revisions
 from traffic.followed import FollowsBytes, Whereabouts
 from traffic.job import Collective, Compute, Job, Node
 from traffic.ops import Ops
 from traffic.scheme import Lowers, OverLight, Scheme, keeps_connections
 from traffic.spraying.policy import QueuePair
-
-Revise = Callable[[View, Fault], Revision]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +41,7 @@ class Setup:
     scheme: Scheme
     circuits: Decides | None = None
     faults: Sequence[Fault] = ()
-    revise: Revise = AS_IT_WAS
+    revisions: Revisions = AS_IT_WAS
     lit: Configuration = field(default_factory=dict)
     """What OCSes carry from the start."""
     routing: Routing | None = None
@@ -82,8 +79,7 @@ class Setup:
 
     def stands(self, fault: Fault) -> bool:
         """Return whether a fault is there from the start, and leaves the job as it is."""
-        leaves = isinstance(self.revise, Revisions) and self.revise.leaves(fault)
-        return fault.is_standing and leaves
+        return fault.is_standing and self.revisions.leaves(fault)
 
     @cached_property
     def faults_come_later(self) -> bool:

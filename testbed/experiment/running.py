@@ -36,7 +36,7 @@ def simulation_of(
         scheme or experiment.new_scheme(),
         circuits=rule.decides if rule else None,
         faults=experiment.faults,
-        revise=experiment.revisions,
+        revisions=experiment.revisions,
         lit=rule.first if rule else None,
         routing=experiment.bound_routing,
         communicators=communicators or experiment.communicators,

@@ -9,12 +9,11 @@ from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
-from topologies.events import View
 from topologies.fabric import Fabric
 from topologies.light import Configuration
 from topologies.own_routing import CheckedRouting
 from traffic.communicators import Communicators
-from traffic.faults import AS_IT_WAS, Fault, Revision
+from traffic.faults import AS_IT_WAS, Fault, Revisions
 from traffic.job import Job
 from traffic.scheme import Scheme
 from traffic.transports.registry import sends_datagrams
@@ -30,7 +29,7 @@ class Case:
     """Returns a new scheme for each run."""
     circuits: Decides | None = None
     faults: tuple[Fault, ...] = ()
-    revise: Callable[[View, Fault], Revision] = AS_IT_WAS
+    revisions: Revisions = AS_IT_WAS
     lit: Configuration | None = None
     routing: CheckedRouting | None = None
     communicators: Callable[[], Communicators | None] = lambda: None
@@ -64,7 +63,7 @@ class Case:
             self.scheme(),
             circuits=self.circuits,
             faults=self.faults,
-            revise=self.revise,
+            revisions=self.revisions,
             lit=self.lit,
             routing=self.routing,
             communicators=self.communicators(),

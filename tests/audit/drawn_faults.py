@@ -238,7 +238,7 @@ def _of_written(written: Written) -> Case:
         lambda: written.scheme,
         written.circuits,
         written.faults,
-        written.revise,
+        written.revisions,
         delay_s=written.delay_s,
     )
 

@@ -1,7 +1,6 @@
 """Two jobs that a simulation must carry out: MoE over packets and circuits, a ring over OCSes in series."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -9,7 +8,6 @@ from controller.circuits.rule import Decides
 from testbed.core.backend import Backend
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
-from testbed.core.state import Revise
 from topologies.events import Event, FaultDetected, NodeDone, NodeStarted, Order, Reconfigure, View
 from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.light import duplex
@@ -17,7 +15,7 @@ from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
-from traffic.faults import Fault, Revision, cut
+from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Revisions, cut
 from traffic.job import Collective, Compute, Job, chain
 from traffic.scheme import Scheme, WholeMessages
 from traffic.spraying.policy import QueuePair
@@ -35,7 +33,7 @@ class Case:
     scheme: Scheme
     circuits: Decides
     faults: tuple[Fault, ...]
-    revise: Revise
+    revisions: Revisions
 
     def run(self, backend: Backend, *, couples: bool = False) -> Run:
         """Return what comes of it."""
@@ -46,7 +44,7 @@ class Case:
             self.scheme,
             circuits=self.circuits,
             faults=self.faults,
-            revise=self.revise,
+            revisions=self.revisions,
             couples=couples,
         )
         return simulation.run()
@@ -97,7 +95,7 @@ def moe() -> Case:
             }
         ),
         (cut("h0:0", (Port("h0", 0),), "combine", 0.002, 0.001),),
-        lambda _view, _fault: Revision(),
+        AS_IT_WAS,
     )
 
 
@@ -150,9 +148,5 @@ def ring() -> Case:
             }
         ),
         (cut("h1", (Port("h1", 0), Port("h1", 1)), "gradients", 0.013, 0.001),),
-        partial(_instead, again),
+        Revisions((KnownRevision("h1", ("gradients",), Job("instead", 3, (again,))),)),
     )
-
-
-def _instead(node: Collective, _view: View, _fault: Fault) -> Revision:
-    return Revision(("gradients",), (node,))

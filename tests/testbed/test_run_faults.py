@@ -25,7 +25,7 @@ from topologies.rail import rail_fabric
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.effects import Down, Gone, Killed
-from traffic.faults import Fault, Revision, When, cut
+from traffic.faults import Fault, KnownRevision, Revisions, When, cut
 from traffic.job import Collective, Compute, Job
 from traffic.records import NVLINK
 from traffic.steps import single
@@ -161,7 +161,7 @@ def test_what_waits_for_a_collective_that_is_given_up_for_nothing_goes_on() -> N
         backend,
         healthy.new_scheme(),
         faults=(fault,),
-        revise=lambda _view, _fault: Revision(cancel=(step.name,)),
+        revisions=Revisions((KnownRevision("gpu:3", (step.name,)),)),
     )
     run = simulation.run()
     assert run.iteration_s == pytest.approx(1.0 + 2e-5)

@@ -25,7 +25,7 @@ from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Operation, Ring
 from traffic.demand import Demand
-from traffic.faults import Fault, KnownRevision, Revision, Revisions, cut
+from traffic.faults import Fault, KnownRevision, Revisions, cut
 from traffic.job import Collective, Compute, Job, chain
 from traffic.messages import Messages
 from traffic.records import NVLINK
@@ -201,14 +201,13 @@ def test_a_scheme_that_chooses_hears_of_each_message_until_it_has_arrived_or_is_
 
 
 def test_a_collective_that_was_given_up_is_replaced_for_those_that_wait_for_it() -> None:
-    def revise(_view: View, _fault: Fault) -> Revision:
-        return Revision(("a",), (sends("d", (1, 3, SECOND)), Compute("e", (1,), 1.0, ("d",))))
-
+    instead = Job("instead", 4, (sends("d", (1, 3, SECOND)), Compute("e", (1,), 1.0, ("d",))))
+    revisions = Revisions((KnownRevision("cable", ("a",), instead),))
     nodes = (sends("a", (0, 2, SECOND)), sends("b", (1, 3, SECOND)), Compute("c", (0,), 1.0, ("a",)))
     fault = cut("cable", (Port("h0", 0),), "a", after_s=0.5, detect_s=0.0)
     backend = FluidBackend(FABRIC, {})
     found = Simulation(
-        FABRIC, Job("drawn", 4, nodes), backend, same_rail, faults=[fault], revise=revise
+        FABRIC, Job("drawn", 4, nodes), backend, same_rail, faults=[fault], revisions=revisions
     ).run()
     assert rows(found.tasks, "node", "start_s", "end_s") == [
         ("a", 0.0, 0.5),
@@ -230,7 +229,7 @@ def test_a_collective_that_was_given_up_is_not_sent_again_when_gpus_move() -> No
         FluidBackend(FABRIC, {}),
         same_rail,
         faults=faults,
-        revise=Revisions(revisions),
+        revisions=Revisions(revisions),
     ).run()
     assert rows(found.tasks, "node", "start_s", "end_s") == [
         ("a", 0.0, 0.5),
@@ -330,7 +329,7 @@ def test_only_a_collective_that_runs_can_be_given_up() -> None:
         FluidBackend(FABRIC, {}),
         same_rail,
         faults=[fault],
-        revise=lambda _view, _fault: Revision(("b",)),
+        revisions=Revisions((KnownRevision("cable", ("b",)),)),
     )
     with pytest.raises(ScenarioError, match="'b' is given up, and is not a collective that runs now"):
         runner.run()

@@ -5,15 +5,12 @@ from dataclasses import replace
 import pytest
 
 from topologies.errors import ScenarioError
-from topologies.events import View
 from topologies.fabric import Port
-from topologies.rail import rail_fabric
 from traffic.collectives.ring import Ring
-from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revision, Revisions, cut, moved
+from traffic.faults import AS_IT_WAS, Fault, KnownRevision, Moves, Revisions, cut, moved
 from traffic.job import Collective, Compute, chain
 
 RING = Ring(((0, 1, 2),), 90)
-VIEW = View(0.0, rail_fabric(2, 2), {}, frozenset())
 INSTEAD = chain("instead", 4, (Compute("c", (0,), 1.0), Compute("d", (1,), 1.0)))
 REVISIONS = Revisions((KnownRevision("first", ("a", "b"), INSTEAD), KnownRevision("second", ("c",))))
 
@@ -23,9 +20,9 @@ def fault(name: str) -> Fault:
 
 
 def test_each_fault_has_its_revision_and_others_none() -> None:
-    assert REVISIONS(VIEW, fault("first")) == Revision(("a", "b"), INSTEAD.nodes)
-    assert REVISIONS(VIEW, fault("second")) == Revision(("c",))
-    assert REVISIONS(VIEW, fault("third")) == AS_IT_WAS(VIEW, fault("first")) == Revision()
+    assert REVISIONS.of(fault("first")) == REVISIONS.known[0]
+    assert REVISIONS.of(fault("second")) == REVISIONS.known[1]
+    assert REVISIONS.of(fault("third")) == AS_IT_WAS.of(fault("third")) == KnownRevision("third")
 
 
 def test_nodes_that_may_be_added_are_those_of_all_revisions() -> None:
@@ -65,4 +62,4 @@ def test_no_gpu_is_moved_twice() -> None:
 def test_revisions_name_what_moves_by_each_fault() -> None:
     revisions = Revisions((KnownRevision("first", moves=((1, 5),)), KnownRevision("second")))
     assert revisions.moves == {"first": ((1, 5),)}
-    assert revisions(VIEW, fault("first")) == Revision(moves=((1, 5),))
+    assert revisions.of(fault("first")).moves == ((1, 5),)
