@@ -24,9 +24,9 @@ from traffic.spraying.policy import QueuePair
 
 NOTHING_COMES = "nothing is on its way, and the job has not ended"
 InFlight = Literal["keep", "drop"]
-"""What becomes of what was sent and has not arrived."""
+"""The fate of bytes that were sent and have not arrived."""
 NVLINK = -1
-"""The lane of what moves inside a server."""
+"""The lane of bytes that move inside a server."""
 
 # What moves
 
@@ -36,14 +36,14 @@ class Flows:
     """Bytes that start to move, each on its lane; parallel arrays, in the order in which they are posted."""
 
     op: NDArray[np.int64]
-    """The operation that each are of."""
+    """The operation of each."""
     bytes: NDArray[np.int64]
-    """How many [bytes]."""
+    """The size of each [bytes]."""
     lane: NDArray[np.int64]
     """The number of the queue pair; `NVLINK` inside a server."""
     source: NDArray[np.int64]
     destination: NDArray[np.int64]
-    """The GPUs, of what moves inside a server."""
+    """The GPUs of those that move inside a server."""
     together: bool = False
     """Whether all move in proportion to their bytes and end together: each operation arrives once."""
     inside: bool = False
@@ -60,22 +60,22 @@ class Chosen:
     """The numbers of those that each may use, or of the pairs of NICs between which it may; many share
     theirs."""
     among: Choice | WhileLit
-    """What the scheme said."""
+    """The answer of the scheme."""
 
 
 class Left(NamedTuple):
-    """What has become of an operation on a lane, or of what it has on none."""
+    """Bytes of an operation that a lane has carried, or has yet to deliver, or that are on no lane."""
 
     op: int
     lane: int
-    """-1 of what is on no lane yet."""
+    """-1 of bytes that are on no lane yet."""
     carried: int = 0
-    """What the lane delivered since this was last reported of an operation that chooses [bytes]; others have
-    what was put on the lane, less what is left."""
+    """Of an operation that chooses: the bytes that the lane delivered since the last report. 0 of others: all
+    that was started on their lane was delivered, but for what is left."""
     left: int = 0
-    """What it has yet to deliver, or gave back [bytes]; 0 of what arrived and was not reported."""
+    """Bytes that it has yet to deliver, or gave back; 0 of a piece that arrived and was not reported yet."""
     on_the_way: bool = False
-    """Whether something was sent and has not arrived; it still is delivered, unless that is dropped."""
+    """True if bytes were sent and have not arrived; they still are delivered, unless they are dropped."""
     entropy: int | None = None
     """By which entropy the lane carried it; None of a lane that has one."""
 
@@ -154,7 +154,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class LightChanged:
-    """What an OCS carries from now on, as the device has it."""
+    """The circuits that an OCS carries from now on, as the device has them."""
 
     ocs: str
     circuits: tuple[Circuit, ...]
@@ -217,7 +217,7 @@ class Backend(Protocol):
         *,
         in_flight: InFlight = "drop",
     ) -> list[Left]:
-        """Take back what lanes, or operations that choose theirs, have not delivered.
+        """Take back the bytes that lanes, or operations that choose theirs, have not delivered.
 
         Parameters
         ----------
@@ -230,18 +230,18 @@ class Backend(Protocol):
         ...
 
     def under_way(self, lanes: Sequence[int] = (), ops: Sequence[int] = ()) -> list[Left]:
-        """Report what lanes have yet to deliver, and what operations lack that choose, or take what is lit.
+        """Report the bytes that lanes have yet to deliver, and that operations lack which choose.
 
-        What moves together is left out.
+        Those that take what is lit count as choosing. Operations that go together are left out.
         """
         ...
 
     def carried(self, ops: Sequence[int]) -> list[Left]:
-        """Report what lanes have carried of operations that choose since this was last asked."""
+        """Report the bytes that lanes carried, since the last report, of operations that choose."""
         ...
 
     def owed(self, lanes: Sequence[int]) -> int:
-        """Return what lanes have yet to deliver in all, but for what goes together or chose them [bytes]."""
+        """Return the bytes that lanes have yet to deliver, but for operations that choose or go together."""
         ...
 
     def pause(self, lanes: Collection[int], change: int | None = None) -> None:

@@ -1,8 +1,8 @@
-"""Circuits: a rule hears what happens to a job, what it orders is carried out, and what follows from light.
+"""Circuits: a rule hears what happens to a job, its orders are carried out, and light changes.
 
 Nothing is on its way through circuits that end: lanes whose routes change drain first, and go on when all
-OCSes of the change are lit (`testbed.core.ocses`). A backend is the devices: it reports what became of them,
-and here alone it is decided what follows.
+OCSes of the change are lit (`testbed.core.ocses`). The backend has the devices and reports what they show;
+what follows from that is decided here.
 """
 
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ from topologies.light import Configuration
 from traffic.clock import NEVER, ps
 
 MOST_IN_VAIN = 10_000
-"""So many decisions in a row may change nothing in what the job has yet to do."""
+"""How many decisions in a row may leave the job where it is."""
 
 # Decisions
 
@@ -98,7 +98,7 @@ def _carry_out(state: State, order: Order) -> Steps:
 
 
 def _hold(state: State, order: Hold) -> None:
-    """Hold a collective that begins now until OCSes show what they were ordered, if they were anything."""
+    """Hold a collective that begins now until all changes of some OCSes are over, if there are any."""
     name, now_ps = order.node, state.now_ps
     if name != state.starting:
         raise ScenarioError(
@@ -117,7 +117,7 @@ def _hold(state: State, order: Hold) -> None:
 
 
 def _show_programs(state: State, order: Show) -> Steps:
-    """Have OCSes show programs; ScenarioError if one does not yet show what it was ordered before."""
+    """Have OCSes show programs; ScenarioError if one shows another, or has changes that are not over."""
     ocses, names = state.ocses, [ocs for ocs, _ in order.programs]
     if again := [ocs for ocs in names if ocs in ocses.showing]:
         raise ScenarioError(
@@ -169,7 +169,7 @@ def _flip(state: State, order: Flip) -> Steps:
 
 
 def _command(state: State, order: SetCircuits | Provision | Show) -> Steps:
-    """Have OCSes do something, which their controller orders."""
+    """Order something of OCSes, which takes a controller."""
     _check_controlled(state)
     yield Do(order)
 
@@ -183,7 +183,7 @@ def _check_controlled(state: State) -> None:
 
 
 def controller_changed(state: State, event: ControllerChanged) -> Steps:
-    """Have a controller, or none; StuckError if there is none where OCSes wait for its commands."""
+    """Note that there is a controller, or none; StuckError if OCSes wait for its commands."""
     ocses = state.ocses
     ocses.is_controlled = event.works
     moving = any(change.moving for change in ocses.changes.values())
@@ -209,7 +209,7 @@ def job_began(state: State, _event: JobBegan) -> Steps:
 
 
 def _add(state: State, circuits: Configuration, order: Reconfigure | Flip) -> Steps:
-    """Have OCSes show circuits, once they show what was ordered before.
+    """Add a change: OCSes show circuits once all changes before it are over.
 
     Raises
     ------
@@ -245,7 +245,7 @@ def _check(state: State, circuits: Configuration) -> None:
 
 
 def _begin_waiting(state: State, ocses: Iterable[str]) -> Steps:
-    """Drain for the changes of some OCSes that may begin."""
+    """Begin those changes of some OCSes that may."""
     for change in state.ocses.may_begin(ocses):
         yield from _drain(state, change)
 
@@ -283,14 +283,14 @@ def _stand_too(state: State, lanes: Iterable[Lane]) -> Steps:
 
 
 def drained(state: State, event: Drained) -> Steps:
-    """Have the devices move whose lanes have drained, unless their time was up."""
+    """Have the OCSes of a change move, unless it ended at its deadline."""
     change = state.ocses.changes.get(event.change)
     if change and change.drains:
         yield from _move(state, change, event.at_ps)
 
 
 def drain_expired(state: State, event: DrainExpired) -> Steps:
-    """Close lanes that have not drained for a change, or leave everything as it is."""
+    """Close lanes that have not drained for a change, or refuse the change and leave all as it is."""
     change = state.ocses.changes.get(event.change)
     if not (change and change.drains):
         return
@@ -306,7 +306,7 @@ def drain_expired(state: State, event: DrainExpired) -> Steps:
 
 
 def _move(state: State, change: Change, at_ps: int) -> Steps:
-    """Have the devices move: nothing is on its way through circuits that end."""
+    """Have the OCSes of a change move: nothing is on its way through circuits that end."""
     ocses = state.ocses
     change.drains, change.moving = False, set(change.circuits)
     if change.is_flip:
@@ -342,7 +342,7 @@ def light_changed(state: State, event: LightChanged) -> Steps:
 
 
 def _end(state: State, change: Change, event: Lit | Refused) -> Steps:
-    """Let the lanes go on that stand for no other change, and begin with what waited."""
+    """End a change: lanes that stand for no other one may go on, and changes behind it may begin."""
     lanes = frozenset(change.lanes)
     yield Resume(state.ocses.end(change))
     yield from _begin_waiting(state, change.circuits)
@@ -386,7 +386,7 @@ def _show(state: State, circuits: Configuration) -> Steps:
     yield Do(Lead(ocses.routes, nics))
 
 
-# Those who wait
+# What waits for light
 
 
 def hold_expired(state: State, event: HoldExpired) -> Steps:
@@ -404,7 +404,7 @@ def _settle(
     event: Lit | Refused | Provisioned | None = None,
     lanes: frozenset[int] = frozenset(),
 ) -> Steps:
-    """Have those go on who send, after lanes were cut or an event of light for which lanes stood."""
+    """Yield all that follows once routes have changed, in this order."""
     yield RoutesChanged()
     if cut:
         yield LanesCut(cut)
@@ -419,7 +419,7 @@ def _settle(
 
 
 def _let_go(state: State) -> list[str]:
-    """Return the collectives that were held and wait for no OCS any more."""
+    """Release the collectives that were held and wait for no OCS any more; return their names."""
     awaited = state.nodes.awaited
     names = [name for name, ocses in awaited.items() if not any(map(state.ocses.is_busy, ocses))]
     for name in names:

@@ -10,7 +10,7 @@ from traffic.job import Compute
 
 
 def task_ready(state: State, event: TaskReady) -> Steps:
-    """Have GPUs compute what a node has them do, when they have done what was ready before."""
+    """Have GPUs compute for a node, each when it has done the tasks that were ready before."""
     node, queued = state.graph.nodes[event.node], state.gpus.queued
     assert isinstance(node, Compute)
     busy = [gpu for gpu in event.gpus if _is_busy(state, gpu) or queued.get(gpu)]
@@ -21,7 +21,7 @@ def task_ready(state: State, event: TaskReady) -> Steps:
 
 
 def computed(state: State, event: Computed) -> Steps:
-    """Have GPUs go on with what they are to compute next, and their node with what waits for it."""
+    """Have GPUs go on with their next tasks, and count the pieces of the node that are done."""
     stopped, gpus = state.failures.stopped, event.gpus
     if stopped:
         gpus = tuple(gpu for gpu in gpus if gpu not in stopped)
@@ -36,7 +36,7 @@ def computed(state: State, event: Computed) -> Steps:
 
 
 def gpus_gone(state: State, event: GpusGone) -> Steps:
-    """Give up what GPUs that are gone had yet to compute, but for what others compute in their place."""
+    """Give up the tasks of GPUs that are gone, but for those that others compute in their place."""
     moves, idled, queued = dict(event.moves), list[str](), state.gpus.queued
     for gpu in event.gpus:
         begun = filter(None, [state.gpus.computing.pop(gpu, None)])
@@ -71,5 +71,5 @@ def _compute_next(state: State, gpus: Iterable[int]) -> Steps:
 
 
 def _is_busy(state: State, gpu: int) -> bool:
-    """Return whether a GPU computes something, or nothing any more."""
+    """Return True if a GPU computes something, or is gone and never will."""
     return gpu in state.gpus.computing or gpu in state.failures.stopped

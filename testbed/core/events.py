@@ -1,7 +1,7 @@
 """Events: frozen values, the only thing in the queue; each names what happened, and nothing of what follows.
 
-What a backend reports (`testbed.core.backend`) and what a rule for circuits hears (`topologies.events`) are
-events too. What follows from each is said in one table (`testbed.core.reactions`).
+Reports of a backend (`testbed.core.backend`) and news for the rule for circuits (`topologies.events`) are
+events too. The reactions to each are in one table (`testbed.core.reactions`).
 """
 
 import heapq
@@ -19,7 +19,7 @@ from traffic.faults import Fault, Moves
 
 
 class Phase(IntEnum):
-    """In which order what comes at one time is done."""
+    """The order in which events of one time are done."""
 
     EFFECT = 0
     """Something fails, is known to, or is back."""
@@ -36,7 +36,7 @@ class Phase(IntEnum):
 
 
 OF_THE_JOB = (Phase.ARRIVAL, Phase.COMPUTE, Phase.START)
-"""The phases of the job itself, in which time that a live clock takes between two events decides nothing."""
+"""The phases of the job itself. Time that a live clock takes between two of their events decides nothing."""
 
 
 # Nodes and operations
@@ -49,7 +49,7 @@ class JobBegan:
 
 @dataclass(frozen=True, slots=True)
 class NodeReady:
-    """All that a node waits for has ended."""
+    """All nodes that a node waits for have ended."""
 
     node: str
     rank: int
@@ -58,7 +58,7 @@ class NodeReady:
 
 @dataclass(frozen=True, slots=True)
 class TaskReady:
-    """GPUs are to compute what a node has them do."""
+    """A node has tasks for GPUs."""
 
     node: str
     gpus: tuple[int, ...]
@@ -66,14 +66,14 @@ class TaskReady:
 
 @dataclass(frozen=True, slots=True)
 class TaskBegan:
-    """A GPU computes something of a node from now on."""
+    """A GPU begins a task of a node."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """GPUs have computed something, together."""
+    """GPUs have ended tasks of a node, together."""
 
     node: str
     gpus: tuple[int, ...]
@@ -83,7 +83,7 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class PiecesDone:
-    """Something of a node is done: so many GPUs have computed, or operations have ended."""
+    """Pieces of a node are done: GPUs have computed, or operations have ended."""
 
     node: str
     pieces: int = 1
@@ -91,7 +91,7 @@ class PiecesDone:
 
 @dataclass(frozen=True, slots=True)
 class BytesLeft:
-    """Bytes of operations are on nothing, and are to be placed."""
+    """Bytes of operations are on no lane, and are to be placed."""
 
     parcels: Parcels
 
@@ -108,49 +108,50 @@ class LanesOpened:
 
 @dataclass(frozen=True, slots=True)
 class RoutesChanged:
-    """Light leads lanes elsewhere; or rules may, on any."""
+    """Circuits have changed, and with them routes of lanes over circuits."""
 
     everywhere: bool = False
+    """True if rules of packet switches have changed too, so that any lane may have another path."""
 
 
 @dataclass(frozen=True, slots=True)
 class LanesCut:
-    """Lanes did not drain in time: what they have not delivered waits for light."""
+    """Lanes did not drain in time: the bytes that they have not delivered are to wait for light."""
 
     lanes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class LanesGoOn:
-    """A change of light is over, for which lanes stood."""
+    """A change of light is over: the lanes that stood for it go on."""
 
     lanes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A collective that was held for OCSes may send."""
+    """A collective waits for OCSes no more, and may send."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class HoldExpired:
-    """A collective has waited for OCSes as long as it may."""
+    """A collective has waited for OCSes for as long as it may."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class DrainExpired:
-    """A change of light has drained as long as it may."""
+    """A change of light has drained for as long as it may."""
 
     change: int
 
 
 @dataclass(frozen=True, slots=True)
 class RestOrdered:
-    """What circuits leave over is to go over packets."""
+    """The bytes that circuits leave over are to go over packets."""
 
 
 # Faults
@@ -165,21 +166,21 @@ class FaultBegan:
 
 @dataclass(frozen=True, slots=True)
 class FaultKnown:
-    """It is known to have failed."""
+    """It is known that something has failed."""
 
     fault: Fault
 
 
 @dataclass(frozen=True, slots=True)
 class FaultEnded:
-    """It is back."""
+    """Something that had failed is back."""
 
     fault: Fault
 
 
 @dataclass(frozen=True, slots=True)
 class FaultForgotten:
-    """It is known to be back."""
+    """It is known that something is back."""
 
     fault: Fault
 
@@ -204,7 +205,7 @@ class GpusGone:
 
 @dataclass(frozen=True, slots=True)
 class SentAgain:
-    """A collective is to be sent once more, all of it."""
+    """All of a collective is to be sent once more."""
 
     node: str
 
@@ -269,7 +270,7 @@ class Queue:
         self._heap: list[tuple[int, Phase, int, int, Later]] = []
         self._tickets = count()
         self._turn_ps = NEVER
-        """Until when all is being done that is due; `NEVER` between two turns."""
+        """The time of the turn: all events until then are being done; `NEVER` between two turns."""
 
     def __iter__(self) -> Iterator[Later]:
         """Yield the events, in no order."""
@@ -282,14 +283,14 @@ class Queue:
 
     @property
     def goes_on_by_itself(self) -> bool:
-        """Whether something will fail, be back, or have been computed."""
+        """True if a fault, the end of a fault or the end of a task is to come."""
         return any(phase in (Phase.EFFECT, Phase.COMPUTE) for _, phase, *_ in self._heap)
 
     def put(self, at_ps: int, event: Later, now_ps: int) -> None:
         """Have an event come at a time.
 
-        What a job has done by now belongs to this turn, though a live clock has gone on since that began. A
-        rule's timers do not: one that sets them again and again would not let time pass.
+        An event of the job that is due by now belongs to this turn, though a live clock has gone on since the
+        turn began. A rule's timers do not: one that sets them again and again would not let time pass.
         """
         phase = PHASE[type(event)]
         if phase in OF_THE_JOB and self._turn_ps < at_ps <= now_ps:
@@ -298,7 +299,7 @@ class Queue:
         heapq.heappush(self._heap, (checked(at_ps), phase, rank, next(self._tickets), event))
 
     def due(self, now_ps: int) -> Iterator[Later]:
-        """Yield the events that have come by now, those among them that others lead to meanwhile."""
+        """Yield the events that are due by now, and those due by then that are put meanwhile."""
         self._turn_ps = now_ps
         while self._heap and self._heap[0][0] <= now_ps:
             yield heapq.heappop(self._heap)[-1]

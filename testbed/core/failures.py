@@ -1,9 +1,9 @@
-"""Failures: faults come, are known and are over; what stands and what is known, and how the job goes on.
+"""Failures: faults begin, are known, end and are forgotten; and how the job goes on.
 
-Whenever a fault comes or is over, the states of links, GPUs and daemons are folded anew from the effects of
-all that stand, in the order in which they began, so that overlapping ones compose; the backend gets the
-differences. What the job knows is folded alike from the faults that are known. Then the job is revised, and
-what was not delivered is sent elsewhere.
+Whenever a fault begins or is over, the states of links, GPUs and daemons are folded anew from the effects of
+all faults that stand, in the order in which they began, so that overlapping ones compose. The backend gets
+the differences. The state that the job knows is folded alike from the faults that are known. Then the job is
+revised, and bytes that were not delivered are sent elsewhere.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,18 +37,18 @@ from traffic.job import Collective
 
 HEALTHY = LinkState()
 
-# What comes
+# Faults that begin and end
 
 
 def job_began(state: State, _event: JobBegan) -> Steps:
-    """Have the faults come that stand from the start, and those in time that count from there."""
+    """Begin the faults that stand from the start, and set the time of those that count from there."""
     for fault in filter(state.setup.stands, state.setup.faults):
         yield from _fail(state, fault)
     _count_from(state, "")
 
 
 def node_started(state: State, event: NodeStarted) -> Steps:
-    """Have the faults come in time that count from the start of a node."""
+    """Set the time of the faults that count from the start of a node."""
     _count_from(state, event.node)
     return
     yield
@@ -97,7 +97,7 @@ def fault_ended(state: State, event: FaultEnded) -> Steps:
 
 
 def _set_links(state: State, fault: Fault) -> Steps:
-    """Have the backend follow what has become of the links of a fault."""
+    """Have the backend give the links of a fault the states that they have now."""
     failures = state.failures
     states = states_of_links(state.fabric, failures.standing)
     for link in states_of_links(state.fabric, [fault]):
@@ -121,7 +121,7 @@ def _set_daemon(state: State, fault: Fault) -> Steps:
 
 
 def _expect(state: State) -> Steps:
-    """Say whether something that bytes wait for will be back: switches forward without the controller."""
+    """Tell the backend whether a link that is down, or the switches' daemon, will be back."""
     failures = state.failures
     stays = [fault for fault in failures.standing if fault.when.lasts_s is None]
     expects = not _down(state, failures.standing) <= _down(state, stays)
@@ -139,7 +139,7 @@ def _down(state: State, faults: Sequence[Fault]) -> set[Link | Daemon]:
 
 
 def _note_links(state: State, fault: Fault, now_ps: int) -> None:
-    """Write down what has become of the links of a fault, and whether it is known."""
+    """Record the states of the links of a fault, and whether they are known."""
     known = states_of_links(state.fabric, state.failures.known)
     for link in states_of_links(state.fabric, [fault]):
         now = state.failures.links.get(link, HEALTHY)
@@ -149,7 +149,7 @@ def _note_links(state: State, fault: Fault, now_ps: int) -> None:
 
 
 def states_of_links(fabric: Fabric, faults: Iterable[Fault]) -> dict[Link, LinkState]:
-    """Return what faults, in the order in which they began, leave of the links that they change."""
+    """Return the states of links that faults change; they are in the order in which they began."""
     return link_states(_effects(faults), fabric.link_at.__getitem__)
 
 
@@ -157,11 +157,11 @@ def _effects(faults: Iterable[Fault]) -> Iterable[Effect]:
     return chain.from_iterable(fault.effects for fault in faults)
 
 
-# What is known
+# Faults that are known
 
 
 def _learn(state: State, fault: Fault, known: Sequence[Fault]) -> Asks[bool]:
-    """Know some faults from now on; return whether traffic is to be led anew by one of them."""
+    """Have some faults be known from now on, and no others; return True if traffic is led anew by one."""
     failures, fabric = state.failures, state.fabric
     failures.known = [each for each in failures.begun if each in known]
     before, states = failures.ports, states_of_links(fabric, failures.known)
@@ -214,7 +214,7 @@ def fault_known(state: State, event: FaultKnown) -> Steps:
 
 
 def fault_forgotten(state: State, event: FaultForgotten) -> Steps:
-    """Send what had to go elsewhere as if it had never failed; and all, if nothing was forwarded."""
+    """Send anew the bytes that had to go elsewhere; all bytes, if the switches forwarded nothing."""
     fault, failures, ops = event.fault, state.failures, state.ops
     leads = yield from _learn(state, fault, [each for each in failures.known if each != fault])
     _note_links(state, fault, state.now_ps)

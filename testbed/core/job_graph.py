@@ -1,4 +1,4 @@
-"""What of a job waits for what, while it runs and while it is revised."""
+"""The graph of a job: which nodes wait for which, while it runs and while it is revised."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from traffic.job import Compute, Job, Node
 
 
 class JobGraph:
-    """The nodes of a job, and which of them wait for how many others."""
+    """The nodes of a job, and for how many others each waits."""
 
     def __init__(self, job: Job) -> None:
         self.nodes: dict[str, Node] = {}

@@ -13,7 +13,7 @@ from topologies.routes import light_leads
 from traffic.spraying.policy import SPRAYED, QueuePair
 
 MOST_KNOWN = 4096
-"""So many sets of queue pairs are remembered."""
+"""How many sets of queue pairs are remembered."""
 
 
 @dataclass(slots=True, eq=False)
@@ -23,15 +23,16 @@ class Lane:
     number: int
     pair: QueuePair
     is_light: bool
-    """Whether it goes over circuits."""
+    """True if it goes over circuits."""
     is_routed: bool
-    """Whether its path depends on what is lit beyond the circuit at its NIC."""
+    """True if its path depends on more circuits than the one at its NIC."""
     around: frozenset[Port] = frozenset()
-    """Where packets of any entropy go by it: what they were led around when it was booked last."""
+    """Of a lane by which packets of any entropy go: the failed ports around which they were led when it was
+    booked last."""
     held_by: set[int] = field(default_factory=set)
-    """The changes of light for which it stands."""
+    """The numbers of the changes for which it stands."""
     was_dark: bool = False
-    """Whether it had no route when circuits were lit last."""
+    """True if it had no route when circuits were lit last."""
 
     @property
     def is_sprayed(self) -> bool:
@@ -90,13 +91,13 @@ class LaneTable:
 
 @dataclass(slots=True, eq=False)
 class OpenedLanes:
-    """Queue pairs in use."""
+    """A set of lanes in use, opened together."""
 
     queue_pairs: Sequence[QueuePair]
     lanes: NDArray[np.int64]
     """The number of each."""
     is_light: NDArray[np.bool_]
-    """Whether it goes over circuits."""
+    """True of each that goes over circuits."""
     columns: Columns
     """Medium, lane and path of each, and of NVLink after them."""
     last: tuple[NDArray[np.int64], list[tuple[NDArray[np.int64], NDArray[np.bool_]]]] | None = None

@@ -1,7 +1,7 @@
-"""What is done with lanes: opened, chosen among, booked under their paths, taken back and closed.
+"""Procedures of lanes: they are opened, chosen among, booked under their paths, taken back and closed.
 
-The record has what each lane carries under the path that it takes, so that is booked anew when the path
-changes. A lane by which packets of any entropy go takes several paths at once: what it carried is booked by
+An operation has a leg for each lane and path that carry it, so its bytes are booked anew when the path of a
+lane changes. A lane by which packets of any entropy go takes several paths at once: its bytes are booked by
 entropy.
 """
 
@@ -51,7 +51,7 @@ def overs(state: State, numbers: Iterable[int]) -> list[int]:
 
 
 def over_now(state: State, lane: Lane) -> int:
-    """Return the number of a lane with its path now; with its last one while it has no route."""
+    """Return the number of a lane with the path that it has now, or had last if it has no route."""
     number = state.record.overs.number
     if not lane.is_routed:
         path = path_now(state.fabric, state.backend.packet_paths, lane.pair)
@@ -63,7 +63,7 @@ def over_now(state: State, lane: Lane) -> int:
 
 
 def landed(state: State, op: int, lane: int | None, at_ps: int) -> None:
-    """Note that what was put together on a lane has arrived; of one that was closed nothing is known."""
+    """Note that a piece has arrived on a lane; one that chose lanes, or went together, has none."""
     over = OVER_NVLINK if lane == NVLINK else state.lanes.over.get(-1 if lane is None else lane)
     if over is not None:
         state.ops.landed(op, over, at_ps)
@@ -75,7 +75,7 @@ def landed(state: State, op: int, lane: int | None, at_ps: int) -> None:
 def choose(
     state: State, placed: Choice | WhileLit, size: NDArray[np.int64], numbers: NDArray[np.int64]
 ) -> Asks[Chosen]:
-    """Return operations that choose among lanes as they go, or take those that are lit."""
+    """Return flows of operations that choose among lanes as they go, or take those that are lit."""
     sprays = state.backend.packet_paths.sprays and isinstance(placed, Choice)
     lanes = yield from _open_sets(state, placed.lanes, between_nics if sprays else each_of)
     policy, first = (placed.policy, placed.first) if isinstance(placed, Choice) else (None, 0)
@@ -100,14 +100,14 @@ def _open_sets(
 
 
 def chosen_ended(state: State, number: int, at_ps: int) -> Steps:
-    """Book what was carried of an operation that has arrived, if it chose or took what is lit."""
+    """Book the legs of an operation that has arrived, if it chose or took what is lit."""
     if number in state.ops.choosing:
         _forget_choice(state, number)
         _book(state, (yield from stopped(ops=[number])), at_ps)
 
 
 def recall(state: State, numbers: Collection[int]) -> Asks[Parcels]:
-    """Take back what operations lack that choose, or take what is lit.
+    """Take back the bytes that operations lack which choose, or take what is lit; return these bytes.
 
     One that has arrived lacks nothing: the backend has reported that, or is about to. One that was taken
     back, and lacks only what was rounded away, counts as arrived.
@@ -129,7 +129,7 @@ def recall(state: State, numbers: Collection[int]) -> Asks[Parcels]:
 
 
 def counts_as_arrived(state: State, number: int, lane: int | None = None) -> None:
-    """Have what was started together of an operation count as arrived, when all else is done."""
+    """Have a piece of an operation count as arrived, by an event of its own."""
     state.later(state.now_ps, Arrived(number, state.now_ps, lane))
 
 
@@ -140,7 +140,7 @@ def _forget_choice(state: State, number: int) -> None:
 
 
 def _book(state: State, reports: Iterable[Left], at_ps: int) -> None:
-    """Book what lanes carried of operations that chose them as they went, until now."""
+    """Book the bytes that lanes carried of operations that chose them, as they were reported."""
     for each in reports:
         if each.carried:
             over = _over_which(state, each)
@@ -149,7 +149,7 @@ def _book(state: State, reports: Iterable[Left], at_ps: int) -> None:
 
 
 def _over_which(state: State, each: Left) -> int:
-    """Return the number of what carried something, by its entropy if packets of any go by it."""
+    """Return the number of the lane and path that carried bytes, by entropy if packets of any go by it."""
     if each.entropy is None:
         return state.lanes.over[each.lane]
     lane = state.lanes[each.lane]
@@ -184,7 +184,7 @@ def rename(state: State, *, everywhere: bool) -> Steps:
 
 
 def _book_choosing(state: State, lane: int) -> Steps:
-    """Book what operations that may choose a lane have sent until now, over its path so far."""
+    """Book the bytes that operations which may choose a lane have sent until now, over its path so far."""
     now_ps = state.now_ps
     for number, chosen in state.ops.choosing.items():
         if chosen.policy and lane in chosen.lanes:
@@ -210,7 +210,7 @@ def is_dark(state: State, lane: Lane) -> bool:
 
 
 def take_back(state: State, closing: Collection[int], messages: Collection[int]) -> Asks[Parcels]:
-    """Close lanes; return what is left of operations on them, and of those that may choose them.
+    """Close lanes; return the bytes that operations lack which are on them, or may choose them.
 
     Closed are those that are named, and those that carry what is lost. Operations that choose are taken back
     if they may use a closed one, are lost, or are named. Those that take what is lit keep theirs, and lack
@@ -237,7 +237,7 @@ def take_back(state: State, closing: Collection[int], messages: Collection[int])
 
 
 def without_light(state: State, numbers: Iterable[int]) -> Asks[Parcels]:
-    """Close those of some lanes whose circuits have ended; return what they did not deliver."""
+    """Close those of some lanes that have no route; return the bytes that they did not deliver."""
     lanes = state.lanes.open
     dark = [number for number in sorted(numbers) if number in lanes and not state.ocses.route(lanes[number])]
     left = Parcels()
@@ -247,7 +247,7 @@ def without_light(state: State, numbers: Iterable[int]) -> Asks[Parcels]:
 
 
 def unsent(state: State, messages: Collection[int]) -> Asks[Parcels]:
-    """Take back what lanes have not sent that carry some operations; they deliver the rest."""
+    """Take back the bytes that lanes of some operations have not sent; the lanes deliver the others."""
     left = Parcels()
     carrying = state.backend.under_way(list(state.lanes.open))
     for number in dict.fromkeys(each.lane for each in carrying if each.op in messages):
@@ -258,7 +258,7 @@ def unsent(state: State, messages: Collection[int]) -> Asks[Parcels]:
 
 
 def _withdraw(state: State, number: int) -> Asks[Parcels]:
-    """Close a lane; return what it did not deliver."""
+    """Close a lane; return the bytes that it did not deliver."""
     left = _lacking(state, number, (yield from stopped([number])))
     lane = state.lanes[number]
     state.lanes.close(lane)
@@ -269,7 +269,7 @@ def _withdraw(state: State, number: int) -> Asks[Parcels]:
 
 
 def _lacking(state: State, lane: int, back: Iterable[Left]) -> Parcels:
-    """Book what a lane gives back; return what lacks.
+    """Take the bytes that a lane gives back off their legs; return these bytes.
 
     What was rounded away at emulated scale counts as arrived.
     """
@@ -286,7 +286,7 @@ def _lacking(state: State, lane: int, back: Iterable[Left]) -> Parcels:
 
 
 def left_over(state: State, left: Parcels) -> Steps:
-    """Have what is left of operations placed, but of those that are lost."""
+    """Have bytes of operations placed, but for operations that are lost."""
     if mine := [(number, size) for number, size in left if number not in state.ops.lost]:
         yield BytesLeft(mine)
 
@@ -295,19 +295,19 @@ def left_over(state: State, left: Parcels) -> Steps:
 
 
 def backlog_bytes(state: State, communicator: int, nic: Nic) -> int:
-    """Return what a communicator's lanes from a NIC have yet to deliver."""
+    """Return the bytes that a communicator's lanes from a NIC have yet to deliver."""
     lanes = [each.number for each in state.lanes.sent_by(nic) if each.pair.communicator == communicator]
     return state.backend.owed(lanes)
 
 
 def lacking(state: State) -> tuple[tuple[int, int, int], ...]:
-    """Return what operations lack that take what is lit: source and destination GPU, and bytes."""
+    """Return source GPU, destination GPU and lacking bytes of operations that take what is lit."""
     ops, rows = state.ops, state.backend.under_way(ops=state.ops.taking_light)
     return tuple((ops.source[op], ops.destination[op], left) for op, left in _lacks(rows) if left)
 
 
 def over_light(state: State) -> dict[int, int]:
-    """Return what operations lack, by number, that is on lanes over circuits or chooses among some."""
+    """Return the bytes that operations lack on lanes over circuits, or that choose among such lanes."""
     ops, light, lacks = state.ops, state.lanes.light, defaultdict[int, int](int)
     for each in state.backend.under_way(list(light)):
         if each.op not in ops.choosing:
@@ -324,7 +324,7 @@ def _lacks(rows: Iterable[Left]) -> list[tuple[int, int]]:
 
 
 def carrying_light(state: State) -> dict[int, list[int]]:
-    """Return the lanes over circuits that carry something of each operation that does not choose."""
+    """Return the lanes over circuits that carry bytes of each operation that does not choose."""
     carrying = defaultdict[int, list[int]](list)
     for each in state.backend.under_way(list(state.lanes.light)):
         if each.op not in state.ops.choosing:
@@ -333,7 +333,7 @@ def carrying_light(state: State) -> dict[int, list[int]]:
 
 
 def in_the_dark(state: State) -> dict[int, set[int]]:
-    """Return the lanes over circuits that have no route, and the operations of which each has something."""
+    """Return the lanes over circuits that have no route, and the operations whose bytes are on each."""
     dark = [number for number, lane in state.lanes.light.items() if not state.ocses.route(lane)]
     found = defaultdict[int, set[int]](set)
     for each in state.backend.under_way(dark):
@@ -342,6 +342,6 @@ def in_the_dark(state: State) -> dict[int, set[int]]:
 
 
 def undelivered_bytes(state: State) -> int:
-    """Return what all lanes have yet to deliver, and operations lack that choose or take what is lit."""
+    """Return the bytes that all lanes have yet to deliver, and that operations lack which choose."""
     found = state.backend.under_way(list(state.lanes.open), list(state.ops.choosing))
     return sum(each.left for each in found)

@@ -1,4 +1,4 @@
-"""Operations from or to GPUs that are gone, which are given up."""
+"""The procedure of losing: operations from or to GPUs that are gone are given up."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ def lose(state: State, numbers: Iterable[int]) -> list[str]:
     if not gone:
         return []
     wholes = {number: ops.root(number) for number in numbers}
-    ends = {  # what brings messages of many GPUs, or goes together, goes on
+    ends = {  # those for messages of many GPUs, or together, go on
         number: {ops.source[whole], ops.destination[whole]}
         for number, whole in wholes.items()
         if ops.row[whole] >= 0

@@ -1,4 +1,4 @@
-"""Nodes of a job as they run: when each was ready, held and let go, and what it has yet to do."""
+"""Nodes of a job as they run: when each was ready, held and released, and its pieces that have not ended."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -23,17 +23,17 @@ class NodeRow:
     first_ps: int = NEVER
     """When bytes of it could go first."""
     pieces: int = 0
-    """What it has yet to do, once it has started: GPUs that compute, operations that end."""
+    """How many GPUs of it have yet to compute, or operations to end, once it has started."""
     ops: range = range(0)
     """The operations of a collective under way."""
     has_sent: bool = False
-    """Whether it is a collective that has, or had, operations."""
+    """True of a collective that has, or had, operations."""
     nothing_left: bool = False
-    """Whether it has begun, and nothing of it has left a server yet."""
+    """True of a collective that has begun and of which nothing has left a server yet."""
     communicator: int = -1
     """The number of a collective's communicator; -1 until it is asked for."""
     unfinished: bool = False
-    """Whether it is a collective that has sent all, some of it of GPUs that are gone, which is not known."""
+    """True of a collective that has sent all, while it is not known that GPUs of it are gone."""
     kept: dict[int, QueuePair] = field(default_factory=dict)
     """The queue pair of each connection that it keeps while it is under way."""
 
@@ -49,7 +49,7 @@ class NodeTable(dict[str, NodeRow]):
     def __init__(self, names: Iterable[str]) -> None:
         super().__init__()
         self.rows: list[NodeRow] = []
-        """The same by number."""
+        """The same nodes, by number."""
         self.awaited: dict[str, tuple[str, ...]] = {}
         """The OCSes that each collective waits for that is held, in the order in which they began to wait."""
         for name in names:

@@ -1,4 +1,4 @@
-"""The OCSes of a run: what each carries and was ordered, the changes that are not over, and the routes.
+"""The OCSes of a run: the circuits of each, the changes of light that are not over, and the routes.
 
 A change is of one OCS or of several. It drains the lanes whose routes change, darkens the circuits that end,
 and is over when all of its OCSes are lit. Only then do routes follow and lanes go on, so that at no time is a
@@ -20,7 +20,7 @@ from topologies.routing import Routing
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """What some OCSes were ordered together."""
+    """A change of light: the circuits that some OCSes were ordered together."""
 
     number: int
     circuits: Configuration
@@ -28,20 +28,20 @@ class Change:
     at_deadline: AtDeadline
     is_flip: bool = False
     drains: bool = False
-    """Whether its lanes drain, and its OCSes have not moved yet."""
+    """True while its lanes drain: its OCSes have not moved yet."""
     moving: set[str] = field(default_factory=set)
-    """The OCSes that move, and are not lit yet."""
+    """The OCSes that were ordered to move and are not lit yet."""
     lanes: dict[int, Lane] = field(default_factory=dict)
     """The lanes that stand for it."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether it drains or moves, and does not wait for a change before it any more."""
+        """True if it drains or moves: it waits for no change before it any more."""
         return self.drains or bool(self.moving)
 
     @property
     def stage(self) -> str:
-        """How far it is, for people."""
+        """Its stage, in a word for people."""
         return "moves" if self.moving else "drains" if self.drains else "waits"
 
     def hold(self, lanes: Iterable[Lane]) -> None:
@@ -52,7 +52,7 @@ class Change:
 
 
 class Ocses:
-    """What is ordered and known of the OCSes.
+    """The circuits and changes of all OCSes, and the routes over them.
 
     Parameters
     ----------
@@ -66,21 +66,22 @@ class Ocses:
         self._fabric, self._routing = fabric, routing
         names = [switch.name for switch in fabric.switches if switch.kind == "ocs"]
         self.shown: dict[str, tuple[Circuit, ...]] = dict.fromkeys(names, ())
-        """What each carries, until its change is over what it carried before, but for what ends."""
+        """The circuits of each, over which routes go; while it moves, those that its change keeps."""
         self.changes: dict[int, Change] = {}
-        """What was ordered and is not lit yet, in order."""
+        """The changes that are not over, by number, in order."""
         self._waiting: dict[str, deque[int]] = {name: deque() for name in names}
-        """The changes of each OCS that are not over, in order."""
+        """The numbers of each OCS' changes that are not over, in order."""
         self._numbers = count()
         self.begun: dict[int, Change] = {}
         """The changes that drain or move."""
         self.beside: dict[str, tuple[Circuit, ...]] = {}
-        """What each OCS was to provision."""
+        """The circuits that each OCS was to provision."""
         self.provisioned: set[str] = set()
-        """The OCSes that have."""
+        """The OCSes that have provisioned them."""
         self.showing: set[str] = set()
         """The OCSes that show programs."""
         self.is_controlled = True
+        """False while the controller is killed."""
         self.failed: frozenset[Port] = frozenset()
         """The ports that routes avoid."""
         self.leads = light_leads(fabric)
@@ -88,13 +89,13 @@ class Ocses:
         self.routes = self.routes_over({})
         """The routes over what OCSes show."""
         self._lit: Configuration | None = None
-        """What `lit` returns; None after a change, until it is asked for."""
+        """The value of `lit`; None until it is asked for again after something has changed."""
 
     # What is known
 
     @property
     def lit(self) -> Configuration:
-        """The circuits of each OCS that carry: from the order of a change on those that it keeps."""
+        """The circuits of each OCS, without those that a change ends which has begun."""
         if self._lit is None:
             kept = {ocs: self.kept(ocs, change) for change in self.begun.values() for ocs in change.circuits}
             self._lit = self.shown | kept
@@ -102,7 +103,7 @@ class Ocses:
 
     @property
     def ordered(self) -> Configuration:
-        """The circuits of each OCS once all is carried out that was ordered."""
+        """The circuits of each OCS once all changes are over."""
         if not self.changes:
             return self.lit
         ordered, beside = dict(self.shown), dict(self.beside)
@@ -116,11 +117,11 @@ class Ocses:
 
     @property
     def busy(self) -> set[str]:
-        """The OCSes that do not yet show what was ordered."""
+        """The OCSes with changes that are not over."""
         return {ocs for change in self.changes.values() for ocs in change.circuits}
 
     def is_busy(self, ocs: str) -> bool:
-        """Return whether an OCS does not yet show what was ordered."""
+        """Return True if an OCS has changes that are not over."""
         return bool(self._waiting.get(ocs))
 
     def kept(self, ocs: str, change: Change) -> tuple[Circuit, ...]:
@@ -149,7 +150,8 @@ class Ocses:
     def may_begin(self, ocses: Iterable[str]) -> list[Change]:
         """Return the changes, of those first in line at some OCSes, that may begin.
 
-        A change may when all of its OCSes have made what was ordered before, and provisioned it.
+        A change may begin when all changes before it at its OCSes are over. If it is a flip, they also have
+        provisioned their circuits.
         """
         heads = sorted({self._waiting[ocs][0] for ocs in ocses if self._waiting[ocs]})
         return [change for number in heads if self._may_begin(change := self.changes[number])]
@@ -200,14 +202,14 @@ class Ocses:
         return moved
 
     def avoid(self, failed: Collection[Port]) -> None:
-        """Lead routes around ports that are known to have failed: these are all of them."""
+        """Lead routes around ports that are known to have failed; ``failed`` has all of them."""
         self.failed = frozenset(failed)
         self.routes = self.routes_over({})
 
     # Routes
 
     def routes_over(self, circuits: Configuration) -> Routes:
-        """Return the routes once some OCSes carry circuits, and the others what they show."""
+        """Return the routes over what OCSes show, but for some that carry other circuits."""
         return Routes(self._fabric, {**self.shown, **circuits}, self.failed, self._routing)
 
     def route(self, lane: Lane) -> Route | None:

@@ -1,8 +1,9 @@
 """Operations: a row for each, in columns, and their legs; an `Op` is a view of one row.
 
-A leg is what one lane and path, or NVLink, carried of an operation, once for each time that it did: what is
-taken back and sent elsewhere leaves its leg with what that delivered. Moves that go together have no legs:
-what carries them is known at once (`Loads`).
+Bytes of an operation that are started together on a lane are one piece of it. A piece is under way until the
+last of its bytes has arrived or was taken back. A leg has the bytes of an operation that one lane and path,
+or NVLink, carried: bytes that are taken back and sent elsewhere go from one leg to another. Moves that go
+together have no legs: their lanes are known at once (`Loads`).
 """
 
 from array import array
@@ -22,7 +23,7 @@ from traffic.ops import INSIDE as INSIDE_SERVER
 from traffic.spraying.policy import QueuePair, ReactivePolicy
 
 Parcels = list[tuple[int, int]]
-"""Bytes of operations: the number of each, and how many."""
+"""Bytes of operations that are to be placed: the number of each operation, and how many."""
 OVER_NVLINK = 0
 """The number of NVLink among what legs go over (`testbed.core.record.Overs`)."""
 COLUMNS: Mapping[str, int] = {
@@ -47,14 +48,14 @@ LEG_COLUMNS = ("over", "bytes", "first_ps", "last_ps", "parts", "before")
 
 
 class Stage(Enum):
-    """Where an operation stands; it is in one stage at a time."""
+    """The stage of an operation; it is in one at a time."""
 
     WAITING = "waiting"
-    """For other operations, or its bytes for what carries them."""
+    """It waits for other operations, or its bytes are on nothing."""
     DARK = "dark"
-    """Until its scheme sees light for it."""
+    """Its bytes wait for light."""
     UNDER_WAY = "under way"
-    """On lanes or NVLink, or brought further by others."""
+    """Its bytes are on lanes or NVLink, or other operations bring them further."""
     CHOOSING = "choosing"
     """Its bytes choose lanes as they go, or take those that are lit."""
     DONE = "done"
@@ -63,21 +64,21 @@ class Stage(Enum):
 
 
 class Choosing(NamedTuple):
-    """How an operation chooses."""
+    """The choice that an operation makes as its bytes go."""
 
     lanes: tuple[int, ...]
-    """Among which lanes."""
+    """Those among which it chooses."""
     policy: ReactivePolicy | None
     """The policy that chooses; None where it takes whichever lanes are lit."""
     message: int
-    """What the policy calls it."""
+    """Its number among the policy's messages."""
 
 
 class OpTable:
     """All operations of a run, by number."""
 
     node: "array[int]"
-    """The number of the collective that each is of."""
+    """The number of the collective of each."""
     source: "array[int]"
     destination: "array[int]"
     """The GPUs of its one move; -1 if it has several."""
@@ -86,20 +87,20 @@ class OpTable:
     waits: "array[int]"
     """For how many others it waits."""
     pieces: "array[int]"
-    """How many parts of it are on lanes or NVLink, or brought further by others."""
+    """How many pieces of it are under way, or brought further by other operations."""
     start_ps: "array[int]"
     end_ps: "array[int]"
     row: "array[int]"
-    """Which of its pattern's messages it is, if it is one."""
+    """Its row among its pattern's messages; -1 if it is none of them."""
     channel: "array[int]"
-    """The connection of its collective by which it goes, if several go by it."""
+    """The connection of its collective that it shares with others; -1 if it shares none."""
     medium: "array[int]"
     part_of: "array[int]"
-    """The operation that it brings a hop further, if that is relayed."""
+    """The operation whose bytes it brings further; -1 if it has bytes of its own."""
     hop: "array[int]"
-    """Which hop that is."""
+    """The number of the hop by which it does."""
     chose_ps: "array[int]"
-    """Since when it chooses lanes as it goes."""
+    """Since when it has chosen lanes as its bytes go."""
     leg: "array[int]"
     """Its last leg."""
 
@@ -112,15 +113,15 @@ class OpTable:
         self.moves: dict[int, Part] = {}
         """The moves of each operation whose moves go together."""
         self.loads: dict[int, Loads] = {}
-        """What carries them, if not all go over NVLink."""
+        """The lanes that carry them, if not all go over NVLink."""
         self.hops: dict[int, list[int]] = defaultdict(list)
-        """The operations that bring each relayed one further."""
+        """The operations that bring the bytes of each further, where some do."""
         self.then_on: dict[int, QueuePair] = {}
-        """The queue pair on which goes what an operation brings over NVLink."""
+        """The queue pair on which the bytes go on that an operation brings over NVLink."""
         self.dark: dict[int, int] = {}
         """The bytes of each operation that wait for light, in the order in which they began to."""
         self.choosing: dict[int, Choosing] = {}
-        """Those that choose as they go."""
+        """Those whose bytes choose lanes as they go, or take those that are lit."""
         self.lost = set[int]()
         """Those that are given up."""
         self.elsewhere = set[int]()
@@ -171,7 +172,7 @@ class OpTable:
         return range(first, len(self))
 
     def wait(self, before: int, then: int) -> None:
-        """Have an operation wait for another."""
+        """Have an operation wait for one before it."""
         self.then.setdefault(before, []).append(then)
         self.waits[then] += 1
 
@@ -199,7 +200,7 @@ class OpTable:
         return number
 
     def stage(self, number: int) -> Stage:
-        """Return where an operation stands."""
+        """Return the stage of an operation."""
         if number in self.lost:
             return Stage.LOST
         if self.end_ps[number] < NEVER:
@@ -211,7 +212,7 @@ class OpTable:
         return Stage.DARK if number in self.dark else Stage.WAITING
 
     def forget(self, numbers: range) -> None:
-        """Forget of operations that have ended what takes memory."""
+        """Drop the sparse entries of operations that have ended."""
         for number in numbers:
             for sparse in (self.then, self.moves, self.loads):
                 sparse.pop(number, None)
@@ -227,7 +228,7 @@ class OpTable:
             self.dark[number] = self.dark.get(number, 0) + size
 
     def lighten(self) -> Parcels:
-        """Return all that waits for light, which waits no more."""
+        """Return all bytes that wait for light, and have none wait any more."""
         waiting, self.dark = list(self.dark.items()), {}
         return waiting
 
@@ -242,7 +243,7 @@ class OpTable:
         return found[::-1]
 
     def carried(self, number: int) -> int:
-        """Return what the legs of an operation carry, or have [bytes]."""
+        """Return the bytes of all legs of an operation, delivered or on their way."""
         return sum(self.legs.bytes[leg] for leg in self.legs_of(number))
 
     def on(self, number: int, over: int) -> int:
@@ -253,7 +254,7 @@ class OpTable:
         return leg
 
     def put(self, number: int, over: int, size: int, at_ps: int, parts: int = 1) -> None:
-        """Count bytes that were put on a lane together."""
+        """Count bytes that were started together on a lane as one piece, or as several."""
         if (leg := self.on(number, over)) >= 0:
             self.legs.bytes[leg] += size
             self.legs.parts[leg] += parts
@@ -261,15 +262,15 @@ class OpTable:
             self.leg[number] = self.legs.add(over, size, at_ps, parts, self.leg[number])
 
     def landed(self, number: int, over: int, at_ps: int) -> None:
-        """Note when what was put together on a lane has arrived."""
+        """Note when a piece on a lane has arrived."""
         if (leg := self.on(number, over)) >= 0:
             self.legs.parts[leg] -= 1
             self.legs.last_ps[leg] = at_ps
 
     def returned(self, number: int, over: int, size: int, at_ps: int, *, whole: bool) -> int:
-        """Take bytes off a lane that it did not deliver; return how many it had.
+        """Take off a lane bytes that it did not deliver; return how many its leg had.
 
-        ``whole`` says that nothing of what was put on it together stays.
+        ``whole`` says that the piece ends with it: nothing of it is still delivered.
         """
         if (leg := self.on(number, over)) < 0:
             return 0
@@ -282,7 +283,7 @@ class OpTable:
         return lacks
 
     def moved(self, number: int, before: int, now: int, size: int, at_ps: int) -> None:
-        """Count what a lane has yet to deliver on the path that it has now."""
+        """Move the bytes that a lane has yet to deliver to a leg of the path that it has now."""
         if (leg := self.on(number, before)) < 0:
             return
         legs = self.legs
@@ -309,13 +310,13 @@ class LegTable:
     """All legs of a run, in the order in which they began."""
 
     over: "array[int]"
-    """What each goes over (`testbed.core.record.Overs`)."""
+    """The number of the lane and path of each (`testbed.core.record.Overs`)."""
     bytes: "array[int]"
     first_ps: "array[int]"
     last_ps: "array[int]"
     """`NEVER`: as the operation's."""
     parts: "array[int]"
-    """How many parts that were put on it together have neither arrived nor been taken back."""
+    """How many pieces on it have neither arrived nor been taken back."""
     before: "array[int]"
     """The leg before it of its operation; -1 of the first."""
 
@@ -358,7 +359,7 @@ class Op:
 
     @property
     def stage(self) -> Stage:
-        """Where it stands."""
+        """Its stage."""
         return self.table.stage(self.number)
 
     def __repr__(self) -> str:

@@ -49,7 +49,7 @@ class PacketPaths:
         self.seen = {} if seen is None else seen
         """The path of each queue pair that was opened while nothing had failed."""
         self.failed: frozenset[Port] = frozenset()
-        """What is known to have failed."""
+        """All ports that are known to have failed."""
         self._around = self._paths_around(self.failed)
         self._now: dict[QueuePair, Path] = {}
 
@@ -196,7 +196,7 @@ class Paths:
 
     @cached_property
     def _tables(self) -> FlowTables:
-        """What switches do; made when it is needed, since of thousands of switches it takes a minute."""
+        """The tables of all switches, made when needed: those of thousands of switches take a minute."""
         rules = forwarding_rules(self._fabric, self._failed, self._routing)
         return FlowTables(self._fabric, rules, self._failed)
 

@@ -1,7 +1,8 @@
-"""Placing: which lanes carry the bytes of operations, the last thing decided before they move.
+"""Procedures of placing: which lanes carry the bytes of operations, the last decision before they move.
 
-What may go is lowered once more by its scheme, which sees what is lit and has failed: some of it goes hop by
-hop, some waits for light. The rest goes where its connection went before, or where the scheme places it.
+Operations that may go are lowered once more by their scheme, which sees what is lit and what has failed: some
+go hop by hop, some wait for light. The others go where their connection went before, or where the scheme
+places them.
 """
 
 from collections import defaultdict
@@ -44,7 +45,7 @@ from traffic.spraying.policy import QueuePair
 
 
 def lowered(state: State, pattern: Pattern, communicator: int) -> tuple[Ops, Placement | None]:
-    """Return the operations of a collective that starts, and where those go that are in step.
+    """Return the operations of a collective that starts, and the placement of those that are in step.
 
     Operations in step are so only if all are, none waits for another, and the scheme places them; else the
     pattern has them step by step.
@@ -66,7 +67,7 @@ def _lowered(state: State, ops: Ops, view: View) -> Ops:
 
 
 def _placed_in_step(state: State, ops: Ops, view: View) -> Placement | None:
-    """Return where the first moves of operations go that are in step; None if they cannot be.
+    """Return the placement of the first moves of operations that are in step; None if they cannot be.
 
     They can unless the scheme has them choose as they go, or a relay stores what it forwards.
     """
@@ -82,7 +83,7 @@ def _placed_in_step(state: State, ops: Ops, view: View) -> Placement | None:
 
 
 def release(state: State, numbers: Iterable[int], placed: Placement | None = None) -> Steps:
-    """Start operations that wait for nothing any more; ``placed`` is where those in step go."""
+    """Start operations that wait for no others any more; ``placed`` is the placement of those in step."""
     ops, servers, now_ps = state.ops, state.fabric.gpu_servers, state.now_ps
     inside, leaving, steps = Parcels(), Parcels(), list[int]()
     started = list(numbers)
@@ -109,7 +110,7 @@ def release(state: State, numbers: Iterable[int], placed: Placement | None = Non
 
 
 def _start(state: State, flows: Sequence[Flows | Chosen]) -> Start:
-    """Return the order that flows move; what leaves a server first of a collective may follow a pause."""
+    """Return the order that flows move; the first of a collective that leave a server may follow a pause."""
     if all(isinstance(each, Flows) and each.inside for each in flows):
         return Start(flows, first=False)
     rows = {state.ops.node[int(each.op[0])]: state.node_of(int(each.op[0])) for each in flows}
@@ -185,7 +186,7 @@ def _messages_of(state: State, parcels: Parcels) -> tuple[NDArray[np.int64], Mes
 
 
 def _lower(state: State, parcels: Parcels, medium: int) -> Asks[Parcels]:
-    """Return what goes all the way now; some goes hop by hop, and some waits for light."""
+    """Return the parcels that go all the way now; others go hop by hop, or wait for light."""
     numbers, messages = _messages_of(state, parcels)
     under_way = Ops((Part(messages, medium=medium, of=numbers),))
     ops = _lowered(state, under_way, view_of(state))
@@ -203,7 +204,7 @@ def _lower(state: State, parcels: Parcels, medium: int) -> Asks[Parcels]:
 
 
 def _split(state: State, ops: Ops) -> Steps:
-    """Have operations brought further by the hops among others."""
+    """Have hops among some operations bring their bytes further, each an operation of its own."""
     table, brought, number, place = state.ops, list[int](), dict[int, int](), 0
     for part in ops.parts:
         if part.hop >= 0:
@@ -243,7 +244,7 @@ def _cross(
 def _by_light(
     state: State, placed: WhileLit, communicator: int, messages: Messages, numbers: NDArray[np.int64]
 ) -> Asks[NDArray[np.bool_]]:
-    """Return what circuits may carry now; have the scheme's rest carry the others."""
+    """Return True of each message that circuits may carry now; have the scheme's rest carry the others."""
     lit = np.ones(len(messages), dtype=bool)
     if placed.rest:
         state.has_rest = True
@@ -277,7 +278,7 @@ def _kept_for(state: State, number: int) -> QueuePair | None:
 
 
 def _post_on(state: State, parcels: Sequence[tuple[int, int, QueuePair]]) -> Steps:
-    """Put bytes of operations on queue pairs that are known: those of their connections, as a rule."""
+    """Put bytes of operations on given queue pairs, such as those of their connections."""
     lanes = yield from open_lanes(state, [pair for *_, pair in parcels])
     for (number, size, _), over in zip(parcels, overs(state, lanes), strict=True):
         state.put(number, over, size, state.now_ps)
@@ -301,7 +302,7 @@ def _keep(state: State, placed: Placement, numbers: NDArray[np.int64]) -> None:
 
 
 def _there(state: State, placed: Placement, numbers: NDArray[np.int64]) -> Asks[Placement]:
-    """Return what of operations is where their lanes begin; have the rest cross NVLink first."""
+    """Return the parcels that are where their lanes begin; have the others cross NVLink first."""
     if state.whereabouts is None:
         return placed
     own = numbers.tolist()
@@ -322,7 +323,7 @@ def _through_server(state: State, hops: Iterable[Hop]) -> Steps:
 
 
 def goes_on(state: State, number: int) -> Steps:
-    """Put on its lane what an operation brought over NVLink; place it anew if that carries no more."""
+    """Put the bytes that an operation brought over NVLink on their lane, or place them anew if it is cut."""
     if not (pair := state.ops.then_on.pop(number, None)):
         return
     whole, size = state.ops.part_of[number], state.ops.bytes[number]
@@ -338,7 +339,7 @@ def goes_on(state: State, number: int) -> Steps:
 
 
 def led_away(state: State) -> Asks[Parcels]:
-    """Close lanes without a route if other ones can carry their messages; return what was left.
+    """Close lanes without a route if other ones can carry their messages; return the bytes that were left.
 
     If the scheme does not spread messages, a lane is closed only after two changes without a route: the
     second may bring it back. Closing at each of three changes took 1.35 times the prediction, and waiting

@@ -1,4 +1,4 @@
-"""What follows from each event: the reactions to it, in order, by file.
+"""The table of reactions: what follows from each event, in order, by file.
 
 No file of reactions imports another: what crosses from one to another is an event.
 """

@@ -1,4 +1,4 @@
-"""The record of a run: what happened to nodes, light, links and faults, in the order in which it did.
+"""The record of a run: events of nodes, light, links and faults, in their order.
 
 Tables are made of it when a run has ended (`testbed.core.tables`); nothing is decided by it.
 """
@@ -22,7 +22,7 @@ Columns = tuple[Integers, Integers, Integers]
 
 
 class Over(NamedTuple):
-    """What a leg goes over."""
+    """NVLink, or a lane with a path: one of them carries each leg."""
 
     medium: int
     lane: int
@@ -38,7 +38,7 @@ class Numbers(dict[str, int]):
 
 
 class Overs:
-    """All that legs go over: NVLink, and lanes each with a path that it had; numbered from 0."""
+    """All lanes with each path that they had, and NVLink, numbered from 0: legs go over one of them."""
 
     def __init__(self) -> None:
         self.lanes: dict[QueuePair, int] = {}
@@ -60,14 +60,14 @@ class Overs:
         return self._numbers[over]
 
     def columns(self, numbers: Sequence[int]) -> Columns:
-        """Return medium, lane and path of some."""
+        """Return the columns of some, by their numbers."""
         rows = np.array([self._all[number] for number in numbers], dtype=np.int32).reshape(-1, 3)
         medium, lane, path = rows.T
         return medium, lane, path
 
 
 class Record:
-    """What happened in one run; times in ps."""
+    """All that happened in one run; times in ps."""
 
     def __init__(self) -> None:
         self.overs = Overs()
@@ -78,18 +78,18 @@ class Record:
         self.orders: list[tuple[int, int, tuple[Circuit, ...]]] = []
         self.ocses = Numbers()
         self.slots: dict[str, list[tuple[int, Sequence[Circuit] | None]]] = defaultdict(list)
-        """What the slots of each OCS' programs carry from when on; None between two."""
+        """The circuits of each OCS' slots, and since when [ps]; None between two slots."""
         self.links: list[tuple[int, int, float, bool, bool]] = []
         self.ports: dict[Port, int] = {}
         self._last: dict[int, tuple[float, bool, bool]] = {}
-        """What became of each link last."""
+        """The last state of each link: rate, whether it is up, whether that is known."""
 
     def note(self, at_ps: int, what: str, which: str) -> None:
         """Note an event."""
         self.events.append((at_ps, what, which))
 
     def fault(self, at_ps: int, what: str, name: str) -> None:
-        """Note what became of a fault."""
+        """Note that a fault has begun, is known, or is over."""
         self.faults.append((name, at_ps, what))
         self.note(at_ps, what, name)
 
@@ -109,7 +109,7 @@ class Record:
         self.orders.append((self.ocses[ocs], at_ps, tuple(circuits)))
 
     def link(self, link: Link, at_ps: int, *, rate_bps: float, up: bool, known: bool) -> None:
-        """Note what became of a link, if that is new."""
+        """Note the state of a link, if it is new."""
         number = self.ports.setdefault(link.a, len(self.ports))
         state = rate_bps, up, known
         if self._last.get(number, (link.rate_bps, True, True)) != state:
@@ -117,7 +117,7 @@ class Record:
             self.links.append((number, at_ps, *state))
 
     def computed(self, node: NodeRow, gpus: Sequence[int], first_ps: int, end_ps: int) -> None:
-        """Note what GPUs computed together."""
+        """Note that GPUs computed together."""
         gpu = np.fromiter(gpus, np.int64, len(gpus))
         ready_ps = node.ready_ps
         self.spans.block(len(gpus), node.number, gpu, ready_ps, NEVER, ready_ps, first_ps, end_ps)

@@ -1,4 +1,4 @@
-"""What came of a job, emulated or predicted: its tables, and what is read of them."""
+"""The result of a job, emulated or predicted: its tables, and figures that are read of them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,11 +16,11 @@ from traffic.tables import Tables, in_seconds
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What came of a job; times since its start and bytes are real."""
+    """The result of a job; times since its start and bytes are real."""
 
     tables: Tables
     audit: Audit | None = None
-    """What is impossible in them; None where nobody looked."""
+    """The findings of the audit; None if it was not audited."""
 
     @cached_property
     def messages(self) -> pd.DataFrame:

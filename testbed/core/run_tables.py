@@ -38,7 +38,7 @@ class Of(NamedTuple):
 
 
 Value = int | Integers | Of
-"""What all rows of a block have in a column, or what each has."""
+"""A column of a block: one value of all its rows, or one of each."""
 
 
 @lru_cache(maxsize=256)
@@ -48,7 +48,7 @@ def counted(rows: int) -> NDArray[np.int64]:
 
 
 class Leg(NamedTuple):
-    """A leg of an operation, or of what brings it a hop further, with columns of `traffic.tables.LEGS`."""
+    """A leg of an operation, or of one that brings it further, with columns of `traffic.tables.LEGS`."""
 
     hop: int
     medium: int
@@ -168,7 +168,7 @@ def message_texts(tables: Tables) -> list[str]:
 
 
 class _Names(dict[tuple[int, int], str]):
-    """What a path's text calls each lane and path: where no path is known it is the lane."""
+    """The name of each lane and path in the text of a path: where no path is known it is the lane."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -189,7 +189,7 @@ def _text(parts: Mapping[str, int]) -> str:
 
 
 def _part(parts: Mapping[str, int], size: int, total: int) -> str:
-    """Return the path of what has its part, ``size`` bytes, of all that goes between two servers."""
+    """Return the path of a message that is ``size`` bytes of all that go between two servers."""
     edges = [0, *(round(carried * size / total) for carried in accumulate(parts.values()))]
     each = zip(parts, pairwise(edges), strict=True)
     return _text({name: end - begin for name, (begin, end) in each if end > begin})

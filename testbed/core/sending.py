@@ -1,8 +1,8 @@
-"""Sending: nodes start, collectives are lowered to operations and sent, and what has arrived lets others go.
+"""Sending: nodes start, collectives are lowered to operations and sent, and those that end let others start.
 
-A node starts when all that it waits for has ended, and ends when all of it is done. A collective that may go
-is lowered to operations (`traffic.ops`); what waits for nothing is released and placed on lanes
-(`testbed.core.placing`).
+A node starts when all nodes that it waits for have ended, and ends when no piece of it is left. A collective
+that may go is lowered to operations (`traffic.ops`). Those that wait for no others are released and placed on
+lanes (`testbed.core.placing`).
 """
 
 from testbed.core.backend import Arrived
@@ -51,7 +51,7 @@ def job_began(state: State, _event: JobBegan) -> Steps:
 
 
 def start(state: State, event: NodeReady) -> Steps:
-    """Start a node as it is now: what was known to fail at the same time may have moved it."""
+    """Start a node as it is now: a fault that was known at the same time may have moved its GPUs."""
     node, row, now_ps = state.graph.nodes[event.node], state.nodes[event.node], state.now_ps
     row.pieces, row.ready_ps = 0, now_ps
     if isinstance(node, Collective):
@@ -71,7 +71,7 @@ def start(state: State, event: NodeReady) -> Steps:
 
 
 def task_began(state: State, event: TaskBegan) -> Steps:
-    """Have a node begin, of which a GPU computes something."""
+    """Have a node begin when the first of its GPUs begins to compute."""
     yield from _begin(state, event.node, state.now_ps)
 
 
@@ -87,7 +87,7 @@ def sent_again(state: State, event: SentAgain) -> Steps:
 
 
 def pieces_done(state: State, event: PiecesDone) -> Steps:
-    """Record that something of a node is done; end the node if that was all."""
+    """Count pieces of a node that are done; end the node if none is left."""
     row = state.nodes[event.node]
     row.pieces -= event.pieces
     if not row.pieces:
@@ -112,7 +112,7 @@ def _go(state: State, name: str) -> Steps:
 
 
 def _end(state: State, name: str) -> Steps:
-    """End a node of which everything is done; one waits of which a GPU is gone and nobody knows."""
+    """End a node; a collective of GPUs that are gone waits until that is known."""
     node, row = state.graph.nodes[name], state.nodes[name]
     unknown = state.failures.stopped - state.failures.gone
     if unknown and isinstance(node, Collective) and not unknown.isdisjoint(node.gpus):
@@ -130,7 +130,7 @@ def _end(state: State, name: str) -> Steps:
 
 
 def _file(state: State, numbers: range) -> None:
-    """Keep of a collective that went together and has ended only what its rows are made of."""
+    """Keep only the columns of rows of a collective that went together and has ended."""
     ops = state.sets.get(numbers.start)
     if ops and not ops.brought and all(part.together for part in ops.parts):
         state.filed[numbers.start] = ran_of(state, state.sets.pop(numbers.start), numbers)
@@ -141,7 +141,7 @@ def _file(state: State, numbers: range) -> None:
 
 
 def _send(state: State, node: Collective) -> Steps:
-    """Lower a collective, and start what waits for nothing, which is owed since the collective began."""
+    """Lower a collective, and start the operations that wait for none; they are owed since it began."""
     row, ops = state.nodes[node.name], state.ops
     parts, placed = lowered(state, node.pattern, state.communicator(node))
     numbers = row.ops = ops.add(row.number, parts)
@@ -162,7 +162,7 @@ def _is_ready(state: State, number: int) -> bool:
 
 
 def arrived(state: State, event: Arrived) -> Steps:
-    """Record that what was started together of an operation on a lane has arrived."""
+    """Record that a piece of an operation has arrived; end the operation if it was the last one."""
     ops, number, at_ps = state.ops, event.op, event.at_ps
     if event.lane is not None:
         landed(state, number, event.lane, at_ps)
@@ -184,21 +184,21 @@ def arrived(state: State, event: Arrived) -> Steps:
         yield Arrived(ops.part_of[number], at_ps)
 
 
-# What light does to what is sent
+# When light changes
 
 
 def book_paths(state: State, event: RoutesChanged) -> Steps:
-    """Book what lanes have yet to deliver under the paths that they have now."""
+    """Book the bytes that lanes have yet to deliver under the paths that they have now."""
     yield from rename(state, everywhere=event.everywhere)
 
 
 def cut(state: State, event: LanesCut) -> Steps:
-    """Close lanes that did not drain in time; what they have not delivered waits for light."""
+    """Close lanes that did not drain in time; the bytes that they have not delivered wait for light."""
     state.ops.wait_for_light((yield from take_back(state, event.lanes, ())))
 
 
 def send_rest(state: State, _event: RestOrdered) -> Steps:
-    """Place anew, over packets, what operations over circuits lack."""
+    """Place anew, over packets, the bytes that operations over circuits lack."""
     taking_light = state.ops.taking_light
     if state.ocses.showing or (taking_light and not state.has_rest):
         why = "while OCSes show programs" if state.ocses.showing else "under a scheme without a rest"
@@ -211,7 +211,7 @@ def send_rest(state: State, _event: RestOrdered) -> Steps:
 
 
 def goes_on_over_light(state: State, event: LanesGoOn) -> Steps:
-    """Place what waited for light, what lanes lack whose circuits have ended, and what may use more."""
+    """Place bytes that waited for light, that lanes without a route lack, and that may use more lanes."""
     setup = state.setup
     if setup.has_lanes and setup.faults:
         yield from left_over(state, (yield from without_light(state, event.lanes)))
@@ -222,5 +222,5 @@ def goes_on_over_light(state: State, event: LanesGoOn) -> Steps:
 
 
 def placed_again(state: State, event: BytesLeft) -> Steps:
-    """Place bytes of operations that are on nothing."""
+    """Place bytes of operations that are on no lane."""
     yield from place(state, event.parcels)

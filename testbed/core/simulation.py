@@ -27,29 +27,29 @@ from traffic.scheme import Scheme
 
 
 class Simulation:
-    """Runs a job once over a backend.
+    """Carries out a job once over a backend.
 
     Parameters
     ----------
     fabric, job, backend
         What runs, and where.
     scheme
-        What becomes of operations, and which lanes carry their bytes.
+        How operations are lowered, and which lanes carry their bytes.
     circuits
         Which circuits are lit when; by default none ever.
     faults, revisions
         What fails, and how the job goes on then; by default as it was.
     lit
-        What OCSes carry from the start; by default nothing.
+        The circuits that OCSes carry from the start; by default none.
     routing
         By which NIC servers send on that forward; by default by the shortest path.
     communicators
         The numbers of the communicators, each of which has queue pairs of its own; by default the job's.
     couples
-        Whether what moves in lock step goes together, which is fast and less exact; the backend has to move
-        such flows (`testbed.model.backend`). With faults that come later nothing does, as what a ring has
-        yet to do after one depends on the step in which it came; nor where links have delay or loss, since
-        each step would pay the delay.
+        Whether moves in lock step go together, which is fast and less exact; the backend has to move such
+        flows (`testbed.model.backend`). With faults that come later none do, as the rest of a ring after one
+        depends on the step in which it came; nor where links have delay or loss, since each step would pay
+        the delay.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """The state of a run: one owner for each thing, all of it data.
 
-Reactions read it and change it (`testbed.core.reactions`); nothing here decides, and nothing calls back.
+Reactions read and change it (`testbed.core.reactions`); nothing here decides what follows.
 """
 
 from collections import Counter, defaultdict, deque
@@ -34,7 +34,7 @@ from traffic.spraying.policy import QueuePair
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """All that a run is given, and that does not change."""
+    """The parameters of a run, which do not change."""
 
     fabric: Fabric
     job: Job
@@ -43,7 +43,7 @@ class Setup:
     faults: Sequence[Fault] = ()
     revisions: Revisions = AS_IT_WAS
     lit: Configuration = field(default_factory=dict)
-    """What OCSes carry from the start."""
+    """The circuits that OCSes carry from the start."""
     routing: Routing | None = None
     couples: bool = False
 
@@ -88,18 +88,18 @@ class Setup:
 
     @cached_property
     def in_step(self) -> bool:
-        """Whether what moves in lock step goes together."""
+        """True if moves in lock step go together."""
         return self.couples and not (self.faults_come_later or self.fabric.impaired)
 
 
 @dataclass(slots=True, eq=False)
 class Failures:
-    """What has failed and what of that is known."""
+    """The faults that have come, those that stand, and those that are known."""
 
     begun: list[Fault] = field(default_factory=list)
-    """The faults that came, in that order."""
+    """The faults that have come, in that order."""
     standing: list[Fault] = field(default_factory=list)
-    """Those of them that are not over."""
+    """Those of them that are not over, in the same order."""
     known: list[Fault] = field(default_factory=list)
     """Those that are known, and not known to be over."""
     ports: frozenset[Port] = frozenset()
@@ -109,38 +109,38 @@ class Failures:
     gone: set[int] = field(default_factory=set)
     """The GPUs that are known to be gone."""
     links: dict[Link, LinkState] = field(default_factory=dict)
-    """What the backend has of each link that changed."""
+    """The state of each link that has changed, as the backend has it."""
     daemons: dict[Daemon, DaemonState] = field(default_factory=dict)
-    """The same of daemons."""
+    """The same of each daemon."""
     rates: dict[Nic, float] = field(default_factory=dict)
     """The shares of their rate that NICs are known to have, where that is not all."""
     expects_back: bool = False
-    """Whether the backend expects something that is away to be back."""
+    """True while the backend expects a link or a daemon that is away to be back."""
 
 
 @dataclass(slots=True, eq=False)
 class Gpus:
-    """What GPUs compute."""
+    """The tasks of GPUs."""
 
     queued: dict[int, deque[Compute]] = field(default_factory=lambda: defaultdict(deque))
-    """What each has yet to compute, after what it does."""
+    """The tasks that each has yet to begin, in order."""
     computing: dict[int, str] = field(default_factory=dict)
-    """What each GPU that is not idle computes."""
+    """The node that each GPU computes for, if it is not idle."""
 
 
 @dataclass(slots=True, eq=False)
 class Deciding:
-    """The rule for circuits, as it goes on deciding."""
+    """The memory of the rule for circuits, and how often it has decided."""
 
     state: object = None
-    """What the rule returned last."""
+    """The state that the rule returned last."""
     decisions: int = 0
     progress: object = None
-    """What had become of the job when that was looked at last."""
+    """The progress of the job when that was looked at last."""
 
 
 class State:
-    """What a run is at a moment.
+    """All that a run is at a moment.
 
     Parameters
     ----------
@@ -158,9 +158,9 @@ class State:
         self._communicators = communicators
         self.ops = OpTable()
         self.sets: dict[int, Ops] = {}
-        """The operations that are written down at once, by the first of them."""
+        """The operations of collectives whose rows are written at once, by the number of the first."""
         self.filed: dict[int, Ran] = {}
-        """The same of collectives that went together and have ended."""
+        """The rest that is kept of those that went together and have ended, by the same number."""
         self.packing = Packing()
         self.lanes = LaneTable(setup.fabric)
         self.ocses = Ocses(setup.fabric, setup.routing)
@@ -170,9 +170,9 @@ class State:
         self.whereabouts = _whereabouts(setup)
         """Where bytes are that the scheme follows, if it does."""
         self.has_rest = False
-        """Whether the scheme says how to carry over packets what circuits leave over."""
+        """True once the scheme has shown a rest: how packets carry the bytes that circuits leave over."""
         self.light_is_over = False
-        """Whether what circuits leave over goes over packets, and with it all that starts."""
+        """True once the rest goes over packets, and with it all that starts."""
         self.record = Record()
 
     @property
@@ -185,7 +185,7 @@ class State:
         self.queue.put(at_ps, event, self.now_ps)
 
     def start(self, nodes: Iterable[Node]) -> None:
-        """Have nodes start that wait for nothing, in job order, when all else that comes now is done."""
+        """Have nodes start, in job order, after all other events of now."""
         now_ps = self.now_ps
         for node in nodes:
             self.later(now_ps, NodeReady(node.name, self.graph.rank(node.name)))
@@ -202,13 +202,13 @@ class State:
         return row.communicator
 
     def put(self, number: int, over: int, size: int, at_ps: int) -> None:
-        """Count a part of an operation that was put on a lane, or NVLink, together."""
+        """Count a piece of an operation that is started on a lane or NVLink."""
         self.node_of(number).sends(at_ps)
         self.ops.pieces[number] += 1
         self.ops.put(number, over, size, at_ps)
 
     def returned(self, lane: QueuePair, left: Sequence[tuple[int, int]]) -> None:
-        """Follow what a lane gives back: operations and bytes."""
+        """Have the scheme's whereabouts follow the bytes that a lane gives back."""
         if self.whereabouts:
             self.whereabouts.withdraw(lane, [(self.ops.root(number), size) for number, size in left])
 
@@ -242,6 +242,6 @@ class State:
 
 
 def _whereabouts(setup: Setup) -> Whereabouts | None:
-    """Return what follows bytes, where lanes may change after bytes are ready for them."""
+    """Return the whereabouts of bytes, if lanes may change after bytes are ready for them."""
     may_move = setup.faults_come_later and not setup.in_step
     return setup.scheme.follow(setup.fabric) if may_move and isinstance(setup.scheme, FollowsBytes) else None

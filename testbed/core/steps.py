@@ -1,6 +1,6 @@
-"""What a reaction may yield: an event, dealt with before it goes on, or an order, whose answer comes back.
+"""Steps of a reaction: events, whose reactions come before it goes on, and orders, whose answers come back.
 
-A reaction is a generator of these. The functions below are orders with typed answers, for ``yield from``.
+A reaction is a generator of steps. The functions below are orders with typed answers, for ``yield from``.
 """
 
 from collections.abc import Collection, Generator, Sequence
@@ -14,11 +14,11 @@ from traffic.spraying.policy import QueuePair
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Have bytes move."""
+    """Have bytes move from now on."""
 
     flows: Sequence[Flows | Chosen]
     first: bool
-    """Whether a collective begins with them."""
+    """True if they are the first of a collective that leave their server."""
 
     def to(self, backend: Backend) -> None:
         """Give the order."""
@@ -38,7 +38,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Stop:
-    """Take back what has not been delivered; the answer is what is left."""
+    """Take back bytes that have not been delivered; the answer is these bytes."""
 
     lanes: Sequence[int]
     ops: Sequence[int]
@@ -51,7 +51,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Report:
-    """Report what has been carried since the last report of operations that choose."""
+    """Report the bytes that lanes carried, since the last report, of operations that choose."""
 
     ops: Sequence[int]
 
@@ -110,10 +110,10 @@ def opened(queue_pairs: Sequence[QueuePair]) -> Asks[list[int]]:
 def stopped(
     lanes: Sequence[int] = (), ops: Sequence[int] = (), *, in_flight: InFlight = "drop"
 ) -> Asks[list[Left]]:
-    """Return what lanes, or operations that choose theirs, gave back."""
+    """Return the bytes that lanes, or operations that choose theirs, gave back."""
     return cast(list[Left], (yield Stop(lanes, ops, in_flight)))
 
 
 def reported(ops: Sequence[int]) -> Asks[list[Left]]:
-    """Return what has been carried since the last report of operations that choose."""
+    """Return the bytes that lanes carried, since the last report, of operations that choose."""
     return cast(list[Left], (yield Report(ops)))

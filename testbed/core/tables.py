@@ -53,7 +53,7 @@ def tables_of(state: State) -> Tables:
 
 
 def ran_of(state: State, ops: Ops, numbers: range) -> Ran:
-    """Return what a collective's operations were, with the moves that were carried out in the end."""
+    """Return a collective's operations, with the moves that were carried out in the end."""
     table, parts, place = state.ops, list[Kept](), numbers.start
     for part in ops.parts:
         parts.append(state.packing.part(table.moves.get(place, part) if part.together else part))

@@ -84,7 +84,7 @@ def over_lanes(state: State, number: int, placed: Placement) -> Asks[list[Flows]
 
 
 def _loads(state: State, move: Integers, size: Integers, which: Integers, opened: OpenedLanes) -> Loads:
-    """Return what carries moves that go together; ``which`` of the lanes carries each parcel."""
+    """Return the loads of lanes by moves that go together; ``which`` lane carries each parcel."""
     shared = state.packing.shared
     return Loads(shared(move), packed(size), shared(which), opened.columns)
 

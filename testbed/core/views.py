@@ -1,4 +1,4 @@
-"""What decisions are made from: a view of the state, what has to be lit for, and how far the job is."""
+"""Views of the state for decisions: the view of schemes and rules, the bytes that are owed, and progress."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -16,7 +16,7 @@ from traffic.ops import INSIDE, PACKETS
 
 
 def view_of(state: State, communicator: int = 0) -> View:
-    """Return what is known, for operations of a communicator."""
+    """Return the view of a scheme or rule: all that is known, for operations of a communicator."""
     ocses, failures = state.ocses, state.failures
     return View(
         in_seconds(state.now_ps),
@@ -38,9 +38,8 @@ def view_of(state: State, communicator: int = 0) -> View:
 def owed_bytes(state: State) -> NDArray[np.int64]:
     """Return the bytes that servers owe each other and may send now, shape (servers, servers).
 
-    What waits for something else of its collective is left out: a rule that lit circuits for that would keep
-    those from light which it waits for. So is what packets carry. What goes together counts whole until it
-    has arrived.
+    Operations that wait for others are left out: a rule that lit circuits for them would keep light from the
+    others. So are those that packets carry. Operations that go together count whole until they have arrived.
     """
     owed = np.zeros((len(state.fabric.servers),) * 2, dtype=np.int64)
     moved, rows, lacks = _not_sent_yet(state), list[tuple[int, int, int]](), over_light(state)
@@ -62,7 +61,7 @@ def owed_bytes(state: State) -> NDArray[np.int64]:
 
 
 def _left(state: State, number: int, lacks: dict[int, int]) -> int:
-    """Return what an operation of one move owes over light, or will; ``lacks`` is what is on it now."""
+    """Return the bytes that an operation of one move owes; ``lacks`` has those that are on light now."""
     ops, under_way = state.ops, lacks.get(number, 0)
     if number in ops.choosing:
         return under_way
@@ -72,7 +71,7 @@ def _left(state: State, number: int, lacks: dict[int, int]) -> int:
 
 
 def _not_sent_yet(state: State) -> list[Messages]:
-    """Return what collectives will send at once that have begun and have no operations yet."""
+    """Return the first moves of collectives that have begun and have no operations yet."""
     begun = [row for row in state.nodes.rows if row.since_ps < NEVER and not row.has_sent]
     nodes = [state.graph.nodes[row.name] for row in begun]
     return [node.pattern.lower().first for node in nodes if isinstance(node, Collective)]
@@ -87,7 +86,7 @@ def _with_hops(state: State, numbers: Iterable[int]) -> Iterable[int]:
 
 
 def progress(state: State) -> object:
-    """Return what has become of the job; None while more than decisions and light may bring it on."""
+    """Return how far the job is; None while more than decisions and light may bring it on."""
     ops, servers = state.ops, state.fabric.gpu_servers
     started = [number for number in state.under_way if ops.start_ps[number] < NEVER]
     by_itself = any(

@@ -17,15 +17,15 @@ MOST_KNOWN = 4096
 
 
 class Loads(NamedTuple):
-    """What carries moves that go together; parallel arrays, in the order of the moves."""
+    """Parcels of moves that go together, on lanes and NVLink; parallel arrays, in the order of the moves."""
 
     move: Integers
     """The move of each parcel."""
     bytes: Integers
     which: Integers
-    """Over which of the following it goes."""
+    """Its index in the columns of `over`."""
     over: tuple[Integers, Integers, Integers]
-    """Medium, lane and path of each thing that is in use."""
+    """Medium, lane and path of each lane that is in use, and of NVLink."""
 
 
 class Kept(NamedTuple):
@@ -50,9 +50,9 @@ class Ran(NamedTuple):
     times_ps: Sequence[tuple[int, int]]
     """When each operation began and ended; `NEVER` if it did not."""
     carried: Sequence[Loads | None]
-    """What carried the moves of each operation that go together; None if NVLink did."""
+    """The loads of each operation whose moves go together; None if NVLink carried them."""
     let_go_ps: int
-    """When a controller let the collective go; its first operations are owed since before."""
+    """When the collective, held for OCSes, was released; its first operations are owed since before."""
 
 
 class Packing:
@@ -72,7 +72,7 @@ class Packing:
         return found[1]
 
     def part(self, part: Part) -> Kept:
-        """Return what is kept of a part."""
+        """Return a part in as few bytes as hold it."""
         moves = part.moves
         sent = self.shared(moves.source), self.shared(moves.destination), packed(moves.bytes)
         return Kept(
