@@ -39,6 +39,7 @@ def test_it_is_short_and_a_backend_has_few_members() -> None:
     assert len(lines) <= MOST_LINES
     members = {name for base in Backend.__mro__ for name in vars(base) if not name.startswith("_")}
     assert len(members) <= MOST_MEMBERS
+    assert members <= vars(toy_backend.ToyBackend).keys() | {"now_ps"}
 
 
 @pytest.mark.parametrize("couples", [False, True])

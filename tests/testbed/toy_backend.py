@@ -37,12 +37,10 @@ class ToyBackend:
         self.now_ps, self._fabric, self._ocses, self._bytes_s = 0, fabric, set(delay_s), bytes_s
         self.packet_paths = PacketPaths(fabric)
         self._numbers: dict[QueuePair, int] = {}
-        self._pieces: list[Piece] = []
-        self._chosen: dict[int, Piece] = {}
+        self._pieces, self._chosen = list[Piece](), dict[int, Piece]()
         self._paused, self._down, self._forwards = set[int](), set[Port](), True
         self._routes = Routes(fabric, {})
-        self._to_come: list[tuple[int, int, object]] = []
-        self._tickets = count()
+        self._to_come, self._tickets = list[tuple[int, int, object]](), count()
         self._light = FluidLight(delay_s, {}, {}, now_ps=lambda: self.now_ps, at=self._at, shown=lambda: None)
 
     def _at(self, at_ps: int, action: object) -> None:
@@ -105,15 +103,19 @@ class ToyBackend:
     def stop(
         self, lanes: Sequence[int] = (), ops: Sequence[int] = (), *, in_flight: str = "drop"
     ) -> list[Left]:
-        left = self.under_way(lanes)
-        for op in ops:
-            piece = self._chosen.pop(op)
-            edges = [round(size) for size in accumulate(piece.carried.values(), initial=0.0)]
-            for lane, (begin, end) in zip(piece.carried, pairwise(edges), strict=True):
-                left.append(Left(op, lane, carried=end - begin))
-            left += [Left(op, -1, left=round(piece.left))] * (piece in self._pieces)
-            self._pieces = [each for each in self._pieces if each is not piece]
-        self._pieces = [piece for piece in self._pieces if piece not in self._on(lanes)]
+        left = [*self.under_way(lanes), *self.carried(ops)]
+        chosen = [self._chosen.pop(op) for op in ops]
+        left += [Left(piece.ops[0], -1, left=round(piece.left)) for piece in chosen if piece in self._pieces]
+        self._pieces = [piece for piece in self._pieces if piece not in (*chosen, *self._on(lanes))]
+        return left
+
+    def carried(self, ops: Sequence[int]) -> list[Left]:
+        left = list[Left]()
+        for op, carried in [(op, self._chosen[op].carried) for op in ops]:
+            edges = [round(size) for size in accumulate(carried.values(), initial=0.0)]
+            sizes = [end - begin for begin, end in pairwise(edges)]
+            left += [Left(op, lane, carried=size) for lane, size in zip(carried, sizes, strict=True)]
+            carried.clear()
         return left
 
     def _on(self, lanes: Sequence[int]) -> list[Piece]:
