@@ -17,6 +17,7 @@ from testbed.core.events import (
     LanesCut,
     LanesGoOn,
     LanesOpened,
+    Ordered,
     Released,
     RestOrdered,
     RoutesChanged,
@@ -33,7 +34,6 @@ from topologies.events import (
     Flip,
     Hold,
     Lit,
-    Order,
     ProgramsEnded,
     Provision,
     Provisioned,
@@ -62,7 +62,7 @@ def decide(state: State, event: Event) -> Steps:
         _check_progress(state)
     deciding.state, orders = rule.decide(deciding.state, view_of(state), event)
     for order in orders:
-        yield from _carry_out(state, order)
+        yield Ordered(order)
 
 
 def _check_progress(state: State) -> None:
@@ -80,7 +80,9 @@ def _check_progress(state: State) -> None:
         )
 
 
-def _carry_out(state: State, order: Order) -> Steps:
+def ordered(state: State, event: Ordered) -> Steps:
+    """Carry out what the rule orders."""
+    order = event.order
     if isinstance(order, SetTimer):
         state.later(state.now_ps + ps(order.after_s), TimerFired(order.name))
     elif isinstance(order, SendRest):

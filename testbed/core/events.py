@@ -154,6 +154,13 @@ class RestOrdered:
     """The bytes that circuits leave over are to go over packets."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A rule for circuits orders something."""
+
+    order: heard.Order
+
+
 # Faults
 
 
@@ -226,6 +233,7 @@ Event = (
     | HoldExpired
     | DrainExpired
     | RestOrdered
+    | Ordered
     | FaultBegan
     | FaultKnown
     | FaultEnded

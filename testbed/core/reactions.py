@@ -24,6 +24,7 @@ REACTIONS: Mapping[type, tuple[Reaction, ...]] = {
     Arrived: (sending.arrived,),
     events.SentAgain: (sending.sent_again,),
     # Light
+    events.Ordered: (circuits.ordered,),
     events.LanesOpened: (circuits.stand_too,),
     Drained: (circuits.drained,),
     events.DrainExpired: (circuits.drain_expired,),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from controller.circuits.rule import Decides
 from testbed.core.backend import Backend, Happening
+from testbed.core.event_log import EventLog
 from testbed.core.events import Event, JobBegan
 from testbed.core.reactions import REACTIONS
 from testbed.core.run import Run
@@ -50,6 +51,8 @@ class Simulation:
         flows (`testbed.model.backend`). With faults that come later none do, as the rest of a ring after one
         depends on the step in which it came; nor where links have delay or loss, since each step would pay
         the delay.
+    log
+        Where what happens is written down; by default nowhere.
 
     Raises
     ------
@@ -71,10 +74,11 @@ class Simulation:
         routing: Routing | None = None,
         communicators: Communicators | None = None,
         couples: bool = False,
+        log: EventLog | None = None,
     ) -> None:
         setup = Setup(fabric, job, scheme, circuits, faults, revisions, lit or {}, routing, couples)
         _check(setup)
-        self._backend = backend
+        self._backend, self._log = backend, log
         self.state = State(setup, backend, communicators or Communicators(job))
 
     def run(self) -> Run:
@@ -93,8 +97,13 @@ class Simulation:
             self._react(event)
 
     def _react(self, event: Event) -> None:
+        log = self._log
+        if log is not None:
+            log.begins(self.state, event)
         for reaction in REACTIONS[type(event)]:
             self._carry_out(reaction(self.state, event))
+        if log is not None:
+            log.ends(self.state)
 
     def _carry_out(self, steps: Steps) -> None:
         """Carry out a reaction: what it yields, one after the other."""
@@ -102,7 +111,10 @@ class Simulation:
             step = next(steps)
             while True:
                 if isinstance(step, Order):
-                    step = steps.send(step.to(self._backend))
+                    answer = step.to(self._backend)
+                    if self._log is not None:
+                        self._log.order(self.state, step, answer)
+                    step = steps.send(answer)
                 else:
                     self._react(step)
                     step = next(steps)

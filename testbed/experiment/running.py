@@ -1,6 +1,7 @@
 """An experiment over a backend: what predicts it and what emulates it run the same."""
 
 from testbed.core.backend import Backend
+from testbed.core.event_log import EventLog
 from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment
 from traffic.communicators import Communicators
@@ -16,12 +17,13 @@ def simulation_of(
     scheme: Scheme | None = None,
     communicators: Communicators | None = None,
     couples: bool = False,
+    log: EventLog | None = None,
 ) -> Simulation:
     """Return what runs an experiment once over a backend.
 
     Parameters
     ----------
-    experiment, backend, couples
+    experiment, backend, couples, log
         As of `testbed.core.simulation.Simulation`.
     job
         What runs of it; by default its own job.
@@ -41,4 +43,5 @@ def simulation_of(
         routing=experiment.bound_routing,
         communicators=communicators or experiment.communicators,
         couples=couples,
+        log=log,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pandas as pd
 
 from controller.circuits.status import LogEntry
+from testbed.core.event_log import EventLog
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.running import simulation_of
@@ -71,7 +72,12 @@ class EmulatedRun:
 
 
 def emulate(
-    experiment: Experiment, network: Network, *, stuck_s: float = STUCK_S, skips: bool | None = None
+    experiment: Experiment,
+    network: Network,
+    *,
+    stuck_s: float = STUCK_S,
+    skips: bool | None = None,
+    log: EventLog | None = None,
 ) -> EmulatedRun:
     """Carry an experiment's job over a network that was booted at its scale.
 
@@ -84,6 +90,8 @@ def emulate(
     skips
         Whether compute only shows in the tables, and is not waited for; by default in a chain, where
         nothing else runs meanwhile.
+    log
+        Where what happens is written down; by default nowhere.
 
     Raises
     ------
@@ -115,7 +123,7 @@ def emulate(
         faults=experiment.faults,
     )
     with tapped as tap, backed as backend:
-        simulation = simulation_of(experiment, backend)
+        simulation = simulation_of(experiment, backend, log=log)
         with no_garbage_collection():
             run = _with_grants(simulation.run(), backend)
         health, shares = backend.health, backend.shares

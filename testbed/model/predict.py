@@ -14,6 +14,7 @@ the emulation costs.
 import math
 from collections.abc import Mapping, Sequence
 
+from testbed.core.event_log import EventLog
 from testbed.core.packet_paths import paths_over
 from testbed.core.run import Run
 from testbed.experiment.audit_of import with_audit
@@ -41,6 +42,7 @@ def predict(
     *,
     couples: bool = False,
     lent_bytes: Mapping[Port, float] = NOTHING_LENT,
+    log: EventLog | None = None,
 ) -> Run:
     """Return the run that max-min fair fluids give, audited, in real seconds.
 
@@ -65,6 +67,8 @@ def predict(
     lent_bytes
         What the shapers of an emulation lend after a pause (`testbed.model.backend.FluidBackend`), in
         real bytes of each port; nothing where nothing is emulated.
+    log
+        Where what happens is written down, by default nowhere; equal parts of a job are then solved each.
     """
     fabric, sprays = experiment.fabric, experiment.spraying
     datagrams = sends_datagrams(experiment.transport.name)
@@ -86,12 +90,18 @@ def predict(
 
     def run(job: Job) -> Run:
         simulation = simulation_of(
-            experiment, backend, job=job, scheme=scheme, communicators=communicators, couples=couples
+            experiment,
+            backend,
+            job=job,
+            scheme=scheme,
+            communicators=communicators,
+            couples=couples,
+            log=log,
         )
         with no_garbage_collection():  # a run makes many small things that last, and no cycles
             return simulation.run()
 
-    if experiment.rule or experiment.faults:
+    if experiment.rule or experiment.faults or log is not None:
         found = run(experiment.job)
     else:
         found = solved_once(experiment.job, backend, run, lambda: memory_of(scheme))

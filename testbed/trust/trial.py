@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from testbed.audit.finding import Wire
+from testbed.core.event_log import NO_LOGS, EventLog
 from testbed.experiment.audit_of import lent_by_shapers, with_audit
 from testbed.experiment.experiment import Experiment
 from testbed.live.emulate import emulate
@@ -20,7 +21,11 @@ from traffic.metrics import communication_s
 
 
 def tried(
-    experiment: Experiment, network: Network, link_error: float = math.nan, broken: Sequence[str] = ()
+    experiment: Experiment,
+    network: Network,
+    link_error: float = math.nan,
+    broken: Sequence[str] = (),
+    logs: Mapping[str, EventLog] = NO_LOGS,
 ) -> Outcome:
     """Return what came of an experiment.
 
@@ -32,20 +37,24 @@ def tried(
         The worst relative error of a link's rate, where links were sampled.
     broken
         Settings that did not take effect, a sentence each.
+    logs
+        Where what happens in each run is written down, by the run's name; by default nowhere.
     """
     restarts = any(fault.daemon == "switches" for fault in experiment.faults)
     relit = bool(experiment.circuits) and not experiment.has_slots
     with Watch(network, experiment.failing, restarts=restarts, relit=relit) as watch:
-        emulation = emulate(experiment, network)
+        emulation = emulate(experiment, network, log=logs.get("emulated"))
     broken = [*broken, *(sentence for sentence in watch.unmet if sentence not in broken)]
     light = emulation.light
     lent_bytes = lent_real_bytes(experiment, network)
     first = experiment.rule.first if experiment.rule else {}
     lit_before = [ocs for ocs, circuits in first.items() if circuits]
     delays_s = drawn_s(emulation.logs, experiment.dilation, lit_before)
-    predicted = predict(experiment, emulation.paths, delays_s, lent_bytes=lent_bytes)
+    predicted = predict(
+        experiment, emulation.paths, delays_s, lent_bytes=lent_bytes, log=logs.get("predicted")
+    )
     informed = is_informed(experiment, emulation.paths, delays_s)
-    free = predict(experiment, lent_bytes=lent_bytes) if informed else None
+    free = predict(experiment, lent_bytes=lent_bytes, log=logs.get("free")) if informed else None
     measures = watch.measures(emulation, link_error)
     measured_s, predicted_s = (communication_s(run.tables) for run in (emulation.run, predicted))
     if light:

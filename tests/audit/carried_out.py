@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from controller.circuits.rule import Decides
 from testbed.core.backend import Backend
+from testbed.core.event_log import EventLog
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment
@@ -42,6 +43,8 @@ class Case:
     """Whether packets have an entropy each."""
     couples: bool = False
     """Whether what moves in lock step goes together."""
+    log: EventLog | None = None
+    """Where what happens is written down."""
 
     def fluid(self) -> FluidBackend:
         """Return a fluid backend for one run."""
@@ -68,6 +71,7 @@ class Case:
             routing=self.routing,
             communicators=self.communicators(),
             couples=self.couples,
+            log=self.log,
         ).run()
 
 
