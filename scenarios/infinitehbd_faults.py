@@ -12,7 +12,7 @@ from scenarios._infinitehbd.faults.cluster import TracedCluster
 from scenarios._infinitehbd.faults.report import fault_report
 from scenarios._infinitehbd.faults.study import calls_of, study_of
 from testbed.study.command import run_computed
-from testbed.study.computed import Computed
+from testbed.study.computed import ComputedStudy
 from testbed.study.options import check_effect, seed_range, whole_numbers
 from topologies.errors import ScenarioError, TraceError
 from traffic.fault_trace import FaultTrace, stand_in_trace
@@ -53,7 +53,7 @@ def infinitehbd_faults(
     node_gpus: NodeGpus = 4,
     tp: TpSizes = "8,16,32,64",
     seeds: Seeds = 20,
-) -> Computed:
+) -> ComputedStudy:
     """Faulty nodes in 2,880 GPUs: what InfiniteHBD, NVL, TPUv4 and SiP-Ring waste, and which jobs run.
 
     No network: states of faulty nodes from InfiniteHBD's trace of 348 days, and from a fault model, are
@@ -71,7 +71,7 @@ def infinitehbd_faults(
     faults = fault_trace(trace, trace_servers)
     if servers > faults.nodes:
         raise ScenarioError(f"{servers} servers of a trace with {faults.nodes}", "take no more than it has")
-    return Computed(
+    return ComputedStudy(
         "infinitehbd_faults",
         "InfiniteHBD: healthy GPUs wasted around faulty nodes",
         calls_of(faults, drawn, cluster),

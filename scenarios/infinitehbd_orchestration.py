@@ -11,7 +11,7 @@ from scenarios._infinitehbd.orchestration.report import orchestration_report
 from scenarios._infinitehbd.orchestration.study import calls_of, study_of
 from testbed.report.page import counted
 from testbed.study.command import run_computed
-from testbed.study.computed import Computed
+from testbed.study.computed import ComputedStudy
 from testbed.study.options import seed_range
 from topologies.errors import ScenarioError
 
@@ -33,7 +33,7 @@ def infinitehbd_orchestration(
     tp: Tp = FITTED.tp_gpus,
     hops: Hops = FITTED.hops,
     seeds: Seeds = 20,
-) -> Computed:
+) -> ComputedStudy:
     """Jobs around faulty nodes: how much of their traffic leaves its ToR, orchestrated or not.
 
     No network: groups are placed by InfiniteHBD's orchestration, without its constraints, and shuffled, and
@@ -45,7 +45,7 @@ def infinitehbd_orchestration(
     """
     drawn = seed_range(seeds)
     cluster = checked(OrchestratedCluster(nodes, tor_nodes, domain_nodes, node_gpus, tp, hops))
-    return Computed(
+    return ComputedStudy(
         "infinitehbd_orchestration",
         "InfiniteHBD: cross-ToR traffic by cluster size, job and faults",
         calls_of(cluster, drawn),

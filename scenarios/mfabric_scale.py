@@ -22,7 +22,7 @@ from scenarios._mfabric.section import scale_report
 from scenarios._mfabric.step.points import StepSetup
 from scenarios._mfabric.step.study import StepStudy
 from testbed.study.command import run_computed
-from testbed.study.computed import Computed
+from testbed.study.computed import ComputedStudy
 from testbed.study.options import check_effect, chosen, seed_range, shares, whole_numbers, with_default
 from topologies.errors import ScenarioError
 from traffic.models.moe_step import Experts
@@ -99,7 +99,7 @@ def mfabric_scale(
     gpu_tflops: Tflops = None,
     experts: ExpertTimes = None,
     servers: Servers = None,
-) -> Computed:
+) -> ComputedStudy:
     """What mFabric costs, how long its iterations take, what it is worth, and how good its circuits are.
 
     No network: bills of fabrics as they are wired (Figures 11 and 24); performance per dollar and the Pareto
@@ -138,7 +138,7 @@ def mfabric_scale(
         *(STUDIES[figure].planned(setup) for figure in steps if figure in STUDIES),
         *([failures(setup)] if FAILURES in steps else []),
     ]
-    return Computed(
+    return ComputedStudy(
         "mfabric_scale",
         "mFabric: cost, iteration times and circuits",
         [point for section in planned for point in section.points],

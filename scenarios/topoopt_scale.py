@@ -12,7 +12,7 @@ from scenarios._topoopt.scale.figures import FIGURES, points_of
 from scenarios._topoopt.scale.points import ScaleParameters, row_of
 from scenarios._topoopt.scale.report import COSTS, scale_report
 from testbed.study.command import run_computed
-from testbed.study.computed import Call, Computed
+from testbed.study.computed import Call, ComputedStudy
 from testbed.study.options import check_effect, chosen, nic_bps, shares, with_default
 from topologies.errors import ScenarioError
 
@@ -58,7 +58,7 @@ def topoopt_scale(
     rule: Jumps = "projected",
     fat_tree_rate: FatTreeRate = None,
     seed: Seed = 0,
-) -> Computed:
+) -> ComputedStudy:
     """Iterations of TopoOpt's models on 128 servers, on TopoOpt and the fabrics it is compared with.
 
     No network: everything is by the fluid model. Strategies and topologies are searched in turn, from
@@ -77,7 +77,9 @@ def topoopt_scale(
     parameters = ScaleParameters(_steps(budget), seed, rule, fat_tree_bps)
     points = points_of(names, rates_bps)
     calls = [Call(row_of, (parameters, point)) for point in points]
-    return Computed("topoopt_scale", "TopoOpt at scale", calls, partial(scale_report, names, seed, points))
+    return ComputedStudy(
+        "topoopt_scale", "TopoOpt at scale", calls, partial(scale_report, names, seed, points)
+    )
 
 
 def _steps(budget: str) -> int:

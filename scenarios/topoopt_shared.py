@@ -21,7 +21,7 @@ from scenarios._topoopt.shared.points import (
 from scenarios._topoopt.shared.report import cost_sentence, shared_report
 from scenarios._topoopt.shared.shards import shards_experiment, shards_findings
 from testbed.study.command import run_computed
-from testbed.study.computed import Computed
+from testbed.study.computed import ComputedStudy
 from testbed.study.options import check_effect, nic_bps, seed_range, whole_numbers
 from testbed.study.study import Study, no_claims
 from topologies.errors import ScenarioError
@@ -74,7 +74,7 @@ def topoopt_shared(
     paths: Paths = OF_EXCHANGE,
     fat_tree_rate: FatTreeRate = SharedCluster.fat_tree_bps / 1e9,
     emulate: Emulate = False,
-) -> Computed | Study:
+) -> ComputedStudy | Study:
     """Iteration times of jobs that share a cluster of 432 servers: TopoOpt, ideal switch, two fat-trees.
 
     Jobs of 16 servers train DLRM, BERT, CANDLE and VGG16 (Figure 16). TopoOpt gives each a shard: circuits
@@ -112,7 +112,7 @@ def topoopt_shared(
     )
     numbers = sorted(whole_numbers(job_counts, "--job-counts", most=cluster.most_jobs))
     points = points_of(numbers, seed_range(seeds))
-    return Computed(
+    return ComputedStudy(
         "topoopt_shared",
         "TopoOpt: a cluster that jobs share",
         calls_of(cluster, points),

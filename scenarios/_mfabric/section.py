@@ -12,7 +12,7 @@ import pandas as pd
 
 from testbed.report.claims import Range
 from testbed.report.page import Findings
-from testbed.study.computed import Call, Found, Report
+from testbed.study.computed import Call, ComputedReport, Found
 
 NO_DECIMALS_BEYOND = 0.05
 """How far a number with one decimal may be from what was rounded."""
@@ -51,14 +51,14 @@ class PlannedSection:
     """The calls that are carried out for it."""
 
 
-def scale_report(planned: Sequence[PlannedSection], found: Found) -> Report:
+def scale_report(planned: Sequence[PlannedSection], found: Found) -> ComputedReport:
     """Return the sections of a study in their order, a row of the summary for each of their seeds."""
     each = iter(found)
     sections = [plan.section([next(each) for _ in plan.points]) for plan in planned]
     about = "; ".join(f"{section.about} ({section.basis})" for section in sections)
     claims = [claim for section in sections for claim in section.findings.claims]
     sources = list(dict.fromkeys(claim.source for claim in claims))
-    return Report(
+    return ComputedReport(
         f"{about[0].upper()}{about[1:]}. Nothing was sent.",
         Findings(
             [sheet for section in sections for sheet in section.findings.sheets],

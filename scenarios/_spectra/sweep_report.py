@@ -10,12 +10,12 @@ from scenarios._spectra.ocs_sweep import COLUMNS
 from scenarios._spectra.sweep_plots import sweep_plots
 from testbed.report.collective_report import VERDICTS
 from testbed.report.page import Block, Findings, Line, Sheet, counted
-from testbed.study.computed import Found, Report
+from testbed.study.computed import ComputedReport, Found
 
 WORKLOADS = ("gpt", "moe", "benchmark")
 
 
-def sweep_report(found: Found) -> Report:
+def sweep_report(found: Found) -> ComputedReport:
     """Return the report of schedules that were planned and not executed: Spectra's figures.
 
     Parameters
@@ -33,7 +33,7 @@ def sweep_report(found: Found) -> Report:
         _planned_blocks(table, switches),
         "Makespan over the lower bound: means over all delays and seeds ± standard deviation.",
     )
-    return Report(
+    return ComputedReport(
         f"Spectra's figures 6 to 10: {', '.join(WORKLOADS)} at the paper's "
         f"size, {counted(seeds, 'seed')}, planned for {', '.join(map(str, switches))} parallel switches and "
         f"for delays of {delays[0]:g} to {delays[-1]:g} line times. Nothing was sent.",

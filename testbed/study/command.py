@@ -19,7 +19,7 @@ from testbed.machine.signals import hear, heard, ignore, said_of
 from testbed.machine.stopped import say_what_is_stopped
 from testbed.report.results import ENTERED
 from testbed.study.carry_out import carry_out
-from testbed.study.computed import Computed, compute
+from testbed.study.computed import ComputedStudy, compute
 from testbed.study.glances import PlannedFailures
 from testbed.study.going_on import LEFT, GoingOn
 from testbed.study.options import (
@@ -259,7 +259,7 @@ def loading(*, dry_run: bool) -> Iterator[None]:
         print_tables([Text(said)], "nothing was booted")
 
 
-def run_computed(describe: Callable[..., Computed | Study]) -> NoReturn:
+def run_computed(describe: Callable[..., ComputedStudy | Study]) -> NoReturn:
     """Run a scenario whose points are calls, as `run` does; an option of it may ask for a study instead."""
 
     def command(context: typer.Context, debug: bool, **given: object) -> None:

@@ -74,7 +74,7 @@ Found = Sequence[Any]
 
 
 @dataclass(frozen=True)
-class Report:
+class ComputedReport:
     """The report of the results of a study."""
 
     sentence: str
@@ -94,7 +94,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedStudy:
     """A study whose points are calls."""
 
     name: str
@@ -103,16 +103,16 @@ class Computed:
     """The title of its report."""
     points: Sequence[Call]
     """The calls to carry out, in this order; a call that is there twice is carried out once."""
-    report: Callable[[Found], Report]
+    report: Callable[[Found], ComputedReport]
     """Returns the report on the points' results; it is called once all are there."""
 
 
 class ReportDirectory(RunDirectory):
     """The directory of a study that says itself what its results mean."""
 
-    _report: Report
+    _report: ComputedReport
 
-    def add(self, report: Report) -> None:
+    def add(self, report: ComputedReport) -> None:
         """Write the rows and tables of a report."""
         if not report.findings.sheets:
             raise ScenarioError("a report without a table", "have the study say something")
@@ -163,7 +163,7 @@ class KeptResults(KeptFiles):
         return result_of(call.function, content_of(read_whole(self.file(call)), call.key))
 
 
-def compute(study: Computed, options: Options, asked: Mapping[str, object] | None = None) -> None:
+def compute(study: ComputedStudy, options: Options, asked: Mapping[str, object] | None = None) -> None:
     """Carry out what is missing of a study; print and write what it says, or how to join a part.
 
     Parameters

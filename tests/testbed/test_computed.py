@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from testbed.report.checksums import with_checksum
 from testbed.report.page import Block, Findings, Line, Sheet
-from testbed.study.computed import Call, Computed, Found, KeptResults, Report, compute
+from testbed.study.computed import Call, ComputedReport, ComputedStudy, Found, KeptResults, compute
 from testbed.study.study import Options, StudyPart
 from tests.testbed.run_files import unsealed
 from tests.tools import CHECKOUT
@@ -42,7 +42,7 @@ def square(folder: Path, number: int) -> int:
     return number * number
 
 
-def said(numbers: tuple[int, ...], found: Found) -> Report:
+def said(numbers: tuple[int, ...], found: Found) -> ComputedReport:
     """Return the report of squares: a row each, in their order."""
     rows = [
         {"number": number, "square": result, "seed": 0, "verdict": "model"}
@@ -51,13 +51,13 @@ def said(numbers: tuple[int, ...], found: Found) -> Report:
     lines = [Line([str(row["number"]), str(row["square"])]) for row in rows]
     sheet = Sheet(("number",), ("square",), [Block(lines)], "Squares.")
     tables = {"lines": pd.DataFrame(rows)}
-    return Report("Squares.", Findings([sheet]), rows, "None.", tables, settings={"power": 2})
+    return ComputedReport("Squares.", Findings([sheet]), rows, "None.", tables, settings={"power": 2})
 
 
-def squares(folder: Path, numbers: tuple[int, ...] = NUMBERS) -> Computed:
+def squares(folder: Path, numbers: tuple[int, ...] = NUMBERS) -> ComputedStudy:
     """Return a study of squares."""
     points = [Call(square, (folder, number)) for number in numbers]
-    return Computed("squares", "Squares", points, partial(said, numbers))
+    return ComputedStudy("squares", "Squares", points, partial(said, numbers))
 
 
 def carried_out(folder: Path) -> list[int]:
@@ -139,7 +139,7 @@ def test_a_first_point_that_raises_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_study_that_says_nothing_is_refused(tmp_path: Path) -> None:
-    silent = Computed("silent", "Silent", [], lambda _found: Report("", Findings(), [], ""))
+    silent = ComputedStudy("silent", "Silent", [], lambda _found: ComputedReport("", Findings(), [], ""))
     with pytest.raises(ScenarioError, match="without a table"):
         compute(silent, Options(out=tmp_path / "out"))
 
@@ -279,7 +279,7 @@ def test_no_flipped_bit_gives_another_result(tmp_path: Path, data: st.DataObject
     assert kept.found([call]) == {}
 
 
-def roots(numbers: tuple[int, ...], found: Found) -> Report:
+def roots(numbers: tuple[int, ...], found: Found) -> ComputedReport:
     """Return the report of squares, which needs their roots."""
     assert [math.sqrt(each) for each in found] == [*numbers], "squares"
     return said(numbers, found)

@@ -20,7 +20,7 @@ from scenarios._infinitehbd.faults.study import (
 )
 from testbed.report.page import Block, Findings, Line, Sheet, counted
 from testbed.report.table import number
-from testbed.study.computed import Report
+from testbed.study.computed import ComputedReport
 from topologies.cost import GPU_USD, HPN
 from traffic.fault_trace import READINGS
 
@@ -41,11 +41,11 @@ Values = Mapping[tuple[str, int], float]
 """By architecture and TP size, of architectures that the cluster can form."""
 
 
-def fault_report(study: FaultStudy) -> Report:
+def fault_report(study: FaultStudy) -> ComputedReport:
     """Return the report of a study; ``records.csv`` and ``costs.csv`` hold the points of all curves."""
     trace, cluster = study.trace, study.cluster
     costs = aggregate_costs(study.curves, cluster).rename_axis("faulty").reset_index()
-    return Report(
+    return ComputedReport(
         f"{cluster.gpus:,} GPUs in {cluster.nodes} nodes of {cluster.node_gpus}, with faults of "
         f"{trace.name} over {trace.window_days:g} days "
         f"({counted(study.seeds, 'seed')}) and of a fault model ({MODEL_SEEDS} seeds). Nothing was sent.",

@@ -38,7 +38,7 @@ from scenarios._infinitehbd.percentages import PERCENT, POINTS, around_percent
 from testbed.report.claims import SHARE, Claim, Range
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import INK, canvas, horizontal_grid, legend_below, styled
-from testbed.study.computed import Report
+from testbed.study.computed import ComputedReport
 
 FITTED = "fitted to the paper"
 SOURCE = "InfiniteHBD, 6.4 (figures 17a to 17c)"
@@ -64,11 +64,11 @@ BANDS = "Means over the seeds; bands are a standard deviation to either side."
 Measure = Callable[["pd.Series[float]"], float]
 
 
-def orchestration_report(study: OrchestrationStudy) -> Report:
+def orchestration_report(study: OrchestrationStudy) -> ComputedReport:
     """Return the report of a study."""
     cluster = study.cluster
     reading = FITTED if cluster.is_fitted else "asked for"
-    return Report(
+    return ComputedReport(
         f"Jobs on {cluster.gpus:,} GPUs around faulty nodes, placed by InfiniteHBD's "
         f"orchestration and without it, {counted(study.seeds, 'seed')}. Nothing was sent.",
         Findings(sheets(study), plots(study), orchestration_claims(study)),

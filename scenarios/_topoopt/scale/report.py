@@ -13,7 +13,7 @@ from scenarios._topoopt.scale.delays import delays
 from scenarios._topoopt.scale.points import ScalePoint
 from scenarios._topoopt.scale.sweeps import degrees, swept
 from testbed.report.page import Findings
-from testbed.study.computed import Found, Report
+from testbed.study.computed import ComputedReport, Found
 
 COSTS = "10"
 REPORTS: Mapping[str, Callable[[pd.DataFrame], Findings]] = {
@@ -26,7 +26,9 @@ REPORTS: Mapping[str, Callable[[pd.DataFrame], Findings]] = {
 """By figure; 12 has what 13, 14 and 15 show too."""
 
 
-def scale_report(figures: Sequence[str], seed: int, points: Sequence[ScalePoint], found: Found) -> Report:
+def scale_report(
+    figures: Sequence[str], seed: int, points: Sequence[ScalePoint], found: Found
+) -> ComputedReport:
     """Return the report of points: a row each, and the costs of interconnects, which need none.
 
     Parameters
@@ -41,7 +43,7 @@ def scale_report(figures: Sequence[str], seed: int, points: Sequence[ScalePoint]
     about = {"seed": seed, "verdict": "model"}
     rows = [{**asdict(point), **row, **about} for point, row in zip(points, found, strict=True)]
     without_point = [{"model": pd.NA, "seed": pd.NA, "verdict": "model"}] if COSTS in figures else []
-    return Report(
+    return ComputedReport(
         f"TopoOpt at scale: {len(rows)} iterations by the fluid model. Nothing was sent.",
         scale_findings(figures, pd.DataFrame(rows)),
         [*without_point, *rows],

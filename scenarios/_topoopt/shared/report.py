@@ -26,7 +26,7 @@ from scenarios._topoopt.shared.points import (
 from testbed.report.claims import Claim, around, predicted
 from testbed.report.page import Block, Findings, Line, Plot, Sheet, counted
 from testbed.report.palette import canvas, horizontal_grid, legend_below, styled
-from testbed.study.computed import Found, Report
+from testbed.study.computed import ComputedReport, Found
 
 MS = 1e3
 SOURCE = "TopoOpt, 5.6 (Figure 16)"
@@ -60,7 +60,9 @@ DEFINITIONS = (
 )
 
 
-def shared_report(cluster: SharedCluster, points: Sequence[SharedPoint], costs: str, found: Found) -> Report:
+def shared_report(
+    cluster: SharedCluster, points: Sequence[SharedPoint], costs: str, found: Found
+) -> ComputedReport:
     """Return the report of points: a row each, and one of ``jobs.csv`` per job of it.
 
     Parameters
@@ -76,7 +78,7 @@ def shared_report(cluster: SharedCluster, points: Sequence[SharedPoint], costs: 
     tables = {point: jobs_table(point, jobs, alone) for point, jobs in jobs_found.items()}
     jobs = pd.concat(tables.values())
     loads, seeds = by_load(jobs), len({point.seed for point in points})
-    return Report(
+    return ComputedReport(
         f"Jobs of {SHARD} servers share a cluster of {cluster.servers}, predicted by the fluid "
         "model. Nothing was sent.",
         Findings(
