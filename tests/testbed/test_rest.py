@@ -78,6 +78,11 @@ def left_over(case: Rest) -> NDArray[np.float64]:
 
 @given(rests())
 def test_circuits_carry_what_slots_have_room_for_and_packets_the_rest(case: Rest) -> None:
+    check_carried(case)
+
+
+def check_carried(case: Rest) -> None:
+    """Check what circuits carry and what packets, by the room of the slots."""
     found = over_fluids(case).messages
     pairs = found["source"].to_numpy(dtype=int), found["destination"].to_numpy(dtype=int)
     carried = by_kind(case.fabric, found["path"].tolist())
