@@ -209,12 +209,12 @@ def is_dark(state: State, lane: Lane) -> bool:
     return lane.is_light and not state.ocses.route(lane)
 
 
-def take_back(state: State, closing: Collection[int], messages: Collection[int]) -> Asks[Parcels]:
+def take_back(state: State, closing: Collection[int], choosing: Collection[int]) -> Asks[Parcels]:
     """Close lanes; return the bytes that operations lack which are on them, or may choose them.
 
-    Closed are those that are named, and those that carry what is lost. Operations that choose are taken back
-    if they may use a closed one, are lost, or are named. Those that take what is lit keep theirs, and lack
-    what these do not carry, unless they are lost.
+    Closed are the lanes ``closing``, and those that carry operations that are lost. Operations that choose are
+    taken back if they may use a closed lane, are lost, or are among ``choosing``. Those that take what is lit
+    keep their lanes, unless they are lost.
     """
     ops, lost = state.ops, state.ops.lost
     lit = {lane for number in ops.taking_light for lane in ops.choosing[number].lanes}
@@ -225,34 +225,34 @@ def take_back(state: State, closing: Collection[int], messages: Collection[int])
             number
             for number, chosen in ops.choosing.items()
             if number in lost
-            or (chosen.policy and (number in messages or not closed.isdisjoint(chosen.lanes)))
+            or (chosen.policy and (number in choosing or not closed.isdisjoint(chosen.lanes)))
         ],
     )
     if lost:
         carrying = state.backend.under_way(list(state.lanes.open))
         closed |= {each.lane for each in carrying if each.op in lost}
-    for number in [number for number in state.lanes.open if number in closed]:
-        left += yield from _withdraw(state, number)
+    for lane in [lane for lane in state.lanes.open if lane in closed]:
+        left += yield from _withdraw(state, lane)
     return left
 
 
-def without_light(state: State, numbers: Iterable[int]) -> Asks[Parcels]:
+def without_light(state: State, lanes: Iterable[int]) -> Asks[Parcels]:
     """Close those of some lanes that have no route; return the bytes that they did not deliver."""
-    lanes = state.lanes.open
-    dark = [number for number in sorted(numbers) if number in lanes and not state.ocses.route(lanes[number])]
+    opened = state.lanes.open
+    dark = [lane for lane in sorted(lanes) if lane in opened and not state.ocses.route(opened[lane])]
     left = Parcels()
-    for number in dict.fromkeys(each.lane for each in state.backend.under_way(dark)):
-        left += yield from _withdraw(state, number)
+    for lane in dict.fromkeys(each.lane for each in state.backend.under_way(dark)):
+        left += yield from _withdraw(state, lane)
     return left
 
 
-def unsent(state: State, messages: Collection[int]) -> Asks[Parcels]:
+def unsent(state: State, ops: Collection[int]) -> Asks[Parcels]:
     """Take back the bytes that lanes of some operations have not sent; the lanes deliver the others."""
     left = Parcels()
     carrying = state.backend.under_way(list(state.lanes.open))
-    for number in dict.fromkeys(each.lane for each in carrying if each.op in messages):
-        found = _lacking(state, number, (yield from stopped([number], in_flight="keep")))
-        state.returned(state.lanes[number].pair, found)
+    for lane in dict.fromkeys(each.lane for each in carrying if each.op in ops):
+        found = _lacking(state, lane, (yield from stopped([lane], in_flight="keep")))
+        state.returned(state.lanes[lane].pair, found)
         left += found
     return left
 

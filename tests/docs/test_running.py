@@ -26,7 +26,8 @@ WIDTH = 22
 def test_one_message_is_shown_as_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """GPU 0 computes for a second and sends for another; the circuit is lit from the start."""
     job = chain("drawn", 4, (Compute("a", (0,), 1.0), _sends("b", (0, 1))))
-    assert _block(_watched(monkeypatch, job, When({}))) in _page()
+    block = _block(_watched(monkeypatch, job, When({})))
+    assert block in _page(), f"these are the events of the run:\n{block}"
 
 
 def test_one_reconfiguration_is_shown_as_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +44,8 @@ def test_one_reconfiguration_is_shown_as_its_events(monkeypatch: pytest.MonkeyPa
     lines = _watched(monkeypatch, job, rule)
     first = next(place for place, line in enumerate(lines) if "TimerFired" in line)
     last = next(place for place, line in enumerate(lines) if place > first and "Arrived" in line)
-    assert _block(lines[first:last]) in _page()
+    block = _block(lines[first:last])
+    assert block in _page(), f"these are the events of the run:\n{block}"
 
 
 def _sends(name: str, *pairs: tuple[int, int]) -> Collective:
