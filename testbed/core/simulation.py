@@ -12,6 +12,7 @@ from controller.circuits.rule import Decides
 from testbed.core.backend import Backend, Happening
 from testbed.core.event_log import EventLog
 from testbed.core.events import Event, JobBegan
+from testbed.core.invariants import check
 from testbed.core.reactions import REACTIONS
 from testbed.core.run import Run
 from testbed.core.state import Setup, State
@@ -53,6 +54,8 @@ class Simulation:
         the delay.
     log
         Where what happens is written down; by default nowhere.
+    checks
+        Whether the state is checked when the job has ended (`testbed.core.invariants`).
 
     Raises
     ------
@@ -75,10 +78,11 @@ class Simulation:
         communicators: Communicators | None = None,
         couples: bool = False,
         log: EventLog | None = None,
+        checks: bool = False,
     ) -> None:
         setup = Setup(fabric, job, scheme, circuits, faults, revisions, lit or {}, routing, couples)
         _check(setup)
-        self._backend, self._log = backend, log
+        self._backend, self._log, self._checks = backend, log, checks
         self.state = State(setup, backend, communicators or Communicators(job))
 
     def run(self) -> Run:
@@ -90,6 +94,8 @@ class Simulation:
             for happening in self._advance():
                 state.later(happening.at_ps, happening)
             self._do_what_is_due()
+        if self._checks:
+            check(state)
         return Run(tables_of(state))
 
     def _do_what_is_due(self) -> None:

@@ -1,5 +1,7 @@
 """An experiment over a backend: what predicts it and what emulates it run the same."""
 
+import os
+
 from testbed.core.backend import Backend
 from testbed.core.event_log import EventLog
 from testbed.core.simulation import Simulation
@@ -7,6 +9,9 @@ from testbed.experiment.experiment import Experiment
 from traffic.communicators import Communicators
 from traffic.job import Job
 from traffic.scheme import Scheme
+
+CHECKS = "LIGHTRAIL_CHECKS"
+"""The environment variable that has the state of each run checked at its end; ``--debug`` sets it."""
 
 
 def simulation_of(
@@ -44,4 +49,5 @@ def simulation_of(
         communicators=communicators or experiment.communicators,
         couples=couples,
         log=log,
+        checks=CHECKS in os.environ,
     )

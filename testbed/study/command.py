@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import typer
 from rich.text import Text
 
 from testbed.experiment.experiment import Experiment
+from testbed.experiment.running import CHECKS
 from testbed.machine.signals import hear, heard, ignore, said_of
 from testbed.machine.stopped import say_what_is_stopped
 from testbed.report.results import ENTERED
@@ -299,6 +301,8 @@ def main(command: Callable[..., None]) -> NoReturn:
     gc.enable()  # `_checkout` has turned it off
     ENTERED.clear()
     LEFT.clear()
+    if "--debug" in sys.argv:
+        os.environ[CHECKS] = "1"  # which the processes inherit that predict and emulate
     try:
         hear()  # until here they ended this command at once (`_checkout`)
         app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)

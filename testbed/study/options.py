@@ -82,7 +82,9 @@ Plots = Annotated[
         " (docs/howto/figures.md).",
     ),
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show the traceback of an error, and check the state of each run.")
+]
 
 
 def with_default(told: str, default: object) -> str:

@@ -17,6 +17,7 @@ from testbed.core.reactions import REACTIONS
 from testbed.core.run import Run
 from testbed.core.state import State
 from testbed.core.steps import Steps
+from testbed.experiment.running import CHECKS
 from testbed.model.predict import predict
 from tests.audit.carried_out import Case
 from tests.audit.cases import small_runs
@@ -27,16 +28,15 @@ from tests.audit.drawn_light import drawn_light
 Patch = pytest.MonkeyPatch
 QUICK = (
     "changes 1",
-    "changes 6",
-    "forwarding 5",
     "programs 1",
+    "forwarding 5",
     "panel 2",
     "packets 11",
     "revised 4",
     "region of NICs 3",
     "MoE without a NIC",
-    "region of moves 1",
     "drained, there and back",
+    "region of moves 1",
 )
 """Runs of each kind that do not take long."""
 
@@ -244,6 +244,15 @@ MUTANTS: Mapping[str, Mutant] = {
         "ring without a GPU", what_is_given_up_has_pieces, "9 pieces, and 0 operations"
     ),
 }
+
+
+def test_an_experiment_has_its_state_checked_where_that_is_asked_for(monkeypatch: Patch) -> None:
+    experiment = dict(small_runs())["region, block"]
+    lanes_stand_for_ever(monkeypatch)
+    predict(experiment)
+    monkeypatch.setenv(CHECKS, "1")
+    with pytest.raises(AssertionError, match="the state of the run is broken: lane"):
+        predict(experiment)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
