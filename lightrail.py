@@ -1,7 +1,7 @@
 """All names that an experiment of one's own needs, behind one import: ``import lightrail as lr``.
 
 ===========  ===========================================================================================
-experiments  Experiment, run, predict, Outcome, timeline_of
+experiments  Experiment, run, predict, Outcome, EventLog, timeline_of
 fabrics      rail_fabric, fat_tree_fabric, leaf_spine_fabric, big_switch_fabric, parallel_ocs_fabric,
              patch_panel_fabric, draw_fabric; of one's own: Fabric, Switch, Link, Port, duplex
 demands      uniform, sparse, sender_skew, receiver_skew, ocs_demand; demand_of_file; Demand, single
@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `
         dilation_for as dilation_for,
         over_ocses as over_ocses,
     )
+    from testbed.core.event_log import EventLog as EventLog
     from testbed.trust.outcome import Outcome as Outcome
     from testbed.model.predict import predict as predict
     from topologies.big_switch import big_switch_fabric as big_switch_fabric

@@ -13,6 +13,8 @@ from zipfile import ZipFile, is_zipfile
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from testbed.trust.event_diff import log_of
+
 SUMS = "SHA256SUMS"
 
 
@@ -45,6 +47,8 @@ def assert_data(name: str, data: bytes) -> None:
         assert not any(map(holds_bytes, table.schema.types)), f"{name} has a column of bytes"
     elif name.endswith(".csv"):
         assert len({len(row) for row in csv.reader(StringIO(data.decode()), strict=True)}) == 1, name
+    elif name.endswith(".events"):
+        log_of(name, data.decode())
     elif not data.startswith((b"\x89PNG", b"<!DOCTYPE html>")):
         try:
             json.loads(data)

@@ -1,4 +1,4 @@
-"""The command ``lightrail``: lists scenarios and runs them, runs studies, and draws fabrics.
+"""The command ``lightrail``: lists scenarios and runs them, runs studies, draws fabrics, compares event logs.
 
 It imports no scenario, so that it answers at once; each is run as ``python scenarios/NAME.py`` runs it.
 """
@@ -96,9 +96,22 @@ def study(words: Words = None) -> None:
 @app.command(context_settings=HANDED_ON)
 def draw(words: Words = None) -> None:
     """Draw a fabric: its servers, switches and links."""
-    sys.argv = ["lightrail draw", *(words or [])]
+    own_command("draw", words or [])
+
+
+@app.command("diff-events", context_settings=HANDED_ON)
+def diff_events(words: Words = None) -> None:
+    """Show where two event logs part (docs/explain/events.md)."""
+    own_command("diff-events", words or [])
+
+
+def own_command(name: str, words: list[str]) -> None:
+    """Run a command of a file of its own, which is named as the command is."""
+    sys.argv = [f"lightrail {name}", *words]
+    function = name.replace("-", "_")
     # Imported by this command alone: they take two seconds, and the others answer at once.
-    import_module("testbed.study.command").main(import_module("scenarios.api.draw").draw)
+    command = getattr(import_module(f"scenarios.api.{function}"), function)
+    import_module("testbed.study.command").main(command)
 
 
 def become(name: str, words: list[str]) -> NoReturn:

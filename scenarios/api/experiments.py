@@ -22,6 +22,7 @@ def run(
     emulate: bool = False,
     title: str = "Experiments from Python",
     plots: str = "png",
+    events: bool = False,
 ) -> ResultsDirectory:
     """Carry experiments out, print their table, write their report, and return their results.
 
@@ -41,6 +42,8 @@ def run(
         What the report is called.
     plots
         Formats of the plots, comma-separated: ``png,pdf,svg``.
+    events
+        Whether what happens in each run is written down, beside its point (docs/explain/events.md).
 
     Raises
     ------
@@ -59,6 +62,7 @@ def run(
     report: Kind = "circuits" if all(each.has_slots for each in experiments) else "schemes"
     scenario = Study("python", title, list(experiments), no_claims, report)
     with replaced(directory) if directory and overwrite else nullcontext():
-        results = carry_out(scenario, Options(model_only=not emulate, out=directory, plots=plots))
+        options = Options(model_only=not emulate, out=directory, plots=plots, events=events)
+        results = carry_out(scenario, options)
     assert results is not None  # only --cli and --dry-run leave none
     return results

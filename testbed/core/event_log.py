@@ -215,7 +215,7 @@ def _arrived(state: State, event: Arrived) -> Iterable[Row]:
 
 
 def _placed_anew(state: State, event: events.BytesLeft) -> Iterable[Row]:
-    return [Row("placed anew", _op(state, number), "", _bytes(size)) for number, size in event.parcels]
+    return [Row("to place", _op(state, number), "", _bytes(size)) for number, size in event.parcels]
 
 
 def _cut(state: State, event: events.LanesCut) -> Iterable[Row]:

@@ -5,10 +5,11 @@ A driver that only appends text and writes bytes keeps many workers busy, and ho
 
 import gzip
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas as pd
 
+from testbed.core.event_log import NO_LOGS, EventLog
 from testbed.experiment.experiment import Experiment
 from testbed.report.chrome_trace import chrome_trace
 from testbed.report.csv_text import csv_text
@@ -29,9 +30,13 @@ class Finished:
     """Its file (`testbed.report.point_file`); empty if that is there already."""
     trace: bytes
     """What happened when, for Perfetto, compressed; empty where nobody asked."""
+    logs: Mapping[str, bytes] = field(default_factory=dict)
+    """The event log of each run, by its name, compressed (zlib); none where nobody asked."""
 
 
-def finished(outcome: Outcome, *, traced: bool, kept: bool = False) -> Finished:
+def finished(
+    outcome: Outcome, *, traced: bool, kept: bool = False, logs: Mapping[str, EventLog] = NO_LOGS
+) -> Finished:
     """Return a point as it is written.
 
     Parameters
@@ -42,6 +47,8 @@ def finished(outcome: Outcome, *, traced: bool, kept: bool = False) -> Finished:
         Whether its trace is wanted.
     kept
         Whether its file is there already.
+    logs
+        What happened in its runs, by their names; a run that was not carried out has an empty one.
     """
     tables = {"records": records_table(outcome), "nodes": named(nodes_of(outcome), outcome.experiment)}
     if outcome.wire is not None:
@@ -52,6 +59,7 @@ def finished(outcome: Outcome, *, traced: bool, kept: bool = False) -> Finished:
         {name: csv_text(table) for name, table in tables.items()},
         b"" if kept else point_bytes(outcome),
         gzip.compress(text.encode(), mtime=0) if traced else b"",  # a tenth; viewers open it as it is
+        {name: packed for name, log in logs.items() if (packed := log.packed)},
     )
 
 

@@ -5,6 +5,7 @@ that is read has its verdict and its times; its tables are read when they are as
 """
 
 import sys
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -38,6 +39,8 @@ TRACES = "traces"
 """The folder of what happened when, in some points."""
 LOCK = "lock"
 """A file in it: which part changes what all share."""
+LOG = ".events"
+"""What the names of event logs end with, which stand beside the points of their runs."""
 HINT = "delete it: --resume then carries it out again"
 REMEMBERED = 8
 """Of so many points the tables are remembered: plots ask for those of a few again and again."""
@@ -168,13 +171,18 @@ class KeptFiles:
 
     def put(self, point: Keyed, content: bytes) -> None:
         """Write the file of a point, or leave the one that is there; MachineError if it cannot be written."""
+        self.put_beside(point, "", content)
+        self._agrees[point.key] = True
+
+    def put_beside(self, point: Keyed, suffix: str, content: bytes) -> None:
+        """Write a file whose name is a point's with a suffix; errors as of `put`."""
         make_directory(self._folder)
-        name, file = f"{FOLDER}/{point.key}", self.file(point)
+        name = f"{FOLDER}/{point.key}{suffix}"
+        file = self._directory / name
         if exists(file):  # listed no more while it changes, or a kill in between would make it damaged
             self._sums.keep(lambda listed: listed != name)
         write_whole(file, content)
         self._sums.add(name, content)
-        self._agrees[point.key] = True
 
 
 class KeptPoints(KeptFiles):
@@ -186,6 +194,8 @@ class KeptPoints(KeptFiles):
 
     def write(self, experiment: Experiment, point: Finished) -> None:
         """Write a point, or leave the one that is there; MachineError if it cannot be written."""
+        for name, packed in point.logs.items():  # first: a point that is there is not carried out again
+            self.put_beside(experiment, f".{name}{LOG}", zlib.decompress(packed))
         if point.file:
             self.put(experiment, point.file)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from testbed.core.event_log import EventLog
 from testbed.experiment.experiment import Experiment
 from testbed.live.emulate import check_losses
 from testbed.machine.congestion import check_congestion_control, check_marks
@@ -42,6 +43,14 @@ class Asked:
     experiment: Experiment
     traced: bool
     """Whether its trace is kept."""
+    logged: bool = False
+    """Whether what happens in its runs is written down (`testbed.core.event_log`)."""
+
+    def logs(self, *runs: str) -> dict[str, EventLog]:
+        """Return a log for each of some runs, by their names, if they are wanted."""
+        each, names = self.experiment, runs if self.logged else ()
+        words = each.job.name, each.name, each.transport_name, f"seed {each.seed}"
+        return {name: EventLog(f"{name}: {', '.join(words)}") for name in names}
 
 
 @dataclass(frozen=True)
@@ -111,10 +120,11 @@ def emulated(
             words = experiment.job.name, experiment.name, experiment.transport_name
             yield Begun(f"{', '.join(words)}, seed {experiment.seed}")
             yield from controlled.before(experiment)
-            outcome = tried(experiment, network, worst, broken)
+            logs = asked.logs("emulated", "predicted", "free")
+            outcome = tried(experiment, network, worst, broken, logs)
             facts, timeout_s = facts_of(experiment, outcome.predicted), experiment.host.least_timeout_s
             outcome = replace(outcome, numbers=similitude(experiment, facts, timeout_s, real_link_delay_s))
-            point = finished(controlled.judged(outcome), traced=asked.traced)
+            point = finished(controlled.judged(outcome), traced=asked.traced, logs=logs)
             moved_by = {constants_of(experiment): constant_numbers(experiment)}
             yield Emulated(point, {workload_of(experiment): outcome.numbers, **moved_by})
         yield from controlled.end()

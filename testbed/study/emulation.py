@@ -167,7 +167,7 @@ class EmulatedStudy:
         return next((kept.outcome(each).machine for each in points if each in kept), None)
 
     def _asked(self, points: Sequence[Experiment]) -> list[Asked]:
-        return [Asked(each, self._results.wants_trace(each)) for each in points]
+        return [Asked(each, self._results.wants_trace(each), self._options.events) for each in points]
 
     def _missing(self, asked: Sequence[Asked]) -> list[Asked]:
         return [each for each in asked if each.experiment not in self._results.kept]

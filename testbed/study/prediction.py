@@ -40,7 +40,7 @@ def predicted(study: Study, options: Options) -> Directory:
         progress_bar() as progress,
     ):
         task = progress.add_task("predict", total=len(mine))
-        for experiment, point in _points(mine, results, options.jobs, predicting):
+        for experiment, point in _points(mine, results, options, predicting):
             results.add_finished(experiment, point)
             progress.advance(task)
     return results
@@ -56,14 +56,14 @@ def _first_of_own(experiments: Sequence[Experiment]) -> list[Experiment]:
 
 
 def _points(
-    mine: Sequence[Experiment], results: Directory, jobs: int, predicting: Executor
+    mine: Sequence[Experiment], results: Directory, options: Options, predicting: Executor
 ) -> Iterator[tuple[Experiment, Finished]]:
     """Yield each point in order: those that are there as they are read, the others as they are predicted."""
-    asked = [Asked(each, results.wants_trace(each)) for each in mine]
+    asked = [Asked(each, results.wants_trace(each), options.events) for each in mine]
     there = [each in results.kept for each in mine]
     read = partial(kept_point, results.path)
     kept_asked = [each for each, is_there in zip(asked, there, strict=True) if is_there]
-    with in_processes(read, kept_asked, jobs) as kept:
+    with in_processes(read, kept_asked, options.jobs) as kept:
         made = predicting.map(
             predicted_point, [each for each, is_there in zip(asked, there, strict=True) if not is_there]
         )
@@ -80,8 +80,9 @@ def kept_point(directory: Path, asked: Asked) -> Finished:
 
 def predicted_point(asked: Asked) -> Finished:
     """Return a point as the model has it."""
-    outcome = Outcome(asked.experiment, predict(asked.experiment))
-    return finished(outcome, traced=asked.traced)
+    logs = asked.logs("predicted")
+    outcome = Outcome(asked.experiment, predict(asked.experiment, log=logs.get("predicted")))
+    return finished(outcome, traced=asked.traced, logs=logs)
 
 
 def _each_prediction(

@@ -26,6 +26,7 @@ from testbed.study.options import (
     NoWait,
     Out,
     Plots,
+    check_effect,
     check_jobs,
     check_volume,
     directory,
@@ -138,6 +139,14 @@ class Options:
     ] = None
     out: Out = None
     plots: Plots = "png"
+    events: Annotated[
+        bool,
+        typer.Option(
+            "--events",
+            help="Write what happened in each point, as text beside the point: points/KEY.predicted.events,"
+            " and KEY.emulated.events where it is emulated (docs/explain/events.md).",
+        ),
+    ] = False
     typed: Typed | None = None
     """How the command was typed, for those who go on with its run; None without a command."""
 
@@ -149,6 +158,9 @@ class Options:
         check_jobs(self.jobs)
         plot_formats(self.plots)
         self._check_directory()
+        if self.cli or self.dry_run:
+            why = f"{'--cli' if self.cli else '--dry-run'} carries out no point"
+            check_effect(why, {"--events": self.events})
         if self.dry_run and (self.model_only or self.cli):
             other = "--model-only" if self.model_only else "--cli"
             raise ScenarioError(f"--dry-run and {other} exclude each other", "leave out the one or the other")

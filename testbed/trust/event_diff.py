@@ -16,7 +16,7 @@ from typing import NamedTuple
 from testbed.core.event_log import APART, FORMAT
 from topologies.errors import ScenarioError
 
-PHYSICS = frozenset(("arrived", "placed anew", "lead", "stand", "go on"))
+PHYSICS = frozenset(("arrived", "to place", "lead", "stand", "go on"))
 """Events that follow from when others happen, and are not compared."""
 LINE = re.compile(r" *(?P<at_us>\d{1,15}\.\d{3})  +(?P<columns>\S.*)")
 COLUMNS = re.compile(rf"{APART} *")

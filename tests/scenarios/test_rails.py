@@ -58,6 +58,7 @@ SHARED += [
     "--cluster",
     "--out",
     "--plots",
+    "--events",
     "--debug",
     "--help",
 ]

@@ -62,7 +62,7 @@ TRACE = """\
       14000.000    taken back            op tokens of a/1 0>2              from 0.0>1.0#0  (25,000,000 bytes)
       14000.000    close                 lane 0.0>1.0#0
       14000.000    lead                  routes                            (all)
-      14000.000    placed anew           op tokens of a/1 0>2              (25,000,000 bytes)
+      14000.000    to place              op tokens of a/1 0>2              (25,000,000 bytes)
       14000.000      start               op tokens of a/1 0>2              over 0.1>1.1#0  (25,000,000 bytes)
       16000.000  ended                   op tokens of a/1 0>2
       16000.000    ended                 node tokens of a
