@@ -212,9 +212,9 @@ def is_dark(state: State, lane: Lane) -> bool:
 def take_back(state: State, closing: Collection[int], choosing: Collection[int]) -> Asks[Parcels]:
     """Close lanes; return the bytes that operations lack which are on them, or may choose them.
 
-    Closed are the lanes ``closing``, and those that carry operations that are lost. Operations that choose are
-    taken back if they may use a closed lane, are lost, or are among ``choosing``. Those that take what is lit
-    keep their lanes, unless they are lost.
+    Closed are the lanes ``closing``, and those that carry operations that are lost. Operations that choose
+    are taken back if they may use a closed lane, are lost, or are among ``choosing``. Those that take what is
+    lit keep their lanes, unless they are lost.
     """
     ops, lost = state.ops, state.ops.lost
     lit = {lane for number in ops.taking_light for lane in ops.choosing[number].lanes}

@@ -19,7 +19,7 @@ from controller.schedulers.registry import SCHEDULERS
 from tests.audit.drawn_light import drawn_rest, light_changes
 from tests.testbed.ocs_cases import DELAY_S, OCSES, experiment_of, partially
 from tests.testbed.slot_by_slot import ends_s
-from tests.testbed.test_faulting import test_at_every_instant_all_is_as_the_faults_say as check_faults
+from tests.testbed.test_failures import test_at_every_instant_all_is_as_the_faults_say as check_faults
 from tests.testbed.test_light import check_ends
 from tests.testbed.test_ocs_predict import predicted
 from tests.testbed.test_rest import check_carried
