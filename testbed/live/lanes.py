@@ -67,9 +67,10 @@ class LiveLanes:
         self._lead(mine)
 
     def forget(self, number: int) -> None:
-        """Forget a queue pair that was closed."""
+        """Forget a queue pair that was closed: nothing of it is on its way any more."""
         self._open.pop(number, None)
-        self._stop_draining((number,))
+        for draining in self._draining.values():
+            draining.discard(number)
         self._posted.discard(number)
         self._standing.discard(number)
 
@@ -85,13 +86,6 @@ class LiveLanes:
         self._engine.hold(numbers)
         if change is not None:
             self._draining[change] = set(numbers)
-
-    def _stop_draining(self, numbers: Iterable[int]) -> None:
-        """Wait no longer for what some queue pairs have on the way."""
-        for change, draining in list(self._draining.items()):
-            draining.difference_update(numbers)
-            if not draining:
-                del self._draining[change]
 
     @property
     def drains(self) -> bool:
@@ -110,9 +104,12 @@ class LiveLanes:
         return found
 
     def resume(self, numbers: Collection[int]) -> None:
-        """Let queue pairs send again that have a route."""
+        """Let queue pairs send again that have a route; a change that waited for them alone is given up."""
         self._standing.difference_update(numbers)
-        self._stop_draining(numbers)
+        for change, draining in list(self._draining.items()):
+            if draining and draining.issubset(numbers):
+                del self._draining[change]
+            draining.difference_update(numbers)
         self._lead(self._posted.intersection(numbers))
 
     def _lead(self, numbers: Iterable[int]) -> None:
