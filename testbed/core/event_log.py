@@ -64,7 +64,7 @@ Words = Callable[[State, Any], Iterable[Row]]
 
 
 class EventLog:
-    """What happens in one run, as it goes on.
+    """The events of one run and the orders that follow from them, as text.
 
     Parameters
     ----------
@@ -361,7 +361,8 @@ def _set_daemon(_state: State, order: SetDaemon) -> Iterable[Row]:
 
 
 def _resume(state: State, order: steps.Resume) -> Iterable[Row]:
-    return [Row("go on", "lanes", _lanes(state, order.lanes))] if order.lanes else ()
+    lanes = [number for number in order.lanes if number in state.lanes.open]
+    return [Row("go on", "lanes", _lanes(state, lanes))] if lanes else ()
 
 
 ORDERS: Mapping[type, Words] = defaultdict(

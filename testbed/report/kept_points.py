@@ -40,7 +40,7 @@ TRACES = "traces"
 LOCK = "lock"
 """A file in it: which part changes what all share."""
 LOG = ".events"
-"""What the names of event logs end with, which stand beside the points of their runs."""
+"""The end of the names of event logs, which stand beside the points of their runs."""
 HINT = "delete it: --resume then carries it out again"
 REMEMBERED = 8
 """Of so many points the tables are remembered: plots ask for those of a few again and again."""

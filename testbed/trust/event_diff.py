@@ -54,7 +54,7 @@ class Log:
     """Of its file."""
     lines: Sequence[str]
     entries: Mapping[str, Sequence[Entry]]
-    """What is compared, in order, by what it happened to."""
+    """The events that are compared, in order, by the thing that each happened to."""
 
     @property
     def length_us(self) -> float:
@@ -63,10 +63,10 @@ class Log:
 
 
 class Parting(NamedTuple):
-    """Where two logs part: the event that one has, and what the other has in its place."""
+    """A place where two logs part: the event that one has, and the one that the other has instead."""
 
     of: str
-    """What it happened to."""
+    """The thing that both happened to."""
     a: Entry | None
     b: Entry | None
     """None where a log has no more of it."""
@@ -84,7 +84,7 @@ class Parting(NamedTuple):
 
 @dataclass(frozen=True)
 class EventDiff:
-    """What comparing two logs found."""
+    """The result of comparing two logs."""
 
     a: Log
     b: Log
@@ -187,11 +187,11 @@ def diff_lines(found: EventDiff) -> Iterator[str]:
         yield f"the logs agree, within {found.tolerance_us:,.3f} us"
     elif not found.decisions:
         yield "all decisions agree, and times do not"
-    if found.decisions:
-        yield from _shown("the first decision that differs", found.decisions[0], found)
-    if found.times:
-        said = f"the first event that is more than {found.tolerance_us:,.3f} us apart"
-        yield from _shown(said, found.times[0], found)
+    late = f"the first event that is more than {found.tolerance_us:,.3f} us apart"
+    first = [("the first decision that differs", each) for each in found.decisions[:1]]
+    first += [(late, each) for each in found.times[:1]]
+    for said, parting in sorted(first, key=lambda each: _order(each[1])):
+        yield from _shown(said, parting, found)
 
 
 def _counts(found: EventDiff) -> str:

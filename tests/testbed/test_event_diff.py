@@ -31,7 +31,7 @@ def changed(before: str, after: str) -> tuple[str, ...]:
 
 
 def partings(found: EventDiff) -> tuple[list[str], list[str]]:
-    """Return what parts by decisions and by times."""
+    """Return the things that part by decisions, and those by times."""
     return [each.of for each in found.decisions], [each.of for each in found.times]
 
 
