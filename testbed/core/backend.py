@@ -89,7 +89,7 @@ class SetCircuits:
 
     circuits: Configuration
     first: bool = False
-    """Whether before anything else is done: the clock stands until they do, and nothing is reported."""
+    """True of the circuits of the start: the clock stands until they are lit, and nothing is reported."""
     flips: bool = False
     """Whether they are what the OCSes provisioned."""
 
@@ -253,5 +253,5 @@ class Backend(Protocol):
         ...
 
     def carry_out(self, order: NetworkOrder) -> None:
-        """Do something to the network."""
+        """Carry out an order to the network."""
         ...

@@ -171,7 +171,7 @@ def _flip(state: State, order: Flip) -> Steps:
 
 
 def _command(state: State, order: SetCircuits | Provision | Show) -> Steps:
-    """Order something of OCSes, which takes a controller."""
+    """Give OCSes an order, which takes a controller."""
     _check_controlled(state)
     yield Do(order)
 

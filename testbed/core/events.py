@@ -22,13 +22,13 @@ class Phase(IntEnum):
     """The order in which events of one time are done."""
 
     EFFECT = 0
-    """Something fails, is known to, or is back."""
+    """A fault begins, is known, or is over."""
     LIGHT = 1
     """Light has changed, or should have by now."""
     ARRIVAL = 2
     """Bytes have arrived."""
     COMPUTE = 3
-    """A GPU has computed something."""
+    """A GPU has ended a task."""
     TIMER = 4
     """A timer that was set runs out."""
     START = 5
@@ -166,28 +166,28 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class FaultBegan:
-    """Something fails."""
+    """A fault begins: parts fail."""
 
     fault: Fault
 
 
 @dataclass(frozen=True, slots=True)
 class FaultKnown:
-    """It is known that something has failed."""
+    """A fault is known."""
 
     fault: Fault
 
 
 @dataclass(frozen=True, slots=True)
 class FaultEnded:
-    """Something that had failed is back."""
+    """A fault is over: its parts are back."""
 
     fault: Fault
 
 
 @dataclass(frozen=True, slots=True)
 class FaultForgotten:
-    """It is known that something is back."""
+    """A fault is known to be over."""
 
     fault: Fault
 

@@ -61,7 +61,7 @@ def _count_from(state: State, node: str) -> None:
 
 
 def fault_began(state: State, event: FaultBegan) -> Steps:
-    """Have something fail."""
+    """Have a fault begin."""
     yield from _fail(state, event.fault)
 
 
@@ -84,7 +84,7 @@ def _fail(state: State, fault: Fault) -> Steps:
 
 
 def fault_ended(state: State, event: FaultEnded) -> Steps:
-    """Have something be back."""
+    """Have a fault end: its parts are back."""
     fault, failures, now_ps = event.fault, state.failures, state.now_ps
     state.record.fault(now_ps, "back", fault.name)
     failures.standing.remove(fault)

@@ -125,7 +125,7 @@ class OpTable:
         self.lost = set[int]()
         """Those that are given up."""
         self.elsewhere = set[int]()
-        """Those that had to go elsewhere, while anything is known to have failed."""
+        """Those whose bytes had to go elsewhere, while any port is known to have failed."""
 
     def __len__(self) -> int:
         """How many."""
@@ -247,7 +247,7 @@ class OpTable:
         return sum(self.legs.bytes[leg] for leg in self.legs_of(number))
 
     def on(self, number: int, over: int) -> int:
-        """Return the leg on which bytes of an operation are under way over something; -1 if none are."""
+        """Return the leg of an operation with pieces under way on a lane and path; -1 if there is none."""
         legs, leg = self.legs, self.leg[number]
         while leg >= 0 and not (legs.over[leg] == over and legs.parts[leg]):
             leg = legs.before[leg]
@@ -294,7 +294,7 @@ class OpTable:
         self.put(number, now, size, at_ps, parts)
 
     def ended_legs(self, number: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the legs of an operation that delivered something: over, bytes, first and last [ps].
+        """Yield the legs of an operation that delivered bytes: lane and path, bytes, first and last [ps].
 
         A leg ends by its operation's end at the latest: what arrived while a path changed, or while bytes
         were taken back, was noted then and reported later, with the time at which it was seen, before that.

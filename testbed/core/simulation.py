@@ -1,9 +1,9 @@
-"""The simulation: lets time pass, takes events from the queue, and carries out what reactions yield.
+"""The simulation: it lets time pass, takes events from the queue, and carries out their reactions.
 
-What a job means is written once, in reactions (`testbed.core.reactions`); a backend is physics, a booted
-network or fluids. What a reaction yields is dealt with before it goes on: an event by the reactions to it,
-depth first, and an order by the backend, whose answer comes back. So a reaction reads the state anew after
-each ``yield``, and nothing happens in the middle of anything else.
+The meaning of a job is written once, in reactions (`testbed.core.reactions`). A backend is physics: a booted
+network, or fluids. Each step that a reaction yields is done before it goes on: an event by the reactions to
+it, depth first, and an order by the backend, whose answer comes back. So a reaction reads the state anew
+after each ``yield``.
 """
 
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ class Simulation:
         self.state = State(setup, backend, communicators or Communicators(job))
 
     def run(self) -> Run:
-        """Run the job to its end."""
+        """Run the job to its end; return its tables."""
         state = self.state
         self._react(JobBegan())
         self._do_what_is_due()
@@ -112,7 +112,7 @@ class Simulation:
             log.ends(self.state)
 
     def _carry_out(self, steps: Steps) -> None:
-        """Carry out a reaction: what it yields, one after the other."""
+        """Carry out a reaction: its steps, one after the other."""
         try:
             step = next(steps)
             while True:
@@ -128,7 +128,7 @@ class Simulation:
             return
 
     def _advance(self) -> Sequence[Happening]:
-        """Let time pass until something happens, or is due; say which faults stand if nothing can."""
+        """Let time pass until something happens or an event is due; name standing faults if nothing can."""
         state = self.state
         try:
             return self._backend.advance(state.queue.next_ps)
@@ -142,7 +142,7 @@ class Simulation:
 
 
 def _check(setup: Setup) -> None:
-    """Refuse what does not go together; revisions may add nodes that faults wait for."""
+    """Refuse a job or faults that do not fit; a revision may add nodes from which faults count."""
     fabric, job = setup.fabric, setup.job
     if job.gpus > fabric.gpus:
         raise ScenarioError(

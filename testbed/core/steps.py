@@ -85,7 +85,7 @@ class Resume:
 
 @dataclass(frozen=True)
 class Do:
-    """Do something to the network."""
+    """Have the backend carry out an order to the network."""
 
     order: NetworkOrder
 
@@ -97,9 +97,9 @@ class Do:
 Order = Start | Open | Stop | Report | Pause | Resume | Do
 Answer = TypeVar("Answer")
 Asks = Generator[Event | Order, object, Answer]
-"""Part of a reaction, which returns something."""
+"""A part of a reaction that returns an answer."""
 Steps = Asks[None]
-"""A reaction."""
+"""The steps of a reaction, or of a part that returns no answer."""
 
 
 def opened(queue_pairs: Sequence[QueuePair]) -> Asks[list[int]]:
