@@ -88,14 +88,12 @@ class AsLive:
     Parameters
     ----------
     fluid
-        The mover of bytes.
+        The backend that moves bytes.
     scale
         How late.
     creeps
         Whether the clock goes on by a picosecond whenever it is looked at.
     """
-
-    moves_inside = True
 
     def __init__(self, fluid: FluidBackend, scale: Scale, *, creeps: bool = False) -> None:
         self._fluid, self._scale, self._creeps = fluid, scale, creeps
