@@ -65,8 +65,8 @@ class OcsReconfig:
 
     Under the scheme "routed" a message stays on its two NICs as long as a route joins these, so new circuits
     serve later messages only, and one of several parallel circuits does. With ``anew`` the scheme of
-    `traffic.spread` places what is left over all of them. Where circuits change do not couple the
-    rings of a prediction: no scheme places these anew.
+    `traffic.spread` places what is left over all of them. Rings of a prediction run step by step under
+    these schemes, as what moves together keeps its lanes.
     """
 
     delay_s: float = 10e-3

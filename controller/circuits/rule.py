@@ -70,6 +70,9 @@ class Rule:
     """What these OCSes show before the job starts; those that are not named are dark."""
     stays: bool = False
     """Whether nothing is ever reconfigured, so that no delay has to be honoured."""
+    keeps: bool = False
+    """Whether circuits that lead a collective's messages stay until it has ended, so that a prediction may
+    move its rings as one."""
     carries: Carries = "once lit"
     """How its circuits carry messages."""
     foresees: bool = False

@@ -94,7 +94,7 @@ class Shards:
             for name, delay_s in (("patch panel", self.panel_s), ("1x2 switch", self.flip_s))
         )
         delays = {each.name: panel if each.name in PANELS else flip for each in fabric.switches}
-        return Rule(decides, delays, decides.first)
+        return Rule(decides, delays, decides.first, keeps=True)
 
     @property
     def words(self) -> list[str]:

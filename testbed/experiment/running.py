@@ -8,7 +8,7 @@ from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment
 from traffic.communicators import Communicators
 from traffic.job import Job
-from traffic.scheme import Scheme
+from traffic.scheme import OverLight, Scheme
 
 CHECKS = "LIGHTRAIL_CHECKS"
 """The environment variable that has the state of each run checked at its end; ``--debug`` sets it."""
@@ -28,26 +28,30 @@ def simulation_of(
 
     Parameters
     ----------
-    experiment, backend, couples, log
+    experiment, backend, log
         As of `testbed.core.simulation.Simulation`.
+    couples
+        As there; but nothing goes together whose circuits may change under it and whose scheme then places
+        messages on other lanes, as one flow stays on its own.
     job
         What runs of it; by default its own job.
     scheme, communicators
         Those of a run that this one is part of; by default new ones.
     """
-    rule = experiment.rule
+    rule, scheme = experiment.rule, scheme or experiment.new_scheme()
+    lanes_stay = rule is None or rule.stays or rule.keeps or not isinstance(scheme, OverLight)
     return Simulation(
         experiment.fabric,
         job or experiment.job,
         backend,
-        scheme or experiment.new_scheme(),
+        scheme,
         circuits=rule.decides if rule else None,
         faults=experiment.faults,
         revisions=experiment.revisions,
         lit=rule.first if rule else None,
         routing=experiment.bound_routing,
         communicators=communicators or experiment.communicators,
-        couples=couples,
+        couples=couples and lanes_stay,
         log=log,
         checks=CHECKS in os.environ,
     )

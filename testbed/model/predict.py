@@ -61,9 +61,10 @@ def predict(
         later or earlier, and is lit as long as planned. By default the mean [s].
     couples
         Whether rings run as coupled flows, for jobs whose rings would be too many messages. How near that
-        comes is said at `testbed.model.backend.FluidBackend.couple`. It is near where a scheme places
+        comes is said at `testbed.model.backend.FluidBackend._couple`. It is near where a scheme places
         all steps alike: ECMP does, RailS is within 1 % for rings that leave a server over one NIC at a time,
-        else 4 %.
+        else 4 %. Where circuits may change under rings and a scheme leads messages over others then, rings
+        run step by step (`testbed.experiment.running`).
     lent_bytes
         What the shapers of an emulation lend after a pause (`testbed.model.backend.FluidBackend`), in
         real bytes of each port; nothing where nothing is emulated.

@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 
 from controller.circuits.ocs_reconfig import SIP_ML, OcsReconfig
+from controller.schedulers.coin_change import KShortest
 from testbed.core.run import Run
 from testbed.experiment.circuits_registry import CIRCUITS
 from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict
+from tests.testbed.test_coupled import assert_equal
 from topologies.patch_panel import patch_panel_fabric
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Job
 from traffic.scheme_setup import ONCE_LIT, ROUTED
+from traffic.spread import SpreadSetup
 from traffic.steps import single
 
 FABRIC = patch_panel_fabric(8, nics=4, gpus=1)
@@ -68,6 +71,15 @@ def test_circuits_that_follow_demand_beat_those_that_stay() -> None:
     assert follows.iteration_s < 1.1 * least_s
     assert stays.iteration_s > 2 * least_s
     assert reconfigurations(stays) < reconfigurations(follows)
+
+
+@pytest.mark.parametrize("scheme", [ROUTED, ONCE_LIT, SpreadSetup(), SpreadSetup(anew=True)], ids=str)
+def test_rings_that_may_change_lanes_run_step_by_step(scheme: str | SpreadSetup) -> None:
+    sent, _ = job("ring", 2e-3)
+    routing = KShortest() if isinstance(scheme, SpreadSetup) else None
+    rule = OcsReconfig(1e-3, forwards=scheme != ONCE_LIT)
+    experiment = Experiment(FABRIC, sent, scheme, circuits=rule, routing=routing)
+    assert_equal(*(predict(experiment, couples=couples) for couples in (False, True)))
 
 
 def test_sip_ml_is_once_lit_and_a_value_that_is_written_down_and_read_back() -> None:

@@ -57,6 +57,13 @@ def test_a_job_waits_for_the_flip_and_another_shard_for_nothing(scheme: str) -> 
     assert held[["at_s", "which"]].to_numpy().tolist() == [[1.2, "third"], [1.2 + FLIP_S, "third"]]
 
 
+def test_rings_of_shards_go_together_as_their_circuits_stay() -> None:
+    experiment = sharded(FIRST, OTHER, THIRD)
+    steps, coupled = (predict(experiment, couples=couples) for couples in (False, True))
+    assert spans(coupled) == spans(steps)
+    assert len(coupled.messages) == 3 * 2 * 4 < len(steps.messages)
+
+
 def test_servers_that_are_free_before_the_panel_wait_for_it() -> None:
     run = predict(sharded(FIRST, OTHER, THIRD, panel_s=3.0))
     assert spans(run) == {"first": (0.0, 1.2), "other": (0.0, 2.4), "third": (1.2, 3.6)}
