@@ -15,18 +15,22 @@ from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
 from testbed.model.predict import predict
 from tests.examples import examples
-from tests.testbed.run_cases import ring
+from tests.testbed.forwarding_cases import ring_fabric, stride_circuits
+from tests.testbed.run_cases import DELAY_S, Case, When, ring
 from tests.testbed.test_simulation import same_rail
 from tests.traffic.job_cases import OPERATIONS
-from topologies.fabric import Fabric
+from topologies.events import Event, NodeStarted, Order, Reconfigure, SetTimer, TimerFired
+from topologies.fabric import Fabric, Nic
 from topologies.fat_tree import fat_tree_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
-from traffic.job import Collective, Job
-from traffic.scheme import Scheme
+from traffic.faults import AS_IT_WAS
+from traffic.job import Collective, Compute, Job, chain
+from traffic.scheme import Scheme, WholeMessages
+from traffic.spraying.policy import QueuePair
 from traffic.transports.host_settings import TransportSetup
 
 SIZE = 10_000_019
@@ -212,6 +216,33 @@ def test_over_circuits_a_coupled_ring_waits_for_light() -> None:
     columns = ["node", "gpu"]
     pd.testing.assert_frame_equal(exact.tasks[columns], found.tasks[columns])
     assert found.tasks["end_s"].tolist() == pytest.approx(exact.tasks["end_s"].tolist(), rel=1e-9)
+
+
+def test_steps_run_ahead_of_an_edge_in_the_dark_and_a_coupled_ring_stands() -> None:
+    """The edge behind the first that goes dark is six steps ahead when it goes dark itself."""
+    servers, lit = 8, stride_circuits(8, 1)
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Reconfigure({"ocs0": lit}),),
+        NodeStarted("ring"): (SetTimer("dark 0", 0.03), SetTimer("dark 7", 0.06)),
+    }
+    for server in (0, 7):
+        ends = {2 * server, (2 * server + 3) % 16}
+        others = tuple(pair for pair in lit if set(pair) != ends)
+        back = SetTimer(f"back {server}", DELAY_S)
+        orders[TimerFired(f"dark {server}")] = (Reconfigure({"ocs0": others}), back)
+        orders[TimerFired(back.name)] = (Reconfigure({"ocs0": lit}),)
+    scheme = WholeMessages(lambda _, near, far: QueuePair(Nic(near, 0), Nic(far, 1)))
+    pattern = Ring((tuple(range(servers)),), 3_200_000_000)
+    nodes = (Compute("warm up", (0,), 2 * DELAY_S), Collective("ring", pattern))
+    fabric = replace(ring_fabric(servers), servers_forward=False)
+    case = Case(fabric, chain("dark", servers, nodes), scheme, When(orders), (), AS_IT_WAS)
+    steps, coupled = (
+        took_s(case.run(FluidBackend(fabric, case.delay_s), couples=couples), "ring")
+        for couples in (False, True)
+    )
+    alone_s, away_s = 14 * 3.2e9 / 8 / (100e9 / 8), 2 * DELAY_S
+    assert steps == pytest.approx(2 * DELAY_S + alone_s + away_s)
+    assert coupled == pytest.approx(2 * DELAY_S + alone_s + 2 * away_s)
 
 
 @pytest.mark.parametrize("nvlink_bps", [8.0, 80.0])
