@@ -55,24 +55,24 @@ MOST_IN_VAIN = 10_000
 
 def decide(state: State, event: Event) -> Steps:
     """Have the rule decide after an event, and carry out what is ordered."""
-    rule, deciding = state.setup.circuits, state.deciding
+    rule, memory = state.setup.circuits, state.rule_memory
     if rule is None:
         return
     if not (isinstance(event, TimerFired) and state.ocses.changes):  # a slow device may be waited for
         _check_progress(state)
-    deciding.state, orders = rule.decide(deciding.state, view_of(state), event)
+    memory.state, orders = rule.decide(memory.state, view_of(state), event)
     for order in orders:
         yield Ordered(order)
 
 
 def _check_progress(state: State) -> None:
     """Raise StuckError if a rule goes on deciding, and nothing comes of it."""
-    deciding = state.deciding
-    deciding.decisions += 1
-    if deciding.decisions % MOST_IN_VAIN:
+    memory = state.rule_memory
+    memory.decisions += 1
+    if memory.decisions % MOST_IN_VAIN:
         return
-    before, deciding.progress = deciding.progress, progress(state)
-    if before is not None and before == deciding.progress:
+    before, memory.progress = memory.progress, progress(state)
+    if before is not None and before == memory.progress:
         raise StuckError(
             f"the rule for circuits decided {MOST_IN_VAIN:,} times in a row, by timers or by what it "
             "ordered, and the job did not go on",
@@ -416,11 +416,11 @@ def _settle(
         yield event
     if isinstance(event, Lit | Refused):
         yield LanesGoOn(lanes)
-    for name in _let_go(state):
+    for name in _release_held(state):
         yield Released(name)
 
 
-def _let_go(state: State) -> list[str]:
+def _release_held(state: State) -> list[str]:
     """Release the collectives that were held and wait for no OCS any more; return their names."""
     awaited = state.nodes.awaited
     names = [name for name, ocses in awaited.items() if not any(map(state.ocses.is_busy, ocses))]

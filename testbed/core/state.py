@@ -129,7 +129,7 @@ class Gpus:
 
 
 @dataclass(slots=True, eq=False)
-class Deciding:
+class RuleMemory:
     """The memory of the rule for circuits, and how often it has decided."""
 
     state: object = None
@@ -166,7 +166,7 @@ class State:
         self.ocses = Ocses(setup.fabric, setup.routing)
         self.failures = Failures()
         self.gpus = Gpus()
-        self.deciding = Deciding()
+        self.rule_memory = RuleMemory()
         self.whereabouts = _whereabouts(setup)
         """Where bytes are that the scheme follows, if it does."""
         self.has_rest = False

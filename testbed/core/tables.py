@@ -60,8 +60,8 @@ def ran_of(state: State, ops: Ops, numbers: range) -> Ran:
         place += len(part)
     times_ps = [(table.start_ps[number], table.end_ps[number]) for number in numbers]
     node = state.node_of(numbers.start)
-    let_go_ps = 0 if node.released_ps == NEVER else node.released_ps
-    return Ran(node.number, parts, times_ps, [table.loads.get(number) for number in numbers], let_go_ps)
+    released_ps = 0 if node.released_ps == NEVER else node.released_ps
+    return Ran(node.number, parts, times_ps, [table.loads.get(number) for number in numbers], released_ps)
 
 
 def _write_set(state: State, written: Written, legs: "_Legs", ops: Ops, numbers: range) -> None:

@@ -51,7 +51,7 @@ class Ran(NamedTuple):
     """When each operation began and ended; `NEVER` if it did not."""
     carried: Sequence[Loads | None]
     """The loads of each operation whose moves go together; None if NVLink carried them."""
-    let_go_ps: int
+    released_ps: int
     """When the collective, held for OCSes, was released; its first operations are owed since before."""
 
 
@@ -110,11 +110,11 @@ class Written:
 
         ``legs_of`` returns the legs of an operation of one move, by its place.
         """
-        node, parts, times_ps, carried, let_go_ps = ran
+        node, parts, times_ps, carried, released_ps = ran
         place, last_ps = 0, max(end_ps for _, end_ps in times_ps)
         for part in parts:
             began_ps, ended_ps = times_ps[place]
-            times = max(began_ps, let_go_ps), ended_ps
+            times = max(began_ps, released_ps), ended_ps
             owed = times_ps[0][0], last_ps if part.stage == CROSSES else ended_ps
             number = len(self.messages)
             if part.stage not in (OWN, CROSSES):
@@ -173,7 +173,7 @@ class Written:
         given_up
             Whether the collective was.
         """
-        node, parts, times_ps, _, let_go_ps = ran
+        node, parts, times_ps, _, released_ps = ran
         first, messages, start_ps = len(self.messages), brought.messages, times_ps[0][0]
         stage = np.repeat([part.stage for part in parts], [part.ops for part in parts])
         crosses = stage[brought.by] == CROSSES
@@ -189,7 +189,7 @@ class Written:
         self.messages.block(
             len(rows), node, rows, communicator, *sent, start_ps, end_ps, lost, crosses, group
         )
-        times_ps = [(max(began_ps, let_go_ps), ended_ps) for began_ps, ended_ps in times_ps]
+        times_ps = [(max(began_ps, released_ps), ended_ps) for began_ps, ended_ps in times_ps]
         places = accumulate((part.ops for part in parts), initial=0)
         in_order = sorted(zip(parts, places, strict=False), key=lambda each: each[0].stage != OWN)
         for part, place in in_order:

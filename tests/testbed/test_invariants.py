@@ -201,7 +201,7 @@ def changes_overtake(patch: Patch) -> None:
 
 
 def held_for_ever(patch: Patch) -> None:
-    patch.setattr(circuits, "_let_go", lambda _state: [])
+    patch.setattr(circuits, "_release_held", lambda _state: [])
 
 
 def nothing_is_done(patch: Patch) -> None:
