@@ -215,7 +215,10 @@ def _arrived(state: State, event: Arrived) -> Iterable[Row]:
 
 
 def _placed_anew(state: State, event: events.BytesLeft) -> Iterable[Row]:
-    return [Row("to place", _op(state, number), "", _bytes(size)) for number, size in event.parcels]
+    sizes = defaultdict[int, int](int)
+    for number, size in event.parcels:
+        sizes[number] += size
+    return [Row("to place", _op(state, number), "", _bytes(size)) for number, size in sizes.items()]
 
 
 def _cut(state: State, event: events.LanesCut) -> Iterable[Row]:
@@ -316,11 +319,14 @@ def _start(state: State, order: steps.Start) -> Iterator[Row]:
 
 
 def _stopped(state: State, order: steps.Stop, answer: list[Left]) -> Iterator[Row]:
-    """Yield what was taken back, and the lanes that are closed."""
+    """Yield what was taken back of each operation from each lane, and the lanes that are closed."""
+    back = defaultdict[tuple[int, int], int](int)
     for each in answer:
-        if each.left:
-            lane = f"from {_lanes(state, [each.lane])}" if each.lane in state.lanes.open else ""
-            yield Row("taken back", _op(state, each.op), lane, _bytes(each.left))
+        back[each.op, each.lane] += each.left
+    for (number, lane), size in back.items():
+        if size:
+            how = f"from {_lanes(state, [lane])}" if lane in state.lanes.open else ""
+            yield Row("taken back", _op(state, number), how, _bytes(size))
     if order.in_flight == "drop":
         for number in order.lanes:
             yield Row("close", f"lane {_lanes(state, [number])}")

@@ -3,7 +3,7 @@
 import pytest
 
 from testbed.core.event_log import FORMAT
-from testbed.trust.event_diff import EventDiff, Parting, diff_lines, event_diff, log_of
+from testbed.trust.event_diff import PHYSICS, EventDiff, Parting, diff_lines, event_diff, log_of
 from topologies.errors import ScenarioError
 
 A = (
@@ -41,6 +41,7 @@ def partings(found: EventDiff) -> tuple[list[str], list[str]]:
         A,
         (*A[:3], A[4], A[3], *A[5:]),  # of other things
         A[:4] + A[5:],
+        (*A[:4], *(f"2.000  {what}  op a/0 0>1  over x" for what in PHYSICS), *A[4:]),
         changed("(10 bytes)", "(11 bytes)"),
         changed("1.000    start", "1.000      start"),
         (*A, "", "# a comment"),
@@ -77,10 +78,26 @@ def test_times_may_differ_by_a_share_of_the_longer_run_or_a_time(
     assert found.furthest.a.what == "ended"
 
 
+def test_the_longer_run_decides_what_a_share_is_of() -> None:
+    longer = [*changed("60.000", "63.000"), "200.000  ready  node b"]
+    assert partings(diff(*longer, share=0.016)) == (["node b"], [])
+    assert partings(diff(*A, a=tuple(longer), share=0.016)) == (["node b"], [])
+
+
+def test_the_earlier_of_the_first_decision_and_the_first_time_is_shown_first() -> None:
+    for decided, timed, first in ((1, 6, "decision"), (6, 2, "event")):
+        b = list(A)
+        b[decided] = b[decided].replace("  node a", "  node x").replace("op a/1", "op x")
+        b[timed] = b[timed].replace("100.000", "200.000").replace("1.000", "60.000")
+        shown = [line for line in diff_lines(diff(*b)) if line.startswith("the first")]
+        assert [line.split()[2] for line in shown] == sorted(["decision", "event"], key=lambda w: w != first)
+
+
 def test_the_earliest_place_comes_first_and_a_thing_counts_once() -> None:
     b = [line.replace("100.000", "300.000") for line in changed("60.000", "160.000")]
+    b[1] = b[1].replace("1.000", "2.000")  # of node a, which ends later too
     found = diff(*b[:2], b[2].replace("#0", "#1"), *b[3:])
-    assert partings(found) == (["op a/0 0>1"], ["op a/1 1>0", "node a"])
+    assert partings(found) == (["op a/0 0>1"], ["node a", "op a/1 1>0"])
     assert found.decisions[0].at_us == 1.0
     # after a decision that differs times are of different things
     assert all(each.of != "op a/0 0>1" for each in found.times)

@@ -11,7 +11,9 @@ from testbed.core import event_log
 from testbed.core.event_log import EVENTS, EventLog
 from testbed.core.reactions import REACTIONS
 from testbed.core.simulation import Simulation
+from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
+from testbed.model.predict import predict
 from testbed.trust.event_diff import event_diff, log_of
 from tests.audit.as_live import AsLive, Scale
 from tests.audit.carried_out import Case as Drawn
@@ -25,12 +27,15 @@ from topologies.events import Hold, NodeStarted, Reconfigure, View
 from topologies.fabric import Nic, Port
 from topologies.light import duplex
 from topologies.parallel_ocs import parallel_ocs_fabric
+from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
 from traffic.demand import Demand
 from traffic.faults import AS_IT_WAS, cut
 from traffic.job import Collective, Compute, chain
 from traffic.scheme import WholeMessages
 from traffic.spraying.policy import QueuePair
+from traffic.steps import single
+from traffic.workloads.synthetic import uniform
 
 TRACE = """\
 # lightrail event log, format 1
@@ -146,6 +151,25 @@ def test_drawn_runs_over_a_late_backend_can_be_written_down_and_compared(made: C
         own = log_of("a test", log.text)
         assert event_diff(own, own).agrees
         assert len(own.entries) > 5
+
+
+def test_operations_are_lost_once_and_not_after_they_have_ended() -> None:
+    words = [line.split() for line in logged(run_cases.ring())[0].splitlines()]
+    lost, ended = ([" ".join(line[2:]) for line in words if line[1] == what] for what in ("lost", "ended"))
+    assert len(lost) == len(set(lost)) == 9
+    assert not set(lost) & set(ended)
+
+
+def test_lanes_are_in_the_order_of_their_names() -> None:
+    fabric, log = rail_fabric(4, 4), EventLog()
+    predict(Experiment(fabric, single(uniform(fabric.gpus)), "rails"), log=log)
+    lanes = [
+        line.split("  over ")[1].split("  (")[0].split()
+        for line in log.text.splitlines()
+        if "  over " in line
+    ]
+    assert max(map(len, lanes)) > 2
+    assert all(each == sorted(each) for each in lanes)
 
 
 def test_a_backend_that_is_a_little_late_decides_the_same() -> None:
