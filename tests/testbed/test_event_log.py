@@ -10,6 +10,7 @@ import pytest
 from testbed.core import event_log
 from testbed.core.event_log import EVENTS, EventLog
 from testbed.core.reactions import REACTIONS
+from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
@@ -17,9 +18,9 @@ from testbed.model.predict import predict
 from testbed.trust.event_diff import event_diff, log_of
 from tests.audit.as_live import AsLive, Scale
 from tests.audit.carried_out import Case as Drawn
-from tests.audit.digests import came_of, digest, late
+from tests.audit.digests import came_of, digest, scale_of
 from tests.audit.drawn_faults import packets, region, revised
-from tests.audit.drawn_light import changing, forwarding, programs
+from tests.audit.drawn_light import changing, forwarding, panel, programs
 from tests.testbed import run_cases
 from tests.testbed.run_cases import Case, When
 from topologies.errors import LightrailError
@@ -145,12 +146,18 @@ def test_equal_runs_have_equal_logs_and_a_log_changes_nothing(case: Callable[[],
 def test_drawn_runs_over_a_late_backend_can_be_written_down_and_compared(made: Callable[[], Drawn]) -> None:
     """All that happens and is ordered has words, and the log of a run can be read."""
     drawn = made()
-    for backend in (None, late(drawn)[0]):
+    found = came_of(drawn)
+    scale = scale_of(found.tables) if isinstance(found, Run) else Scale(10**6, 1)
+    for backend in (None, AsLive(drawn.fluid(), scale)):
         log = EventLog()
         came_of(replace(drawn, log=log), backend)
         own = log_of("a test", log.text)
         assert event_diff(own, own).agrees
         assert len(own.entries) > 5
+        for of, entries in own.entries.items():
+            whats = [each.what for each in entries]
+            over = whats.count("drained") + whats.count("drain expired")
+            assert over <= sum(what.startswith("drain ") for what in whats) - whats.count("drain expired"), of
 
 
 def test_operations_are_lost_once_and_not_after_they_have_ended() -> None:
@@ -158,6 +165,19 @@ def test_operations_are_lost_once_and_not_after_they_have_ended() -> None:
     lost, ended = ([" ".join(line[2:]) for line in words if line[1] == what] for what in ("lost", "ended"))
     assert len(lost) == len(set(lost)) == 9
     assert not set(lost) & set(ended)
+
+
+def test_what_a_lane_gives_back_of_an_operation_is_one_line_whatever_it_was_put_there_in() -> None:
+    log = EventLog()
+    came_of(replace(panel(2), log=log))
+    words = [(line.rpartition("  (")[0], line.split("  (")[-1]) for line in log.text.splitlines()]
+    back, to_place = (
+        [(row, amount) for row, amount in words if f"  {what}  " in row]
+        for what in ("taken back", "to place")
+    )
+    assert len(back) == len({row for row, _ in back}) > 10
+    sizes = [sum(int(amount.split()[0].replace(",", "")) for _, amount in rows) for rows in (back, to_place)]
+    assert sizes[0] == sizes[1]
 
 
 def test_lanes_are_in_the_order_of_their_names() -> None:
