@@ -39,6 +39,8 @@ QUICK = (
     "region of moves 1",
 )
 """Runs of each kind that do not take long."""
+PARTS = 12
+"""All runs are carried out in so many parts."""
 
 
 class Watched(Queue):
@@ -97,10 +99,12 @@ def test_so_it_is_over_a_backend_that_is_late(name: str, monkeypatch: Patch) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("creeps", [False, True])
-def test_so_it_is_in_all_runs(creeps: bool, monkeypatch: Patch) -> None:
-    for name, case in list(cases()):
-        seen = watch_live(monkeypatch, case)
-        late(case, creeps=creeps)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_so_it_is_in_all_runs(part: int, creeps: bool) -> None:
+    for name, case in list(cases())[part::PARTS]:
+        with Patch.context() as patch:
+            seen = watch_live(patch, case)
+            late(case, creeps=creeps)
         assert seen, name
 
 
