@@ -225,6 +225,11 @@ class View:
     """Returns what has to be lit for: the bytes that each server owes each other one and may send now, shape
     (servers, servers), but for what goes over packets."""
 
+    known: Routes | None = field(default=None, compare=False, repr=False)
+    """Routes that were found, which may be those over what is lit."""
+
     def routes(self) -> Routes:
         """Return the routes over what is lit, around what is known to have failed."""
+        if self.known and self.known.are_for(self.fabric, self.lit, self.failed, self.routing):
+            return self.known
         return Routes(self.fabric, self.lit, self.failed, self.routing)

@@ -232,6 +232,21 @@ class Fabric:
             Nic(index, nic) for index, server in enumerate(self.servers) for nic in range(server.nics)
         )
 
+    @cached_property
+    def ocs_parts(self) -> dict[str, str]:
+        """Which part of the fabric each OCS is of: no light goes from OCSes of one to those of another."""
+        names = {switch.name for switch in self.switches if switch.kind == "ocs"}
+        ends = ((link.a.node, link.b.node) for link in self.links)
+        ocses = nx.Graph([both for both in ends if names.issuperset(both)])
+        ocses.add_nodes_from(names)
+        return {name: min(part) for part in nx.connected_components(ocses) for name in part}
+
+    @cached_property
+    def light_parts(self) -> dict[Nic, str]:
+        """The part into which each NIC's light goes; of one on a packet switch that switch."""
+        nodes = {nic: self.peer(self.nic_port(nic)).node for nic in self.nics}
+        return {nic: self.ocs_parts.get(node, node) for nic, node in nodes.items()}
+
     def nic_port(self, nic: Nic) -> Port:
         """Return the port that a NIC is."""
         return Port(self.servers[nic.server].name, nic.nic)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic, Path, Port
@@ -43,6 +44,13 @@ def light_leads(fabric: Fabric) -> bool:
     return fabric.servers_forward or any({link.a.node, link.b.node} <= ocses for link in fabric.links)
 
 
+class _Light(NamedTuple):
+    """Where the light of a NIC goes if it reaches another one, and which that is; else None."""
+
+    path: LightPath | None
+    end: Nic | None
+
+
 class Routes:
     """The routes over circuits that do not change, each found when it is first asked for.
 
@@ -72,23 +80,59 @@ class Routes:
     ) -> None:
         self._fabric, self._lit, self._failed = fabric, dict(lit), frozenset(failed)
         self._routing = routing if fabric.servers_forward else None
-        self._light: dict[Nic, LightPath | None] = {}
+        self._light: dict[str, dict[Nic, _Light]] = defaultdict(dict)
+        """By part of the fabric (`Fabric.light_parts`), as routes over other circuits share it."""
         self._forwarding: dict[Nic, dict[int, Nic]] = {}
-        self._sending: dict[tuple[Nic, Nic], Route | None] = {}
+        self._routes: dict[Flow, Route | None] = {}
+        self._asked: tuple[Configuration, Routes] | None = None
+        """The question of `over` that was asked last, and its answer: each change asks one more than once."""
+
+    def over(self, circuits: Configuration) -> "Routes":
+        """Return the routes once some OCSes carry circuits; the others' light is found once for both."""
+        if self._asked and self._asked[0] == circuits:
+            return self._asked[1]
+        others = {ocs for ocs, pairs in circuits.items() if self._lit.get(ocs) != pairs}
+        if not others:
+            return self
+        then = Routes(self._fabric, {**self._lit, **circuits}, self._failed, self._routing)
+        then._light.update(self._light)
+        for ocs in others:
+            then._light.pop(self._fabric.ocs_parts.get(ocs, ocs), None)
+        self._asked = dict(circuits), then
+        return then
+
+    def are_for(
+        self, fabric: Fabric, lit: Configuration, failed: Collection[Port], routing: Routing | None
+    ) -> bool:
+        """Return whether routes over these circuits are these."""
+        is_same = self._fabric is fabric and self._routing is (routing if fabric.servers_forward else None)
+        return is_same and self._lit == lit and self._failed == failed
+
+    @property
+    def has_routing(self) -> bool:
+        """Whether something else than the shortest path says by which NIC servers send on."""
+        return self._routing is not None
 
     def light(self, nic: Nic) -> LightPath | None:
         """Return where a NIC's light goes if it reaches a NIC, else None."""
-        if nic not in self._light:
-            found = light_path(self._fabric, self._lit, nic)
-            reaches = found.circuits and found.end and found.end.node in self._fabric.server_index
-            works = self._failed.isdisjoint((*found.ports, found.end))
-            self._light[nic] = found if reaches and works else None
-        return self._light[nic]
+        return self._light_of(nic).path
 
     def next_nic(self, nic: Nic) -> Nic | None:
         """Return the NIC that a NIC's light reaches, or None."""
-        light = self.light(nic)
-        return self._fabric.nic_at(light.end) if light and light.end else None
+        return self._light_of(nic).end
+
+    def _light_of(self, nic: Nic) -> _Light:
+        found = self._light[self._fabric.light_parts[nic]]
+        if nic not in found:
+            found[nic] = self._found(light_path(self._fabric, self._lit, nic))
+        return found[nic]
+
+    def _found(self, path: LightPath) -> _Light:
+        end = path.end
+        if not (path.circuits and end and end.node in self._fabric.server_index):
+            return _Light(None, None)
+        works = self._failed.isdisjoint((*path.ports, end))
+        return _Light(path, self._fabric.nic_at(end)) if works else _Light(None, None)
 
     def forwarding(self, destination: Nic) -> Mapping[int, Nic]:
         """Return the NIC through which each other server sends on what is for a NIC.
@@ -119,6 +163,12 @@ class Routes:
         None too if the light of its source leads to a server whose route goes back through the
         source's own server: no kernel accepts packets from its own address.
         """
+        ends = source, destination
+        if ends not in self._routes:
+            self._routes[ends] = self._route(*ends)
+        return self._routes[ends]
+
+    def _route(self, source: Nic, destination: Nic) -> Route | None:
         light, at, passed = [self.light(source)], self.next_nic(source), list[int]()
         while at and at != destination:
             then = self.onward(at.server, (source, destination))
@@ -136,12 +186,9 @@ class Routes:
 
         Through servers that forward there must be a route back too, for acknowledgements.
         """
-        ends = source, destination
-        if ends not in self._sending:
-            found = self.route(*ends)
-            returns = found is None or len(found.light) == 1 or self.route(destination, source)
-            self._sending[ends] = found if returns else None
-        return self._sending[ends]
+        found = self.route(source, destination)
+        returns = found is None or len(found.light) == 1 or self.route(destination, source)
+        return found if returns else None
 
     def circuits(self, source: Nic, destination: Nic) -> set[tuple[str, Circuit]]:
         """Return the OCSes and circuits without which a queue pair stands.
@@ -172,26 +219,30 @@ class Routes:
     def _towards(self, destination: Nic) -> dict[int, Nic]:
         """Return the next NIC of each server, breadth first from the destination."""
         through: dict[int, Nic] = {}
-        arriving = [
-            nic for nic in self._into.get(destination.server, ()) if self.next_nic(nic) == destination
-        ]
-        while arriving:
-            found: dict[int, Nic] = {}
-            for nic in sorted(arriving):
-                if nic.server != destination.server and nic.server not in through:
-                    found.setdefault(nic.server, nic)
+        left = {*range(len(self._fabric.servers))} - {destination.server}
+        reaching, into = self._into
+        found = {nic.server: nic for nic in reaching[destination] if nic.server in left}
+        while found:
             through |= found
-            arriving = [nic for server in found for nic in self._into.get(server, ())]
+            left -= found.keys()
+            further: dict[int, Nic] = {}
+            for server in found if left else ():
+                for far in into[server].keys() & left:
+                    nic = into[server][far]
+                    further[far] = min(nic, further.get(far, nic))
+            found = dict(sorted(further.items()))
         return through
 
     @cached_property
-    def _into(self) -> dict[int, list[Nic]]:
-        """The NICs whose light reaches each server."""
-        into: dict[int, list[Nic]] = defaultdict(list)
-        for nic in self._fabric.nics:
+    def _into(self) -> tuple[dict[Nic, list[Nic]], dict[int, dict[int, Nic]]]:
+        """The NICs whose light reaches each NIC, the highest first; the lowest from server to server."""
+        reaching: dict[Nic, list[Nic]] = defaultdict(list)
+        into: dict[int, dict[int, Nic]] = defaultdict(dict)
+        for nic in reversed(self._fabric.nics):
             if reached := self.next_nic(nic):
-                into[reached.server].append(nic)
-        return into
+                reaching[reached].append(nic)
+                into[reached.server][nic.server] = nic
+        return reaching, into
 
 
 def _in_a_circle(source: Nic, destination: Nic, servers: Sequence[int]) -> ScenarioError:

@@ -234,8 +234,14 @@ class Routed(OverLight):
 def _shortest(fabric: Fabric, routes: Routes, near: int, far: int) -> list[QueuePair]:
     """Return the queue pair between two servers whose route crosses the fewest light paths, if any.
 
-    If a routing says by which NIC the first sends, it begins there.
+    If a routing says by which NIC the first sends, it begins there. Without one, the first light path between
+    the two is it: 48 NICs to 48 others have 2,304 routes.
     """
+    if not routes.has_routing:
+        joined = (routes.next_nic(Nic(near, nic)) for nic in range(fabric.servers[near].nics))
+        for nic, reached in enumerate(joined):
+            if reached and reached.server == far:
+                return [QueuePair(Nic(near, nic), reached)]
     nics = ([Nic(server, nic) for nic in range(fabric.servers[server].nics)] for server in (near, far))
     hops = routed(routes, *nics)
     named = [lane for lane in hops if routes.leaves_by(lane.source, lane.destination) == lane.source]

@@ -278,8 +278,7 @@ def _stand_too(state: State, lanes: Iterable[Lane]) -> Steps:
     """Have lanes stand for changes that have begun, since which they were opened or got a route."""
     mine = list(lanes)
     for change in list(state.ocses.begun.values()):
-        found = state.ocses.led_elsewhere(change, mine)
-        if more := [lane for lane in found if lane.number not in change.lanes]:
+        if more := state.ocses.led_elsewhere(change, mine):
             change.hold(more)
             yield Pause([lane.number for lane in more])
 

@@ -8,7 +8,7 @@ packet on its way while the routes differ that lead it. An OCS makes one change 
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 
 from testbed.core.lane_table import Lane
 from topologies.events import AtDeadline
@@ -86,10 +86,14 @@ class Ocses:
         """The ports that routes avoid."""
         self.leads = light_leads(fabric)
         """Whether light leads queue pairs: over circuits of several OCSes, or on by servers that forward."""
-        self.routes = self.routes_over({})
+        self.routes = Routes(fabric, self.shown, self.failed, routing)
         """The routes over what OCSes show."""
         self._lit: Configuration | None = None
         """The value of `lit`; None until it is asked for again after something has changed."""
+        self._lit_routes: Routes | None = None
+        """The same of `lit_routes`."""
+        self._later: Routes | None = None
+        """The same of `_later_routes`."""
 
     # What is known
 
@@ -100,6 +104,26 @@ class Ocses:
             kept = {ocs: self.kept(ocs, change) for change in self.begun.values() for ocs in change.circuits}
             self._lit = self.shown | kept
         return self._lit
+
+    @property
+    def lit_routes(self) -> Routes:
+        """The routes over what is lit."""
+        if self._lit_routes is None:
+            begun = (ocs for change in self.begun.values() for ocs in change.circuits)
+            self._lit_routes = self.routes.over({ocs: self.lit[ocs] for ocs in begun})
+        return self._lit_routes
+
+    @property
+    def _later_routes(self) -> Routes:
+        """The routes once all changes are over that have begun."""
+        if self._later is None:
+            begun = (each.circuits.items() for each in self.begun.values())
+            self._later = self.routes.over(dict(chain.from_iterable(begun)))
+        return self._later
+
+    def _forget(self) -> None:
+        """Forget what was found of the light, which has changed."""
+        self._lit = self._lit_routes = self._later = None
 
     @property
     def ordered(self) -> Configuration:
@@ -163,16 +187,17 @@ class Ocses:
 
     def begin(self, change: Change) -> None:
         """Have a change drain."""
-        change.drains, self._lit = True, None
+        change.drains = True
         self.begun[change.number] = change
         if change.is_flip:
             change.circuits = {ocs: self.beside[ocs] for ocs in change.circuits}
+        self._forget()
 
     def end(self, change: Change) -> list[int]:
         """End a change; return the lanes that stand for no other one, which may go on."""
         del self.changes[change.number]
         self.begun.pop(change.number, None)
-        self._lit = None
+        self._forget()
         for ocs in change.circuits:
             self._waiting[ocs].popleft()
         for lane in change.lanes.values():
@@ -195,22 +220,19 @@ class Ocses:
             for pair in sorted(set(self.shown[ocs]) ^ set(pairs))
         ]
         self.shown |= circuits
-        self._lit = None
+        self._forget()
         if not moved:
             return None
-        self.routes = self.routes_over({})
+        self.routes = self.routes.over(circuits)
         return moved
 
     def avoid(self, failed: Collection[Port]) -> None:
         """Lead routes around ports that are known to have failed; ``failed`` has all of them."""
         self.failed = frozenset(failed)
-        self.routes = self.routes_over({})
+        self.routes = Routes(self._fabric, self.shown, self.failed, self._routing)
+        self._forget()
 
     # Routes
-
-    def routes_over(self, circuits: Configuration) -> Routes:
-        """Return the routes over what OCSes show, but for some that carry other circuits."""
-        return Routes(self._fabric, {**self.shown, **circuits}, self.failed, self._routing)
 
     def route(self, lane: Lane) -> Route | None:
         """Return the route of a lane over circuits; None if it stands."""
@@ -229,26 +251,27 @@ class Ocses:
     def led_elsewhere(self, change: Change, lanes: Iterable[Lane]) -> list[Lane]:
         """Return the lanes whose route differs after a change, or after all that have begun.
 
-        A lane may have a route that none of several changes ends, and only all of them make shorter.
+        Those that stand for it are left out. A lane may have a route that none of several changes ends, and
+        only all of them make shorter.
         """
+        go = [lane for lane in lanes if lane.number not in change.lanes]
         if not self.leads:
             ending = {Port(ocs, a) for ocs, a in self.ending(change)}
             return [
                 lane
-                for lane in lanes
+                for lane in go
                 if self._fabric.peer(self._fabric.nic_port(lane.pair.source)) in ending
                 and self.routes.next_nic(lane.pair.source) == lane.pair.destination
             ]
-        begun: dict[str, tuple[Circuit, ...]] = {}
-        for each in self.begun.values():
-            begun |= each.circuits
-        targets = [self.routes_over(after) for after in (change.circuits, begun)]
-        return [lane for lane in lanes if lane.is_light and self._is_led_elsewhere(lane, targets)]
+        later = [self._later_routes]
+        if len(self.begun) > 1:
+            later.append(self.routes.over(change.circuits))
+        return [lane for lane in go if lane.is_light and self._is_led_elsewhere(lane, later)]
 
-    def _is_led_elsewhere(self, lane: Lane, targets: Iterable[Routes]) -> bool:
+    def _is_led_elsewhere(self, lane: Lane, later: Iterable[Routes]) -> bool:
         """Return whether a lane that has a route has another one in some of several cases."""
         now = self.both_ways(self.routes, lane)
-        return now[0] is not None and any(self.both_ways(after, lane) != now for after in targets)
+        return now[0] is not None and any(self.both_ways(after, lane) != now for after in later)
 
     def nics_at(self, inputs: Iterable[tuple[str, int]]) -> tuple[Nic, ...]:
         """Return the NICs at input ports of OCSes, each once."""

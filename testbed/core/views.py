@@ -32,6 +32,7 @@ def view_of(state: State, communicator: int = 0) -> View:
         frozenset(failures.gone),
         state.setup.routing,
         partial(owed_bytes, state),
+        known=ocses.lit_routes,
     )
 
 

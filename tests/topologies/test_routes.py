@@ -138,6 +138,29 @@ def test_a_queue_pair_sends_if_acknowledgements_come_back(case: Lit, data: st.Da
     assert routes.circuits(source, destination) == crossed
 
 
+@given(case=lit_fabrics(), data=st.data())
+def test_routes_over_other_circuits_are_those_found_anew(case: Lit, data: st.DataObject) -> None:
+    before, lit = case.routes, dict(case.lit)
+    for _ in range(3):
+        ocs = data.draw(st.sampled_from(sorted(lit)))
+        joined = {a: b for a, b in lit[ocs] if data.draw(st.booleans())}
+        outputs = data.draw(st.permutations(sorted(joined.values())))
+        lit[ocs] = tuple((a, b) for a, b in zip(joined, outputs, strict=True) if a != b)
+        after, anew = before.over({ocs: lit[ocs]}), Routes(case.fabric, lit, case.failed)
+        for nic in case.fabric.nics:
+            assert after.light(nic) == anew.light(nic)
+            assert after.forwarding(nic) == anew.forwarding(nic)
+        before = after
+
+
+def test_routes_over_other_circuits_leave_those_before_as_they_were() -> None:
+    before = Routes(RING, CLOCKWISE)
+    assert before.next_nic(Nic(0, 0)) == Routes(RING, CLOCKWISE).next_nic(Nic(0, 0))
+    after = before.over({"ocs0": ((0, 2),)})
+    assert after.next_nic(Nic(0, 0)) == Nic(2, 0)
+    assert after.over(CLOCKWISE).next_nic(Nic(0, 0)) == before.next_nic(Nic(0, 0)) != Nic(2, 0)
+
+
 def test_without_forwarding_a_route_is_one_light_path() -> None:
     routes = Routes(replace(RING, servers_forward=False), CLOCKWISE)
     assert routes.route(Nic(0, 0), Nic(2, 0)) is None
