@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from scenarios._figure import figure
+from scenarios._bench.figure import figure
 from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend
 from topologies.events import Event, Lit, NodeStarted, Order, Reconfigure, SetTimer, TimerFired, View
