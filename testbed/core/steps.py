@@ -12,8 +12,16 @@ from testbed.core.events import Event
 from traffic.spraying.policy import QueuePair
 
 
+class Order:
+    """An order to the backend: a base class, as a look at a union of seven takes 0.8 us, and at it 0.05."""
+
+    def to(self, backend: Backend) -> object:
+        """Give the order; return the answer."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
-class Start:
+class Start(Order):
     """Have bytes move from now on."""
 
     flows: Sequence[Flows | Chosen]
@@ -26,7 +34,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Open:
+class Open(Order):
     """Open queue pairs that are not; the answer is the number of each."""
 
     queue_pairs: Sequence[QueuePair]
@@ -37,7 +45,7 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Stop:
+class Stop(Order):
     """Take back bytes that have not been delivered; the answer is these bytes."""
 
     lanes: Sequence[int]
@@ -50,7 +58,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Order):
     """Report the bytes that lanes carried, since the last report, of operations that choose."""
 
     ops: Sequence[int]
@@ -61,7 +69,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Pause:
+class Pause(Order):
     """Have lanes stand; report `Drained` of the change, if one is named."""
 
     lanes: Collection[int]
@@ -73,7 +81,7 @@ class Pause:
 
 
 @dataclass(frozen=True)
-class Resume:
+class Resume(Order):
     """Let lanes send again that have a route."""
 
     lanes: Collection[int]
@@ -84,7 +92,7 @@ class Resume:
 
 
 @dataclass(frozen=True)
-class Do:
+class Do(Order):
     """Have the backend carry out an order to the network."""
 
     order: NetworkOrder
@@ -94,7 +102,6 @@ class Do:
         backend.carry_out(self.order)
 
 
-Order = Start | Open | Stop | Report | Pause | Resume | Do
 Answer = TypeVar("Answer")
 Asks = Generator[Event | Order, object, Answer]
 """A part of a reaction that returns an answer."""
