@@ -21,6 +21,7 @@ from testbed.core.events import (
     Released,
     RestOrdered,
     RoutesChanged,
+    RoutesLedAnew,
 )
 from testbed.core.lane_table import Lane
 from testbed.core.lanes import lacking
@@ -272,6 +273,12 @@ def _lanes_of(state: State, change: Change) -> list[Lane]:
 def stand_too(state: State, event: LanesOpened) -> Steps:
     """Have lanes stand for changes that have begun, since which they were opened."""
     yield from _stand_too(state, [state.lanes[number] for number in event.lanes])
+
+
+def all_stand_too(state: State, _event: RoutesLedAnew) -> Steps:
+    """Have lanes stand that have got a route through circuits that are to end."""
+    if state.ocses.begun:
+        yield from _stand_too(state, state.lanes.light.values())
 
 
 def _stand_too(state: State, lanes: Iterable[Lane]) -> Steps:

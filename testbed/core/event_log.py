@@ -290,6 +290,7 @@ EVENTS: Mapping[type, Words] = {
             events.PiecesDone,
             events.LanesOpened,
             events.RoutesChanged,
+            events.RoutesLedAnew,
             events.LanesGoOn,
             events.RestOrdered,
             events.ControllerChanged,

@@ -115,6 +115,11 @@ class RoutesChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class RoutesLedAnew:
+    """Faults have become known or are over: lanes may get routes through circuits that are to end."""
+
+
+@dataclass(frozen=True, slots=True)
 class LanesCut:
     """Lanes did not drain in time: the bytes that they have not delivered are to wait for light."""
 
@@ -227,6 +232,7 @@ Event = (
     | BytesLeft
     | LanesOpened
     | RoutesChanged
+    | RoutesLedAnew
     | LanesCut
     | LanesGoOn
     | Released

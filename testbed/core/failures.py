@@ -20,6 +20,7 @@ from testbed.core.events import (
     JobBegan,
     PiecesDone,
     RoutesChanged,
+    RoutesLedAnew,
     SentAgain,
 )
 from testbed.core.lanes import is_cut, left_over, take_back, unsent
@@ -239,6 +240,7 @@ def _lead_anew(state: State, what: str, fault: Fault) -> Steps:
     for row in state.nodes.rows:
         row.kept.clear()
     state.ocses.avoid(state.failures.ports)
+    yield RoutesLedAnew()  # before lanes may send over them
     yield Do(Lead(state.ocses.routes, failed=state.ocses.failed))
     yield RoutesChanged(everywhere=True)
     state.record.fault(state.now_ps, what, fault.name)

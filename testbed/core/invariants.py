@@ -46,6 +46,7 @@ def _broken(state: State, grain_bytes: int) -> Iterator[str]:
     yield from _under_way(state, grain_bytes)
     yield from _lanes(state)
     yield from _changes(state)
+    yield from _draining(state)
     yield from _ocses(state)
     yield from _nodes(state)
     yield from _computing(state)
@@ -202,6 +203,14 @@ def _changes(state: State) -> Iterator[str]:
         yield f"changes {sorted(over)} are over, and known to have begun"
     if late := [change.number for change in ocses.may_begin(first)]:
         yield f"changes {late} may begin, and have not"
+
+
+def _draining(state: State) -> Iterator[str]:
+    """Nothing goes on over circuits that are to end, or over a route that is to be another one."""
+    for number, change in state.ocses.begun.items():
+        led = state.ocses.led_elsewhere(change, state.lanes.light.values()) if change.drains else ()
+        if go_on := [lane.number for lane in led if not lane.held_by]:
+            yield f"change {number} drains, and lanes {go_on} do not stand, which it leads elsewhere"
 
 
 def _ocses(state: State) -> Iterator[str]:

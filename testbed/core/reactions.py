@@ -26,6 +26,7 @@ REACTIONS: Mapping[type, tuple[Reaction, ...]] = {
     # Light
     events.Ordered: (circuits.ordered,),
     events.LanesOpened: (circuits.stand_too,),
+    events.RoutesLedAnew: (circuits.all_stand_too,),
     Drained: (circuits.drained,),
     events.DrainExpired: (circuits.drain_expired,),
     LightChanged: (circuits.light_changed,),

@@ -35,7 +35,7 @@ from topologies.fabric import Fabric, Link, Nic, Port, Switch, equal_servers
 from topologies.light import duplex
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.collectives.point_to_point import PointToPoint
-from traffic.faults import Fault
+from traffic.faults import Fault, cut
 from traffic.job import Collective, Compute, Job, Node, chain
 from traffic.scheme import Scheme, WholeMessages
 from traffic.spraying.policy import QueuePair
@@ -352,6 +352,21 @@ def test_a_lane_over_circuits_that_end_stands_when_it_is_opened_while_others_dra
     found = replace(case, job=job, scheme=lane(0)).run(FluidBackend(FABRIC, case.delay_s))
     begins_s = 1.7 + 2 * DELAY_S
     assert found.messages["end_s"].tolist() == pytest.approx([begins_s + 0.3, begins_s + 0.1])
+
+
+def test_a_lane_that_has_a_route_again_while_others_drain_stands_with_them() -> None:
+    """The change drains from 1.3 to its deadline at 1.8; the link of server 2 is known to be back at 1.5."""
+    orders: dict[Event, tuple[Order, ...]] = {
+        NodeStarted("warm up"): (Reconfigure({"ocs0": A}),),
+        NodeStarted("send"): (SetTimer("change", 0.3),),
+        TimerFired("change"): (Reconfigure({"ocs0": B}, 0.5), Reconfigure({"ocs0": A})),
+    }
+    drains = cut("drains", (Port("h0", 0),), "send", 0.2, 5.0, 3.0)
+    known = cut("known", (Port("h2", 0),), "send", 0.1, 0.1, 0.3)
+    nodes = (WARM, sends("send", (0, 1, RATE), (2, 3, RATE)))
+    found = run(FABRIC, nodes, orders, lane(0), faults=(drains, known))
+    lit_s = 1.8 + 2 * DELAY_S
+    assert found.messages["end_s"].tolist() == pytest.approx([4.2 + 0.8, lit_s + 0.9])
 
 
 def test_a_newer_provision_takes_the_place_of_one_that_is_not_done() -> None:
