@@ -33,7 +33,8 @@ from topologies.printable import printable
 from traffic.clock import NEVER
 from traffic.effects import LinkState
 
-FORMAT = "# lightrail event log, format 1"
+ITS_VERSION = "# lightrail event log, format "
+FORMAT = f"{ITS_VERSION}1"
 HEADER = """\
 {first}
 # {name}

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
 
-from testbed.core.event_log import APART, FORMAT
+from testbed.core.event_log import APART, FORMAT, ITS_VERSION
 from topologies.errors import ScenarioError
+from topologies.printable import printable
 
 PHYSICS = frozenset(("arrived", "to place", "lead", "stand", "go on"))
 """Events that follow from when others happen, and are not compared."""
@@ -52,6 +53,8 @@ class Log:
 
     name: str
     """Of its file."""
+    run: str
+    """The run that it is of, as its second line names it."""
     lines: Sequence[str]
     entries: Mapping[str, Sequence[Entry]]
     """The events that are compared, in order, by the thing that each happened to."""
@@ -106,9 +109,20 @@ class EventDiff:
 
 def log_of(name: str, text: str) -> Log:
     """Return a log; ScenarioError if a text is none."""
-    lines, entries = text.splitlines(), defaultdict[str, list[Entry]](list)
-    if not lines or lines[0] != FORMAT:
+    lines, entries = list(map(printable, text.splitlines())), defaultdict[str, list[Entry]](list)
+    first = lines[0] if lines else ""
+    if first != FORMAT:
+        if first.startswith(ITS_VERSION):
+            was = first.removeprefix(ITS_VERSION)
+            raise ScenarioError(
+                f"{name} is an event log of format {was}, which this version of lightrail does not read",
+                "compare logs with the version that wrote them, or run both again with --events",
+            )
         raise ScenarioError(f"{name} does not begin with {FORMAT!r}", "give a file that --events wrote")
+    if not text.endswith("\n"):
+        raise ScenarioError(
+            f"{name} ends within line {len(lines)}: the rest is missing", "copy it again, or repeat its run"
+        )
     for number, line in enumerate(lines):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -123,7 +137,8 @@ def log_of(name: str, text: str) -> Log:
             more.pop()
         if what not in PHYSICS:
             entries[of].append(Entry(number, float(found["at_us"]), " ".join((what, *more))))
-    return Log(name, lines, entries)
+    run = lines[1].removeprefix("# ") if len(lines) > 1 and lines[1].startswith("# ") else "a run"
+    return Log(name, run, lines, entries)
 
 
 def event_diff(a: Log, b: Log, *, share: float = 0.0, least_us: float = 0.0) -> EventDiff:
@@ -177,7 +192,7 @@ def diff_lines(found: EventDiff) -> Iterator[str]:
     """Yield what people read of a comparison."""
     for letter, log in (("A", found.a), ("B", found.b)):
         events = sum(map(len, log.entries.values()))
-        yield f"{letter}: {log.name}, {events:,} events in {log.length_us:,.3f} us"
+        yield f"{letter}: {printable(log.name)} ({log.run}), {events:,} events in {log.length_us:,.3f} us"
     yield _counts(found)
     if found.furthest and (apart_us := _apart_us(found.furthest)):
         share = apart_us / max(found.a.length_us, found.b.length_us)

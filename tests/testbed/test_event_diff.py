@@ -20,7 +20,9 @@ A = (
 
 def diff(*b: str, a: tuple[str, ...] = A, share: float = 0.0, least_us: float = 0.0) -> EventDiff:
     """Return how the logs of some lines differ."""
-    logs = (log_of(name, "\n".join((FORMAT, "# of a test", *lines))) for name, lines in (("A", a), ("B", b)))
+    logs = (
+        log_of(name, "\n".join((FORMAT, "# of a test", *lines, ""))) for name, lines in (("A", a), ("B", b))
+    )
     return event_diff(*logs, share=share, least_us=least_us)
 
 
@@ -110,8 +112,8 @@ def test_the_earliest_place_comes_first_and_a_thing_counts_once() -> None:
 def test_it_shows_the_lines_of_both_logs_around_the_first_place() -> None:
     found = diff(*changed("over 1.0>0.0#0", "over 1.1>0.1#0")[:-1])
     assert list(diff_lines(found)) == [
-        "A: A, 7 events in 100.000 us",
-        "B: B, 6 events in 100.000 us",
+        "A: A (of a test), 7 events in 100.000 us",
+        "B: B (of a test), 6 events in 100.000 us",
         "1 of 2 operations, 0 of 1 nodes, 1 of 1 jobs agree",
         "",
         "the first decision that differs: op a/1 1>0",
@@ -147,15 +149,25 @@ def test_where_a_log_has_no_more_the_lines_of_that_time_are_shown() -> None:
     [
         ("", "does not begin with"),
         ("workload,scheme\n", "does not begin with"),
-        (f"{FORMAT}\nbegan  job", "line 2, is not an event"),
-        (f"{FORMAT}\n\n1.000  began", "line 3, is not an event"),
-        (f"{FORMAT}\n1.0  began  job", "line 2, is not an event"),
-        (f"{FORMAT}\nnan  began  job", "line 2, is not an event"),
+        (f"{FORMAT}\nbegan  job\n", "line 2, is not an event"),
+        (f"{FORMAT}\n\n1.000  began\n", "line 3, is not an event"),
+        (f"{FORMAT}\n1.0  began  job\n", "line 2, is not an event"),
+        (f"{FORMAT}\nnan  began  job\n", "line 2, is not an event"),
+        (f"{FORMAT}\n1.000  began  jo", "ends within line 2"),
+        (FORMAT, "ends within line 1"),
+        ("# lightrail event log, format 2\n", "format 2, which this version of lightrail does not read"),
     ],
 )
 def test_what_is_no_log_is_a_sentence(text: str, said: str) -> None:
     with pytest.raises(ScenarioError, match=said):
         log_of("x", text)
+
+
+def test_a_comparison_names_the_runs_and_shows_nothing_that_a_terminal_obeys() -> None:
+    text = f"{FORMAT}\n# \x1b[31mrails\n1.000  began  job\x1b[31m\n"
+    lines = list(diff_lines(event_diff(log_of("a\nb", text), log_of("c", text))))
+    assert lines[0] == r"A: a\nb (\x1b[31mrails), 1 events in 1.000 us"
+    assert all(map(str.isprintable, lines))
 
 
 def test_two_logs_without_events_agree() -> None:
