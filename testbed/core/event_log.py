@@ -350,7 +350,12 @@ def _switch(_state: State, order: SetCircuits) -> Iterator[Row]:
 
 def _show(_state: State, order: heard.Show) -> Iterator[Row]:
     for ocs, slots in order.programs:
-        yield Row("show", f"ocs {ocs}", _some([_lit(slot.circuits) for slot in slots], "slots"))
+        shown = [_lit(slot.circuits) for slot in slots]
+        how = " | ".join(shown) if len(shown) <= MOST_NAMED else _some(shown, "slots")
+        times = [f"{slot.lit_s * 1e6:.3f}" for slot in slots[:MOST_NAMED]] + ["..."] * (
+            len(slots) > MOST_NAMED
+        )
+        yield Row("show", f"ocs {ocs}", how or "no slots", f"(for {' | '.join(times)} us)" if times else "")
 
 
 def _lead(_state: State, order: Lead) -> Iterable[Row]:

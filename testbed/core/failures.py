@@ -44,7 +44,7 @@ HEALTHY = LinkState()
 def job_began(state: State, _event: JobBegan) -> Steps:
     """Begin the faults that stand from the start, and set the time of those that count from there."""
     for fault in filter(state.setup.stands, state.setup.faults):
-        yield from _fail(state, fault)
+        yield FaultBegan(fault)
     _count_from(state, "")
 
 
@@ -62,12 +62,8 @@ def _count_from(state: State, node: str) -> None:
 
 
 def fault_began(state: State, event: FaultBegan) -> Steps:
-    """Have a fault begin."""
-    yield from _fail(state, event.fault)
-
-
-def _fail(state: State, fault: Fault) -> Steps:
-    failures = state.failures
+    """Have a fault begin: its parts fail, and it is known once it is detected."""
+    fault, failures = event.fault, state.failures
     failures.begun.append(fault)
     failures.standing.append(fault)
     gpus = gpu_states(_effects(failures.standing))

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from testbed.core import event_log
-from testbed.core.event_log import EVENTS, EventLog
+from testbed.core.event_log import EVENTS, ORDERS, EventLog
 from testbed.core.reactions import REACTIONS
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from testbed.experiment.experiment import Experiment
+from testbed.core.state import State
 from testbed.model.backend import FluidBackend
 from testbed.model.predict import predict
 from testbed.trust.event_diff import event_diff, log_of
@@ -24,7 +25,7 @@ from tests.audit.drawn_light import changing, forwarding, panel, programs
 from tests.testbed import run_cases
 from tests.testbed.run_cases import Case, When
 from topologies.errors import LightrailError
-from topologies.events import Hold, NodeStarted, Reconfigure, View
+from topologies.events import Hold, NodeStarted, Reconfigure, Show, TimedCircuits, View
 from topologies.fabric import Nic, Port
 from topologies.light import duplex
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -117,6 +118,24 @@ def logged(case: Case, backend: FluidBackend | AsLive | None = None) -> tuple[st
 
 def test_a_run_is_written_down_in_order_each_event_with_what_it_led_to() -> None:
     assert logged(small())[0] == TRACE
+
+
+def test_a_fault_from_the_start_is_written_down_as_one_that_comes_later_is() -> None:
+    text, _ = logged(replace(small(), faults=(cut("h0:0", (Port("h0", 0),)),)))
+    lines = [" ".join(line.split()) for line in text.splitlines()[4:]]
+    assert lines[:3] == ["0.000 began job", "0.000 failed fault h0:0", "0.000 set link h0:0 down"]
+    assert "0.000 known fault h0:0" in lines
+
+
+def test_a_program_is_written_down_with_its_slots_and_how_long_each_is_lit() -> None:
+    slots = tuple(
+        TimedCircuits(circuits, lit_s) for circuits, lit_s in ((((0, 1), (1, 0)), 1e-3), (((2, 3),), 2e-6))
+    )
+    (row,) = ORDERS[Show](State.__new__(State), Show((("ocs0", slots),)))
+    assert row == ("show", "ocs ocs0", "0>1 1>0 | 2>3", "(for 1000.000 | 2.000 us)")
+    (row,) = ORDERS[Show](State.__new__(State), Show((("ocs0", slots[:1] * 9),)))
+    assert row.how.startswith("9 slots ")
+    assert row.amount == f"(for {'1000.000 | ' * 8}... us)"
 
 
 def test_each_event_has_words_or_is_quiet() -> None:
