@@ -120,8 +120,21 @@ def _hold(state: State, order: Hold) -> None:
 
 
 def _show_programs(state: State, order: Show) -> Steps:
-    """Have OCSes show programs; ScenarioError if one shows another, or has changes that are not over."""
+    """Have OCSes show programs.
+
+    Raises
+    ------
+    ScenarioError
+        If one is not there, shows another program, or has changes that are not over.
+    DemandError
+        If one cannot have such circuits.
+    """
     ocses, names = state.ocses, [ocs for ocs, _ in order.programs]
+    for ocs, slots in order.programs:
+        for circuits in dict.fromkeys([(), *(slot.circuits for slot in slots)]):
+            _check(state, {ocs: circuits})
+    if twice := [ocs for ocs in names if names.count(ocs) > 1]:
+        raise ScenarioError(f"OCS {twice[0]} was to show two programs at once", "put their slots into one")
     if again := [ocs for ocs in names if ocs in ocses.showing]:
         raise ScenarioError(
             f"OCS {again[0]} was to show a program while it shows another",

@@ -13,8 +13,10 @@ from testbed.experiment.circuits_registry import CIRCUITS, CircuitsRule, OwnCirc
 from testbed.experiment.dilation import UNSCALED, Dilation
 from topologies.errors import DemandError, ScenarioError
 from topologies.events import (
+    AtDeadline,
     Event,
     Flip,
+    Hold,
     Order,
     Provision,
     Reconfigure,
@@ -179,6 +181,11 @@ class _Checked:
             time_s = getattr(order, field, None)
             if time_s is not None and not (isinstance(time_s, int | float) and 0 <= time_s < math.inf):
                 raise _not_valid(self._name, f"ordered {field} = {time_s!r}, which is not a time")
+        if (at := getattr(order, "at_deadline", "cut")) not in get_args(AtDeadline):
+            raise _not_valid(self._name, f"at_deadline is cut or refuse, not {at!r}")
+        for lit_s in _lit_s(cast(Order, order)):
+            if not (isinstance(lit_s, int | float) and 0 < lit_s < math.inf):
+                raise _not_valid(self._name, f"ordered lit_s = {lit_s!r}, which is not a positive time")
 
 
 def _shown(order: Order) -> list[tuple[str, Sequence[object]]]:
@@ -187,10 +194,15 @@ def _shown(order: Order) -> list[tuple[str, Sequence[object]]]:
         return [(ocs, [circuits]) for ocs, circuits in order.circuits.items()]
     if isinstance(order, Provision):
         return [(order.ocs, [order.circuits])]
-    if isinstance(order, Flip):
+    if isinstance(order, Flip | Hold):
         return [(ocs, []) for ocs in order.ocses]
     programs = order.programs if isinstance(order, Show) else ()
     return [(ocs, [slot.circuits for slot in slots]) for ocs, slots in programs]
+
+
+def _lit_s(order: Order) -> list[object]:
+    """Return for how long each slot of an order's programs is lit."""
+    return [slot.lit_s for _, slots in order.programs for slot in slots] if isinstance(order, Show) else []
 
 
 def _not_valid(name: str, said: str) -> ScenarioError:

@@ -25,6 +25,8 @@ from topologies.events import (
     Order,
     Reconfigure,
     SetTimer,
+    Show,
+    TimedCircuits,
     TimerFired,
     View,
 )
@@ -263,6 +265,9 @@ def always(*orders: object) -> By:
         (always(SetTimer("x", -1.0)), "ordered after_s = -1.0, which is not a time"),
         (always(SetTimer("x", float("nan"))), "ordered after_s = nan, which is not a time"),
         (always(Reconfigure({}, deadline_s=float("inf"))), "ordered deadline_s = inf, which is not a time"),
+        (always(Reconfigure({}, at_deadline="drop")), "at_deadline is cut or refuse, not 'drop'"),  # type: ignore[arg-type]
+        (always(Show((("ocs0", (TimedCircuits((), -1.0),)),))), "ordered lit_s = -1.0, which is not"),
+        (always(Hold("sends", ("ocs7",))), "ordered something of 'ocs7'"),
     ],
 )  # fmt: skip
 def test_what_is_no_rule_is_a_sentence(rule: object, why: str) -> None:
