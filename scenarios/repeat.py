@@ -21,7 +21,7 @@ from testbed.report.csv_text import table_of
 from testbed.report.run_json import changed_modules, datapath_of, experiments_of, kind_of, real_link_delay_of
 from testbed.study.carry_out import carry_out
 from testbed.study.command import loading, main
-from testbed.study.options import Debug, DryRun, NoSandbox, NoWait, Out, Plots
+from testbed.study.options import Debug, DryRun, Events, NoSandbox, NoWait, Out, Plots
 from testbed.study.study import Options, Study
 from topologies.errors import ScenarioError
 from topologies.own import own_sources
@@ -44,6 +44,7 @@ def repeat(
     no_wait: NoWait = False,
     out: Out = None,
     plots: Plots = "png",
+    events: Events = False,
     debug: Debug = False,
 ) -> None:
     """Run again what a results directory holds, and hold each CCT against the one before.
@@ -54,7 +55,9 @@ def repeat(
     transport or a pattern of your own whose module has changed since is measured, and not compared.
     """
     with loading(dry_run=dry_run):
-        options = Options(no_sandbox=no_sandbox, no_wait=no_wait, out=out, dry_run=dry_run, plots=plots)
+        options = Options(
+            no_sandbox=no_sandbox, no_wait=no_wait, out=out, dry_run=dry_run, plots=plots, events=events
+        )
         _again(results, datapath, options)
 
 

@@ -82,6 +82,14 @@ Plots = Annotated[
         " (docs/howto/figures.md).",
     ),
 ]
+Events = Annotated[
+    bool,
+    typer.Option(
+        "--events",
+        help="Write what happened in each point, as text beside the point: points/KEY.predicted.events,"
+        " and KEY.emulated.events where it is emulated (docs/explain/events.md).",
+    ),
+]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of an error, and check the state of each run.")
 ]

@@ -22,6 +22,7 @@ from testbed.study.glances import PlannedFailures
 from testbed.study.options import (
     DatapathOption,
     DryRun,
+    Events,
     NoSandbox,
     NoWait,
     Out,
@@ -139,14 +140,7 @@ class Options:
     ] = None
     out: Out = None
     plots: Plots = "png"
-    events: Annotated[
-        bool,
-        typer.Option(
-            "--events",
-            help="Write what happened in each point, as text beside the point: points/KEY.predicted.events,"
-            " and KEY.emulated.events where it is emulated (docs/explain/events.md).",
-        ),
-    ] = False
+    events: Events = False
     typed: Typed | None = None
     """How the command was typed, for those who go on with its run; None without a command."""
 

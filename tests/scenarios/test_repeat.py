@@ -24,8 +24,9 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_again_takes_as_long(first: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
-    done = ran("repeat", first, "--out", again)
+    done = ran("repeat", first, "--events", "--out", again)
     assert done.returncode == 0, done.stderr
+    assert len(list((again / "points").glob("*.predicted.events"))) == 4
     same = ["workload", "scheme", "seed", "cct_s", "verdict"]
     before, after = (pd.read_csv(out / "summary.csv")[same] for out in (first, again))
     pd.testing.assert_frame_equal(before, after)
