@@ -46,8 +46,8 @@ APART = "  "
 TIME, WHAT, SUBJECT = 15, 22, 32
 """The widths of columns."""
 MOST_INDENTED = 5
-MOST_NAMED = 8
-"""Of more lanes or circuits a line has how many there are, and a checksum of their names."""
+MOST_NAMED, MOST_CIRCUITS = 8, 64
+"""Of more lanes, or circuits, a line has how many there are, and a checksum of their names."""
 PACKED_LINES = 10_000
 """So many lines are kept as they are; those before them are compressed."""
 
@@ -165,11 +165,11 @@ def _lanes(state: State, numbers: Iterable[int]) -> str:
 
 
 def _lit(circuits: Collection[Circuit]) -> str:
-    return _some([f"{a}>{b}" for a, b in sorted(circuits)], "circuits")
+    return _some([f"{a}>{b}" for a, b in sorted(circuits)], "circuits", MOST_CIRCUITS)
 
 
-def _some(names: Collection[str], what: str) -> str:
-    if len(names) <= MOST_NAMED:
+def _some(names: Collection[str], what: str, most: int = MOST_NAMED) -> str:
+    if len(names) <= most:
         return " ".join(names) or f"no {what}"
     return f"{len(names):,} {what} {zlib.crc32(' '.join(names).encode()):08x}"
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.core import event_log
+from testbed.core.backend import SetCircuits
 from testbed.core.event_log import EVENTS, ORDERS, EventLog
 from testbed.core.reactions import REACTIONS
 from testbed.core.run import Run
@@ -136,6 +137,15 @@ def test_a_program_is_written_down_with_its_slots_and_how_long_each_is_lit() -> 
     (row,) = ORDERS[Show](State.__new__(State), Show((("ocs0", slots[:1] * 9),)))
     assert row.how.startswith("9 slots ")
     assert row.amount == f"(for {'1000.000 | ' * 8}... us)"
+
+
+def test_circuits_of_a_panel_are_named_and_those_of_a_large_one_counted() -> None:
+    for ports in (32, 64, 66):
+        circuits = duplex([(port, port + 1) for port in range(0, ports, 2)])
+        (row,) = ORDERS[SetCircuits](State.__new__(State), SetCircuits({"ocs0": circuits}))
+        named = " ".join(f"{a}>{b}" for a, b in sorted(circuits))
+        assert (row.how == named) is (ports <= 64)
+    assert row.how.startswith("66 circuits ")
 
 
 def test_each_event_has_words_or_is_quiet() -> None:
