@@ -13,8 +13,8 @@ from testbed.core.event_log import EVENTS, ORDERS, EventLog
 from testbed.core.reactions import REACTIONS
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
-from testbed.experiment.experiment import Experiment
 from testbed.core.state import State
+from testbed.experiment.experiment import Experiment
 from testbed.model.backend import FluidBackend
 from testbed.model.predict import predict
 from testbed.trust.event_diff import event_diff, log_of

@@ -138,7 +138,7 @@ def test_rows_of_a_table_in_several_groups_are_read_alike() -> None:
 
 FLOATS = st.floats(allow_nan=True)
 LENT = st.floats(0.0, 1e300)
-"""What a bucket lends: bounds are sums of these."""
+"""The bytes that a bucket lends: bounds are sums of them."""
 TEXTS = st.text(max_size=20)
 MEASURES = st.builds(
     Measures, **dict.fromkeys(("packets", "retransmits", "packets_late"), st.integers(0, 1 << 40) | FLOATS),
