@@ -184,9 +184,9 @@ def test_drawn_runs_over_a_late_backend_can_be_written_down_and_compared(made: C
         assert event_diff(own, own).agrees
         assert len(own.entries) > 5
         for of, entries in own.entries.items():
-            whats = [each.what for each in entries]
-            over = whats.count("drained") + whats.count("drain expired")
-            assert over <= sum(what.startswith("drain ") for what in whats) - whats.count("drain expired"), of
+            seen = [each.what for each in entries]
+            over = seen.count("drained") + seen.count("drain expired")
+            assert over <= sum(what.startswith("drain ") for what in seen) - seen.count("drain expired"), of
 
 
 def test_operations_are_lost_once_and_not_after_they_have_ended() -> None:
