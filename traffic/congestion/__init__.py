@@ -1,0 +1,1 @@
+"""Congestion control over datagrams: an algorithm a file, and the seam between algorithms and the engine."""
