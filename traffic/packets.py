@@ -10,6 +10,8 @@ ETHERNET_HEADER_BYTES = 14
 TCP_HEADER_BYTES = 52
 """IP, TCP and its timestamps, within the MTU."""
 
+BURST_S, MIN_BURST_PACKETS = 0.004, 2
+
 
 def packet_bytes(mtu: int) -> int:
     """Return the payload of a full TCP packet [bytes]: windows are whole packets."""
@@ -19,6 +21,11 @@ def packet_bytes(mtu: int) -> int:
 def frame_bytes(mtu: int) -> int:
     """Return what a full packet takes of a link's rate and of a queue [bytes]."""
     return mtu + ETHERNET_HEADER_BYTES
+
+
+def burst_bytes(rate_bps: float, mtu: int = DEFAULT_MTU) -> int:
+    """Return the token bucket for a rate: 4 ms of it, to forgive a late timer, and at least two packets."""
+    return max(int(rate_bps / 8 * BURST_S), MIN_BURST_PACKETS * frame_bytes(mtu))
 
 
 def check_mtu(mtu: int) -> None:

@@ -53,13 +53,13 @@ from traffic.clock import NEVER, in_seconds, ps
 from traffic.effects import Daemon, LinkState
 from traffic.faults import Fault
 from traffic.packets import packet_bytes
-from traffic.path_effects import path_effects
 from traffic.scheme import Choice, WhileLit
 from traffic.scheme_setup import WHILE_LIT, WhileLitSetup
 from traffic.spraying.policy import SPRAYED, CountsChunks, NamesInert, QueuePair, ReactivePolicy, inert_in_all
 from traffic.transports.circuit_engine import TURN_S
 from traffic.transports.connections import Ends, ends
 from traffic.transports.datagram_engine import DatagramEngine
+from traffic.transports.datagram_lane import Crossed
 from traffic.transports.datagram_sockets import datagram_ends
 from traffic.transports.engine import Engine
 from traffic.transports.host_settings import CREDIT, TransportSetup
@@ -67,8 +67,8 @@ from traffic.transports.late_binding import ReactiveFeeder
 from traffic.transports.loop import STUCK_S, Health
 from traffic.transports.order import Reordering
 from traffic.transports.packet_feeder import PacketFeeder
-from traffic.transports.registry import limits_named
 from traffic.transports.round_trips import Crossing, shares_of
+from traffic.transports.tcp import Tcp
 
 _Feeder = TypeVar("_Feeder", ReactiveFeeder, PacketFeeder)
 _By = tuple[int, int | None]
@@ -98,6 +98,8 @@ class LiveBackend:
         How datagrams over programs are sent, and what their slots are longer for.
     faults
         What is to fail: the paths around it are computed while the clock stands.
+    seed
+        Decides what is random in a congestion control.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class LiveBackend:
         skips: bool = False,
         sending: WhileLitSetup = WHILE_LIT,
         faults: Sequence[Fault] = (),
+        seed: int = 0,
     ) -> None:
         self._faults = tuple(faults)
         self._foreseen = _foreseen(network.fabric, faults)
@@ -118,7 +121,7 @@ class LiveBackend:
         self._skips = skips
         self._nic_shares: dict[Nic, float] = {}
         """What NICs are known to have of their rate, where that is not all."""
-        self._packet_bytes = packet_bytes(network.mtu)
+        self._packet_bytes, self._seed = packet_bytes(network.mtu), seed
         self._sprays = transport.sprays is not None
         """Whether packets are datagrams, each of an entropy of its own."""
         self._engine = self._engine_of(transport, stuck_s)
@@ -127,7 +130,7 @@ class LiveBackend:
         """The paths of its queue pairs over packet switches, as they were seen where that was possible."""
         self._nvlink = LiveNvlink(self._fabric)
         self._light = LiveLight(network)
-        self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._forwarding_s)
+        self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._crossed_by_light)
         self._choosing: dict[int, ReactiveFeeder | PacketFeeder] = {}
         self.on_the_way = 0
         """The most that a lane, or a message that chooses, had on its way when asked [real bytes]."""
@@ -162,15 +165,16 @@ class LiveBackend:
             return DatagramEngine(
                 network.datagram_endpoints,
                 self._nic_rate_bps,
+                control=transport.name,
                 packet_bytes=self._packet_bytes,
+                seed=self._seed,
                 check=network.check_alive,
                 stuck_s=stuck_s,
                 excused=is_excused,
             )
-        limits = limits_named(transport.name)(self._nic_rate_bps, self._packet_bytes)
         return Engine(
             network.endpoints,
-            transport=limits,
+            transport=Tcp(self._nic_rate_bps, self._packet_bytes),
             check=network.check_alive,
             stuck_s=stuck_s,
             excused=is_excused,
@@ -326,10 +330,8 @@ class LiveBackend:
             around = paths_over(self._fabric, failed, self._network.routing, self._sprays)
             for queue_pair in queue_pairs:
                 around.crossed(queue_pair)
-        effects = path_effects(paths, self._fabric)
-        round_trips_s, lossy = effects.round_trip_s * self._dilation.time, effects.delivered < 1
-        for number, round_trip_s, loses in zip(numbers, round_trips_s.tolist(), lossy.tolist(), strict=True):
-            self._engine.crosses(number, round_trip_s, lossy=loses)
+        for number, path in zip(numbers, paths, strict=True):
+            self._engine.crosses(number, self._crossed(path))
 
     def _sample(self, queue_pair: QueuePair) -> QueuePair:
         """Return one whose path is looked at: of those of many entropies, that of the first."""
@@ -341,10 +343,19 @@ class LiveBackend:
             return datagram_ends(self._fabric, queue_pair)
         return ends(queue_pair, self._network.endpoints)
 
-    def _forwarding_s(self, route: Route) -> float:
-        """Return how long servers on a route take to pass a packet on [s, emulated]."""
+    def _crossed(self, path: Path, forwarding_s: float = 0.0) -> Crossed:
+        """Return what a path's links do to packets that cross them."""
+        links = [self._fabric.link_at[port] for port in path]
+        slowest_bps = min(link.rate_bps for link in links) * self._dilation.rate
+        delay_s = self._dilation.emulated_s(sum(link.delay_s for link in links))
+        lossy = any(link.loss for link in links)
+        return Crossed(slowest_bps / 8, delay_s, forwarding_s, len(links), lossy)
+
+    def _crossed_by_light(self, route: Route) -> Crossed:
+        """Return the same of a route over circuits, on which servers pass packets on."""
         nics = [self._fabric.nic_at(path.ports[0]) for path in route.light[1:]]
-        return sum(8 * self._packet_bytes / self._nic_rate_bps(nic) for nic in nics)
+        forwarding_s = sum(8 * self._packet_bytes / self._nic_rate_bps(nic) for nic in nics)
+        return self._crossed(route.ports, forwarding_s)
 
     def _light_first(self, order: SetCircuits) -> None:
         """Have OCSes light circuits, and wait for it while the clock stands."""
@@ -427,7 +438,9 @@ class LiveBackend:
             if op in self._choosing and self._choosing[op].lacks(op):
                 lacking.append(op)
             elif op in self._choosing:
-                left += self._since_asked(op, self._choosing.pop(op).carried(op), goes_on=False)
+                feeder = self._choosing.pop(op)
+                feeder.forget([op])
+                left += self._since_asked(op, feeder.carried(op), goes_on=False)
             else:
                 left += self.programs.stop(op)
         return left + self._take_back(lacking)

@@ -121,6 +121,7 @@ def emulate(
         skips=skips,
         sending=experiment.sending,
         faults=experiment.faults,
+        seed=experiment.seed,
     )
     with tapped as tap, backed as backend:
         simulation = simulation_of(experiment, backend, log=log)

@@ -12,6 +12,7 @@ from topologies.light import Circuit
 from topologies.routes import Route, Routes
 from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_engine import DatagramEngine
+from traffic.transports.datagram_lane import Crossed
 from traffic.transports.engine import Engine
 
 
@@ -24,8 +25,8 @@ class LiveLanes:
         Of the run.
     kernels
         The kernels' routes where servers forward.
-    forwarding_s
-        Returns how long servers on a route take to pass a packet on [s, emulated].
+    crossed
+        Returns what a route does to packets that cross it.
     """
 
     def __init__(
@@ -33,9 +34,9 @@ class LiveLanes:
         fabric: Fabric,
         engine: Engine | DatagramEngine,
         kernels: KernelRoutes | None,
-        forwarding_s: Callable[[Route], float],
+        crossed: Callable[[Route], Crossed],
     ) -> None:
-        self._engine, self._kernels, self._forwarding_s = engine, kernels, forwarding_s
+        self._engine, self._kernels, self._crossed = engine, kernels, crossed
         ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
         nodes = {nic: fabric.peer(fabric.nic_port(nic)).node for nic in fabric.nics}
         self.ocs_of: Mapping[Nic, str] = {nic: node for nic, node in nodes.items() if node in ocses}
@@ -120,7 +121,7 @@ class LiveLanes:
             if not route:
                 self._engine.hold([number])
             elif number not in self._standing:
-                self._engine.crosses(number, self._forwarding_s(route))
+                self._engine.crosses(number, self._crossed(route))
                 if not self._engine.dialled(number):
                     self._engine.dial(number)
                 self._engine.resume([number])

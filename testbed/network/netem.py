@@ -38,7 +38,12 @@ class Netem:
 
 
 def link_netems(
-    fabric: Fabric, time_factor: float | None, *, loss: bool = True, orphan: bool = False
+    fabric: Fabric,
+    time_factor: float | None,
+    *,
+    loss: bool = True,
+    delays: bool = True,
+    orphan: bool = False,
 ) -> dict[Port, Netem]:
     """Return the netem of each port that has one.
 
@@ -51,6 +56,8 @@ def link_netems(
         A loss is per packet and remains as it is.
     loss
         Whether packets are lost.
+    delays
+        Whether packets are delayed.
     orphan
         Whether packets are to leave their sender's account at packet switches, by a delay that is nothing.
     """
@@ -58,9 +65,10 @@ def link_netems(
     netems = {}
     for port, link in fabric.link_at.items():
         orphans = orphan and port.node in packet_switches
-        if not (orphans or link.delay_s or link.loss):
+        delayed_s = link.delay_s if delays else 0.0
+        if not (orphans or delayed_s or link.loss):
             continue
-        delay_s = link.delay_s * (time_factor or 0.0)
+        delay_s = delayed_s * (time_factor or 0.0)
         lost = link.loss if loss and time_factor is not None else 0.0
         netems[port] = Netem(max(delay_s, ORPHAN_DELAY_S if orphans else 0.0), lost)
     return netems

@@ -342,7 +342,7 @@ class Network:
     def _netems(self, time_factor: float | None, *, loss: bool = True) -> dict[Port, Netem]:
         # Through a veth pair and the kernel's datapath a packet stays charged to its sender's socket.
         orphan = self.datapath == "kernel"
-        netems = link_netems(self.fabric, time_factor, loss=loss, orphan=orphan)
+        netems = link_netems(self.fabric, time_factor, loss=loss, delays=self.host.delays, orphan=orphan)
         for link, (_, lost) in self._shaped.items():
             for end in (link.a, link.b):
                 if lost or end in self.netems:

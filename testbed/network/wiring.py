@@ -52,13 +52,11 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.light import light_peers
 from topologies.packet_part import on_packet_switch
-from traffic.packets import DEFAULT_MTU, frame_bytes
+from traffic.packets import DEFAULT_MTU, burst_bytes
 from traffic.transports.host_settings import HostSettings
 
 Requests = Sequence[tuple[str, bytes]]
 """About the queues of a port: what each attempts, and the request, its interface yet to be filled in."""
-BURST_S = 0.004
-MIN_BURST_PACKETS = 2
 SERVER_QUEUE_BYTES = 4 << 20
 FIRST_TABLE = 1000
 RECEIVE_WINDOW_PACKETS = 100
@@ -152,11 +150,6 @@ class Wiring:
         finally:
             for namespace in self.namespaces:
                 os.close(namespace)
-
-
-def burst_bytes(rate_bps: float, mtu: int = DEFAULT_MTU) -> int:
-    """Return the token bucket for a rate: 4 ms of it, to forgive a late timer, and at least two packets."""
-    return max(int(rate_bps / 8 * BURST_S), MIN_BURST_PACKETS * frame_bytes(mtu))
 
 
 def wire(

@@ -30,7 +30,7 @@ from testbed.trust.scale import load_bps
 from testbed.trust.similitude import Number, facts_of, similitude
 from testbed.trust.trial import tried
 from topologies.fabric import Fabric
-from traffic.transports.registry import congestion_control
+from traffic.transports.registry import congestion_control, sends_datagrams
 
 GROWN = 1.5
 """A point that forwards so many times what was controlled needs another control."""
@@ -232,8 +232,9 @@ def check_able(
         Which of Open vSwitch's forwards.
     """
     check_datapath(datapath)
+    delays = any(not sends_datagrams(name) for name, _ in transports)
     for fabric in fabrics:
-        check_netem(link_netems(fabric, None))
+        check_netem(link_netems(fabric, None, delays=delays))
     check_losses(lossy)
     for name, mtu in transports:
         control = congestion_control(name)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from testbed.experiment.experiment import Experiment
-from testbed.network.wiring import BURST_S, MIN_BURST_PACKETS
 from testbed.trust.similitude import Number
-from traffic.packets import frame_bytes, packet_bytes
+from traffic.congestion import credit
+from traffic.packets import BURST_S, MIN_BURST_PACKETS, frame_bytes, packet_bytes
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import policy_named
 from traffic.spraying.reps import Reps
-from traffic.transports import credit, datagram_engine, feeder, ideal, late_binding, nic_sender, round_trips
+from traffic.transports import datagram_engine, feeder, late_binding, nic_sender, round_trips
 from traffic.transports.host_settings import CARRYING_TIMEOUT_PACKETS, LOSSY_TIMEOUT_PACKETS
 from traffic.transports.registry import congestion_control
 from traffic.transports.transport import packet_s
@@ -29,11 +29,6 @@ OF_TRANSPORTS: dict[str, dict[str, float]] = {
         "granted and not delivered, of a source at least": credit.LEAST_PACKETS,
         "granted at once, when asked late": credit.SAVED_PACKETS,
         "granted at once, after a pause": credit.FIRST_PACKETS,
-    },
-    "ideal": {
-        "period of shares": ideal.PERIOD_PACKETS,
-        "least time of a window": ideal.LEAST_WINDOW_PACKETS,
-        "longest time of a window": ideal.MOST_WINDOW_PACKETS,
     },
 }
 """The constants of the transports that come with lightrail, in packets at a NIC's rate."""

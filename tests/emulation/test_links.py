@@ -14,7 +14,7 @@ import pytest
 from testbed.machine.kernel import inside_namespace
 from testbed.network import netem as netem_module
 from testbed.network.tap import SO_RCVBUFFORCE
-from testbed.network.wiring import SERVER_QUEUE_BYTES, burst_bytes
+from testbed.network.wiring import SERVER_QUEUE_BYTES
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from tests.emulation.machine import Machine
@@ -22,7 +22,7 @@ from topologies.addresses import interface, nic_ip
 from topologies.errors import MachineError, ScenarioError
 from topologies.fabric import Nic, Port
 from topologies.rail import rail_fabric
-from traffic.packets import DEFAULT_MTU
+from traffic.packets import DEFAULT_MTU, burst_bytes
 
 pytestmark = pytest.mark.emulation
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.network.mark import Mark
-from testbed.network.wiring import Shape, Wiring, burst_bytes
+from testbed.network.wiring import Shape, Wiring
 from topologies.errors import NetworkError
 from topologies.rail import rail_fabric
-from traffic.packets import DEFAULT_MTU, frame_bytes
+from traffic.packets import DEFAULT_MTU, burst_bytes, frame_bytes
 from traffic.transports.host_settings import carrying
 
 

@@ -64,7 +64,10 @@ class Acknowledged(NamedTuple):
     entropy: int
 
 
-OVERTAKEN, SILENT, TAKEN_BACK = "overtaken", "silent", "taken back"
+LostHow = Literal["overtaken", "silent", "taken back"]
+OVERTAKEN: LostHow = "overtaken"
+SILENT: LostHow = "silent"
+TAKEN_BACK: LostHow = "taken back"
 
 
 class Lost(NamedTuple):
@@ -72,7 +75,7 @@ class Lost(NamedTuple):
 
     bytes: int
     entropy: int
-    how: Literal["overtaken", "silent", "taken back"]
+    how: LostHow
     """A later packet of its path arrived; no news of it came for long; or its message was taken back, which
     says nothing of the network."""
 

@@ -1,14 +1,16 @@
-"""The engine of receiver credits: datagrams that are granted, numbered, counted once, and sent again if lost.
+"""The engine of datagrams: numbered, counted once, sent again if lost, as a congestion control allows.
 
 One process and one epoll loop hold the sockets of all servers, so that one clock times all messages. A queue
 pair carries parcels of messages in the order in which they are posted, or packets as a feeder binds them to
-entropies (`traffic.transports.packet_feeder`). A packet leaves when its receiver has granted it
-(`traffic.transports.credit`) and its NIC has nearly nothing to send: no kernel's window stands in between,
-and what waits does so at the sender.
+entropies (`traffic.transports.packet_feeder`). A packet leaves when its source's congestion control lets it
+(`traffic.transports.sources`) and its NIC has nearly nothing to send: no kernel's window stands in between,
+and what waits does so at the sender. The queue pairs of a NIC take turns, a packet each.
 
-A packet is lost if one that left after it by the same path has arrived, since paths keep their order, or
-if it is missing for `LOST_ROUND_TRIPS`. Its bytes are announced and granted anew, and go by a lane that is
-chosen anew where bytes choose. What arrives after all, or twice, counts once.
+A packet counts as arrived after its path's delay, and is acknowledged after the way back
+(`traffic.transports.propagation`). It is lost if one that left after it by the same path was received, since
+paths keep their order, or if it is missing for `LOST_ROUND_TRIPS`. Its sender hears so with the other's
+acknowledgement; its bytes go by a lane that is chosen anew where bytes choose. What arrives after all, or
+twice, counts once.
 
 All times here are those of `time.monotonic`, all sizes those of the emulation.
 """
@@ -16,7 +18,7 @@ All times here are those of `time.monotonic`, all sizes those of the emulation.
 import secrets
 import socket
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from math import inf
@@ -27,15 +29,17 @@ from numpy.typing import NDArray
 from topologies.addresses import ENTROPIES
 from topologies.errors import NetworkError
 from topologies.fabric import Nic
+from traffic.congestion.control import OVERTAKEN, SILENT, TAKEN_BACK, Acknowledged, Lost, LostHow, Sent
+from traffic.packets import burst_bytes
 from traffic.spraying.policy import SPRAYED, QueuePair
-from traffic.transports.credit import Credits, Has
 from traffic.transports.datagram_lane import (
     NOT_NUMBERED,
-    Account,
+    Crossed,
     DatagramLane,
     Packet,
     Parcel,
     Piece,
+    Source,
     UnderWay,
 )
 from traffic.transports.datagram_sockets import (
@@ -47,14 +51,20 @@ from traffic.transports.datagram_sockets import (
     receiving,
     sending,
 )
+from traffic.transports.flow_log import MOST_SOURCES, FlowLog
 from traffic.transports.loop import STUCK_S, TICK_S, Arrival, Health, PacketCounts, QueuePairs
+from traffic.transports.marking import USUAL, Marking
 from traffic.transports.nic_sender import DEPTH_PACKETS, PLACED_PACKETS, NicSender
 from traffic.transports.order import Orders, Reordering
 from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
+from traffic.transports.propagation import Propagation, Received
+from traffic.transports.registry import algorithm_named
+from traffic.transports.round_trips import RoundTrip
+from traffic.transports.sources import Sources
 from traffic.transports.transport import PACKET_BYTES, NicRate, packet_s
 
 TICK_PACKETS = 0.5
-"""After how many packets' time of the fastest NIC grants are passed on, and NICs looked at."""
+"""After how many packets' time of the fastest NIC congestion controls are asked, and NICs looked at."""
 LOST_ROUND_TRIPS, LOST_PACKETS, LOSSY_PACKETS = 8.0, 250, 50
 """For how many round trips a packet is missing before it counts as lost, and for how many packets' time of
 its NIC at least: a queue may grow faster than the smoothed round trip; fewer where links lose packets."""
@@ -63,8 +73,6 @@ PROBE_S, PROBES_S = 0.2, 20.0
 """After how long a probe that did not arrive is sent again, and for how long [s]."""
 TURN_PACKETS = 4
 """Messages of a queue pair take turns in so many packets: what is counted of each packet is by message."""
-RECEIVERS_AT_ONCE = 128
-"""So many NICs grant before packets that arrived have their turn."""
 AT_ONCE = 64
 """So many packets of a socket are read before others have their turn."""
 
@@ -78,8 +86,12 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         How sockets are made.
     nic_rate_bps
         The rate of a NIC at emulated scale [bit/s].
+    control
+        The name of the congestion control (`traffic.transports.registry`).
     packet_bytes
         Payload of a packet [bytes].
+    seed
+        Decides what is random in congestion controls and marks.
     check, stuck_s, excused
         As of `QueuePairs`.
     """
@@ -91,36 +103,40 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         endpoints: DatagramEndpoints,
         nic_rate_bps: NicRate,
         *,
+        control: str = "credit",
         packet_bytes: int = PACKET_BYTES,
+        seed: int = 0,
         check: Callable[[], None] = lambda: None,
         stuck_s: float = STUCK_S,
         excused: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(check, stuck_s, excused)
         self._endpoints, self._nic_rate_bps, self._packet_bytes = endpoints, nic_rate_bps, packet_bytes
-        self._credits = Credits(nic_rate_bps, packet_bytes)
+        algorithm = algorithm_named(control)
+        self.sources = Sources(algorithm, nic_rate_bps, packet_bytes, seed)
+        self.marking = Marking(algorithm.marks or USUAL, np.random.default_rng(seed))
         self._token = secrets.randbits(64)
         self._nics: dict[Nic, NicSender] = {}
         self._receivers: dict[int, socket.socket] = {}
-        self._accounts: list[Account] = []
-        """By the numbers of their sources."""
-        self._groups: dict[Group, Account] = {}
-        self._announcing: dict[Account, None] = {}
-        """Those that have another thing to announce than before."""
+        self._groups: dict[Group, Source] = {}
         self._addresses: dict[Nic, list[Address]] = {}
         """Those of each NIC that receives, by entropy."""
-        self._sending: dict[NicSender, None] = {}
-        """The NICs that were granted something."""
+        self._ready: dict[NicSender, deque[DatagramLane]] = {}
+        """The queue pairs of each NIC that may send, in the order of their turns: a packet each."""
         self._under_way = UnderWay()
+        self._propagation = Propagation()
+        self.flow_log = FlowLog()
         self._orders = Orders()
         self._probed: set[int] = set()
         self._tick_s = inf
-        """How often grants are passed on, and NICs looked at [s]."""
+        """How often congestion controls are asked, and NICs looked at [s]."""
         self._turns = 0
         self._turn_at = 0.0
         self._heard_at = 0.0
         """When it last looked for what arrived [s]: what waits since then is not missing."""
         self._landed = self._resent = self._late = 0
+        self._ended = False
+        """Whether a message has arrived since the last turn."""
         self._buffer = bytearray(HEADER.size)
 
     @property
@@ -143,13 +159,15 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     @property
     def grants(self) -> list[tuple[int, int, int]]:
-        """What each queue pair or group was granted and used, and what it sent [bytes].
+        """What each queue pair or group was granted and used, and what it sent [bytes]; none without grants.
 
         A group has the number of its first queue pair.
         """
+        granted = [(source, self.sources.granted_bytes(source)) for source in self.sources]
         return [
-            (each.lane.number, min(self._credits.given_bytes(each.source), each.sent), each.sent)
-            for each in self._accounts
+            (each.lane.number, min(given, each.sent), each.sent)
+            for each, given in granted
+            if given is not None
         ]
 
     # Queue pairs
@@ -171,26 +189,21 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         addresses, is_sprayed = self._addresses[destination], queue_pair.entropy == SPRAYED
         if not is_sprayed:
             addresses = [addresses[queue_pair.entropy % ENTROPIES]]
-        lane = DatagramLane(len(self._pairs), queue_pair, nic=self._nics[source], addresses=addresses)
+        crossed = Crossed(min(map(self._nic_rate_bps, (source, destination))) / 8)
+        lane = DatagramLane(
+            len(self._pairs), queue_pair, nic=self._nics[source], addresses=addresses, crossed=crossed
+        )
         if not is_sprayed:
-            lane.account = self._account(lane)
+            lane.source = self.sources.add(lane)
         self._pairs.append(lane)
         self._set_tick((source, destination))
         return lane.number
 
-    def _account(self, lane: DatagramLane, key: Group | None = None) -> Account:
-        """Return a new account of a queue pair, or of a group of which it is the first."""
-        near, far = lane.queue_pair.source, lane.queue_pair.destination
-        # Sources announce to different NICs in different orders: else all would grant to the same first.
-        order = (near.server - far.server) % (1 << 20), near.nic - far.nic, near.nic
-        self._accounts.append(Account(self._credits.source(far), far, lane, key, order))
-        return self._accounts[-1]
-
     def _open_groups(self, feeder: PacketFeeder) -> None:
-        """Have an account for each group of a feeder."""
+        """Have a source for each group of a feeder."""
         for group, number in feeder.groups.items():
             if group not in self._groups:
-                self._groups[group] = self._account(self._pairs[number], group)
+                self._groups[group] = self.sources.add(self._pairs[number], group)
 
     def _set_tick(self, nics: Iterable[Nic]) -> None:
         """Look at NICs as often as the fastest of them, and of those before, needs it."""
@@ -198,10 +211,13 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             tick_s = TICK_PACKETS * packet_s(self._nic_rate_bps(nic), self._packet_bytes)
             self._tick_s = min(self._tick_s, tick_s)
 
-    def crosses(self, number: int, round_trip_s: float, *, lossy: bool = False) -> None:
-        """Note how long the links of a queue pair's path take there and back, and whether they are lossy."""
+    def crosses(self, number: int, crossed: Crossed) -> None:
+        """Note the path that a queue pair takes."""
         lane = self._pairs[number]
-        lane.round_trip_s, lane.lossy = round_trip_s, lossy
+        lane.crossed = crossed
+        for source in [lane.source] if lane.source else self._groups.values():
+            if source.lane is lane:
+                self.sources.crosses(source)
 
     def connect(self, numbers: Sequence[int]) -> None:
         """Send a packet that carries nothing on each of some queue pairs, and wait until all have arrived.
@@ -248,13 +264,14 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             self._post_on(self._pairs[which], sizes[begin:end].tolist(), messages[begin:end].tolist())
 
     def _post_on(self, lane: DatagramLane, sizes: Sequence[int], messages: Sequence[int]) -> None:
-        assert lane.account  # what is posted is on a queue pair of one entropy
-        parcels = {message: Parcel(message, 0, lane.account) for message in messages}
+        assert lane.source  # what is posted is on a queue pair of one entropy
+        parcels = {message: Parcel(message, 0, lane.source) for message in messages}
         for message, size in zip(messages, sizes, strict=True):
             parcels[message].size += size
             lane.unsent.append(Piece(parcels[message], size))
         self._put(lane, parcels.values())
-        self._want(lane.account, sum(sizes))
+        self.sources.want(lane.source, sum(sizes))
+        self._line_up(lane)
 
     def feed(self, feeder: PacketFeeder) -> None:
         """Have a feeder bind packets to entropies as they go."""
@@ -262,7 +279,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._feeders.append(feeder)
         self._open_groups(feeder)
         for group in feeder.groups:
-            self._want(self._groups[group], feeder.unbound(group))
+            self.sources.want(self._groups[group], feeder.unbound(group))
 
     def _begins(self) -> None:
         super()._begins()
@@ -274,70 +291,73 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             lane.moved_at = time.monotonic()
         lane.put(parcels)
 
-    def _want(self, account: Account, more: int) -> None:
-        """Have an account want to send more, or less."""
-        account.wants += more
-        self._announcing[account] = None
-
     def room(self, nic: Nic) -> bool:
         """Return whether a NIC takes another packet."""
         return self._nics[nic].room(DEPTH_PACKETS, self._turns)
 
     def takes(self, number: int, group: Group) -> bool:
         """Return whether a packet between two NICs may leave."""
-        return self._groups[group].credit > 0 and self._pairs[number].nic.room(DEPTH_PACKETS, self._turns)
+        return self._groups[group].allowed > 0 and self._pairs[number].nic.room(DEPTH_PACKETS, self._turns)
 
     def put(self, feeder: PacketFeeder, burst: Burst) -> None:
-        """Send bytes by a lane, what is granted of them at once."""
+        """Send bytes by a lane, what is allowed of them at once."""
         lane = self._pairs[burst.number]
         parcel = Parcel(burst.name, burst.size, self._groups[burst.group], burst, feeder)
         self._put(lane, (parcel,))
         for group in feeder.other_groups(burst):
-            self._want(self._groups[group], -burst.size)
+            self.sources.want(self._groups[group], -burst.size)
         lane.unsent.append(Piece(parcel, burst.size, burst.order))
-        lane.nic.granted.append((lane.number, burst.size))
+        self._line_up(lane)
         self._send(lane.nic)
 
-    def _send(self, nic: NicSender) -> None:
-        """Send what a NIC's queue pairs were granted, as far as there is room."""
-        while nic.granted and nic.room(PLACED_PACKETS, self._turns):
-            number, size = nic.granted.popleft()
-            lane = self._pairs[number]
-            if lane.held or not lane.unsent:
-                continue
-            account = lane.unsent[0].parcel.account
-            may = min(size, account.credit, self._packet_bytes)
-            if not may:
-                if account.key:
-                    account.waiting.append((lane, size))
-                continue
-            sent = self._send_packet(lane, may)
-            if sent < size:
-                nic.granted.appendleft((number, size - sent))
-            if not sent:
-                break
-        if nic.granted:
-            self._sending[nic] = None
-        else:
-            self._sending.pop(nic, None)
+    def _line_up(self, lane: DatagramLane) -> None:
+        """Have a queue pair wait for its turn at its NIC, or for its source to be allowed more."""
+        if lane.lined_up or lane.held or not lane.unsent:
+            return
+        source = lane.unsent[0].parcel.source
+        if source.allowed < lane.next_bytes(self._packet_bytes):
+            source.waiting[lane] = None
+            return
+        lane.lined_up = True
+        self._ready.setdefault(lane.nic, deque()).append(lane)
 
-    def _send_packet(self, lane: DatagramLane, most: int) -> int:
-        """Send a packet of a queue pair; return how many bytes it carries, 0 if there was no room."""
-        pieces = lane.cut(most, self._orders.number)
-        first, size, now = pieces[0], sum(piece.size for piece in pieces), time.monotonic()
+    def _send(self, nic: NicSender) -> None:
+        """Send packets of a NIC's queue pairs in turn, as far as there is room."""
+        ready = self._ready.get(nic, deque())
+        while ready and nic.room(PLACED_PACKETS, self._turns):
+            lane = ready[0]
+            source = lane.unsent[0].parcel.source if lane.unsent else None
+            size = lane.next_bytes(self._packet_bytes)
+            if source and not lane.held and size <= source.allowed and not self._send_packet(lane, size):
+                break
+            ready.popleft()
+            lane.lined_up = False
+            self._line_up(lane)
+        if not ready:
+            self._ready.pop(nic, None)
+
+    def _send_packet(self, lane: DatagramLane, size: int) -> bool:
+        """Send a packet of a queue pair; return whether there was room for it."""
+        pieces, now = lane.cut(size, self._orders.number), time.monotonic()
+        first = pieces[0]
         entropy = first.parcel.burst.entropy % ENTROPIES if first.parcel.burst else 0
         header = HEADER.pack(self._token, lane.number, lane.packets, first.parcel.message, first.number)
         if not lane.nic.send(header + PAYLOAD[:size], lane.addresses[entropy]):
             lane.unsent.extendleft(reversed(pieces))
-            return 0
-        account, path = first.parcel.account, (lane.number, entropy)
-        packet = lane.flying[lane.packets] = Packet(lane, lane.packets, account, pieces, path, size, now)
+            return False
+        source, path = first.parcel.source, (lane.number, entropy)
+        left_at = lane.nic.leaves(size, now)
+        packet = lane.flying[lane.packets] = Packet(lane, lane.packets, source, pieces, path, size, left_at)
         lane.packets += 1
         self._under_way.left(packet)
-        account.sent += size
-        account.wants -= size
-        account.credit -= size
-        return size
+        source.over_window = max(source.over_window, source.on_the_way - source.window_bytes)
+        source.sent += size
+        source.on_the_way += size
+        source.allowed -= size
+        source.news_sent.append(Sent(size, entropy))
+        source.wants -= size
+        self.sources.touch(source)
+        return True
 
     # Packets arrive, or are lost
 
@@ -355,24 +375,73 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
                 continue
             if which == PROBE:
                 self._probed.add(number)
-            elif packet := self._pairs[number].flying.pop(which, None):
+            elif (packet := self._pairs[number].flying.get(which)) and not packet.over:
                 self._land(packet, time.monotonic())
             else:
                 self._late += 1
 
     def _land(self, packet: Packet, now: float) -> None:
-        lane, account = packet.lane, packet.account
-        packet.over, lane.moved_at = True, now
+        """Have a packet that was received arrive, and be acknowledged, once its path's delay is over."""
+        packet.over, packet.lane.moved_at = True, now
+        overtaken = self._under_way.overtaken_by(packet)
+        received = Received(packet, overtaken, now, packet.lane.crossed.delay_s)
+        if received.delay_s:
+            self._propagation.put(received)
+        else:
+            self._arrive(received)
+            self._acknowledge(received)
+
+    def _propagate(self, now: float) -> None:
+        """Have packets arrive, and be acknowledged, whose path's delay is over."""
+        for stage, received in self._propagation.due(now):
+            (self._arrive if stage == "arrives" else self._acknowledge)(received)
+
+    def _arrive(self, received: Received) -> None:
+        """Count a packet at its receiver, unless it was taken back; the receiver sees what is missing."""
+        packet, lane = received.packet, received.packet.lane
+        for lost in received.lost:
+            if not lost.dropped:
+                self.sources.arrived(lost.source, lost.size)
+        if packet.dropped:
+            return
+        del lane.flying[packet.number]
         self._landed += 1
-        self._credits.gone(account.source, packet.size)
-        rtt_s = now - packet.sent_at
-        account.rtt_s += SMOOTHING * (rtt_s - account.rtt_s) if account.rtt_s else rtt_s
+        self.sources.arrived(packet.source, packet.size)
         for piece in packet.pieces:
             if not piece.parcel.gone:
-                self._deliver(lane, piece, now)
+                packet.source.delivered += piece.size
+                self._deliver(lane, piece, received.at_s + received.delay_s)
         self._open -= not lane.left
-        for lost in self._under_way.overtaken_by(packet):
-            self._lose(lost, now)
+
+    def _acknowledge(self, received: Received) -> None:
+        """Have a sender hear that a packet arrived, and that those which it overtook are lost."""
+        packet, now = received.packet, received.at_s + 2 * received.delay_s
+        for lost in received.lost:
+            self._lose(lost, OVERTAKEN, now)
+        if packet.dropped:
+            return
+        source, rtt_s = packet.source, now - packet.left_at
+        source.rtt_s += SMOOTHING * (rtt_s - source.rtt_s) if source.rtt_s else rtt_s
+        source.on_the_way -= packet.size
+        source.acknowledged += 1
+        marked = self._is_marked(packet, rtt_s)
+        source.marked += marked
+        source.news_acknowledged.append(Acknowledged(packet.size, rtt_s, marked, packet.entropy))
+        self.sources.touch(source)
+        for piece in packet.pieces:
+            parcel = piece.parcel
+            if parcel.burst and parcel.feeder:
+                parcel.feeder.acknowledged(parcel.burst, piece.size, RoundTrip(rtt_s, marked), now)
+
+    def _is_marked(self, packet: Packet, rtt_s: float) -> bool:
+        pipe, crossed = packet.source.pipe, packet.lane.crossed
+        assert pipe  # it has sent something
+        time_s = packet_s(8 * crossed.slowest_bytes_s, self._packet_bytes)
+        lent = burst_bytes(8 * crossed.slowest_bytes_s) / (crossed.slowest_bytes_s * time_s)
+        queue_s = max(rtt_s - pipe.round_trip_s, 0.0)
+        packet.source.queued_s += queue_s
+        packet.source.queued += 1
+        return self.marking.met(queue_s, time_s, pipe.round_trip_s / time_s, lent)
 
     def _deliver(self, lane: DatagramLane, piece: Piece, now: float) -> None:
         """Count a piece that arrived."""
@@ -381,25 +450,29 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         lane.deliver(parcel, piece.size)
         if not (parcel.burst and parcel.feeder):
             if not parcel.size:
+                self._ended = True
                 self._arrived.append(Arrival(parcel.message, now, lane.number))
-        elif parcel.feeder.landed(parcel.burst, piece.size, now):
+        elif parcel.feeder.landed(parcel.burst, piece.size):
+            self._ended = True
             self._arrived.append(Arrival(parcel.message, now))
             if parcel.feeder.done:
                 self._feeders.remove(parcel.feeder)
 
     def _patience_s(self, packet: Packet) -> float:
-        account, lane = packet.account, packet.lane
-        packets = LOSSY_PACKETS if lane.lossy else LOST_PACKETS
-        least_s = packets * packet_s(self._nic_rate_bps(account.nic), self._packet_bytes)
-        return max(least_s, LOST_ROUND_TRIPS * account.rtt_s) + lane.round_trip_s
+        source, crossed = packet.source, packet.lane.crossed
+        packets = LOSSY_PACKETS if crossed.lossy else LOST_PACKETS
+        least_s = packets * packet_s(self._nic_rate_bps(source.nic), self._packet_bytes)
+        return max(least_s, LOST_ROUND_TRIPS * source.rtt_s) + 2 * crossed.delay_s + crossed.forwarding_s
 
-    def _lose(self, packet: Packet, now: float) -> None:
-        """Have what a packet carried sent again."""
-        lane, account = packet.lane, packet.account
-        packet.over = True
+    def _lose(self, packet: Packet, how: LostHow, now: float) -> None:
+        """Have what a packet carried sent again, unless it was taken back."""
+        lane, source = packet.lane, packet.source
+        if packet.dropped:
+            return
         del lane.flying[packet.number]
         self._resent += 1
-        self._credits.gone(account.source, packet.size)
+        packet.source.resent += 1
+        self._forget(packet, how)
         was_open = bool(lane.left)
         for piece in packet.pieces:
             parcel = piece.parcel
@@ -407,14 +480,21 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
                 continue
             if not (parcel.burst and parcel.feeder):
                 lane.send_again(piece)
-                self._want(account, piece.size)
+                self.sources.want(source, piece.size)
                 continue
             lane.lessen(parcel, piece.size)
-            self._want(account, piece.size)
+            self.sources.want(source, piece.size)
             for group in parcel.feeder.other_groups(parcel.burst):
-                self._want(self._groups[group], piece.size)
+                self.sources.want(self._groups[group], piece.size)
             parcel.feeder.lost(parcel.burst, piece.size, piece.number, now)
         self._open -= was_open and not lane.left
+        self._line_up(lane)
+
+    def _forget(self, packet: Packet, how: LostHow) -> None:
+        """Have the sender of a packet hear that it is on its way no longer."""
+        packet.source.on_the_way -= packet.size
+        packet.source.news_lost.append(Lost(packet.size, packet.entropy, how))
+        self.sources.touch(packet.source)
 
     # What is taken back
 
@@ -443,17 +523,18 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             )
         feeder.forget(names)
         for group, size in before.items():
-            self._want(self._groups[group], feeder.unbound(group) - size)
+            self.sources.want(self._groups[group], feeder.unbound(group) - size)
         if feeder.done:
             self._feeders.remove(feeder)
 
     def _drop(self, lane: DatagramLane, which: Callable[[Parcel], bool]) -> list[tuple[int, int]]:
         was_open = bool(lane.left)
         dropped = lane.drop(which)
-        for account, size in dropped.unsent.items():
-            self._want(account, -size)
-        for account, size in dropped.on_the_way.items():
-            self._credits.gone(account.source, size)
+        for source, size in dropped.unsent.items():
+            self.sources.want(source, -size)
+        for packet in dropped.packets:
+            self.sources.arrived(packet.source, packet.size)
+            self._forget(packet, TAKEN_BACK)
         for piece in dropped.pieces:
             self._skip(piece)
             if piece.parcel.burst and piece.parcel.feeder:
@@ -476,7 +557,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             self._skip(piece)
         lane.unsent.clear()
         for parcel, size in back.items():
-            self._want(parcel.account, -size)
+            self.sources.want(parcel.source, -size)
         for parcel, size in back.items():
             lane.lessen(parcel, size)
         self._open -= was_open and not lane.left
@@ -491,13 +572,14 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         if pair.held != is_held:
             super()._set_held(pair, is_held=is_held)
             pair.moved_at = time.monotonic()
-            if pair.account:
-                pair.account.held = is_held
-                self._announcing[pair.account] = None
+            if pair.source:
+                pair.source.held = is_held
+                self.sources.touch(pair.source)
+            self._line_up(pair)
 
     def rates_changed(self) -> None:
-        """Have receivers, and what chooses as it goes, ask anew how fast NICs are."""
-        self._credits.rates_changed()
+        """Have congestion controls, and what chooses as it goes, ask anew how fast NICs are."""
+        self.sources.rates_changed()
         for nic, sender in self._nics.items():
             sender.send_at(self._nic_rate_bps(nic) / 8)
         for feeder in self._feeders:
@@ -520,47 +602,39 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """Wait until something happens, and serve it; return the messages that arrived."""
         self.loop.begins_round(counts=not self.quiet)
         now = time.monotonic()
+        self._propagate(now)
         if not self.quiet and now >= self._turn_at:
             self._turn(now)
         wait_s = min(timeout_s, TICK_S)
         if not self.quiet:
-            wait_s = min(wait_s, self._turn_at - time.monotonic())
+            wait_s = min(wait_s, min(self._turn_at, self._propagation.next_s) - time.monotonic())
         self._heard_at = time.monotonic()
         self.loop.serve(max(wait_s, 0.0), counts=not self.quiet)
         return self._ended_round(time.monotonic())
 
     def _turn(self, now: float) -> None:
-        """Pass on announcements and grants, and have NICs send what they were granted."""
+        """Ask congestion controls, and have NICs send what they allow."""
         self._turns += 1
         for lost in self._under_way.missing(self._heard_at, self._patience_s):
-            self._lose(lost, now)
-        self._announce(now)
-        granted, is_over = self._credits.turn(now, RECEIVERS_AT_ONCE)
-        for source, size in granted:
-            account = self._accounts[source]
-            account.credit += size
-            waiting = account.waiting if account.key else [(account.lane, size)]
-            for lane, more in waiting:
-                lane.nic.granted.append((lane.number, more))
-                self._sending[lane.nic] = None
-            account.waiting.clear()
-            if account.key:
+            self.sources.arrived(lost.source, lost.size)
+            self._lose(lost, SILENT, now)
+        may_send, is_over = self.sources.turn(now)
+        for source in may_send:
+            waiting, source.waiting = source.waiting, {}
+            for lane in waiting:
+                self._line_up(lane)
+            if source.key:
                 for feeder in self._feeders:
-                    feeder.opened(account.key)
-        for nic in list(self._sending):
+                    feeder.opened(source.key)
+        if len(self.sources) <= MOST_SOURCES:
+            self.flow_log.take(self.sources, now, self._tick_s / TICK_PACKETS, anyway=self._ended)
+            self._ended = False
+        for nic in list(self._ready):
             self._send(nic)
         for feeder in list(self._feeders):
             feeder.turn(self, now)
         # Others wait meanwhile: as long as it took, unless some receivers have yet to have their turn.
         self._turn_at = now + max(self._tick_s, time.monotonic() - now) if is_over else now
-
-    def _announce(self, now: float) -> None:
-        """Have sources announce what they have, those of a NIC in turn."""
-        for account in sorted(self._announcing, key=lambda each: each.order):
-            has = Has(account.source, account.sent + account.offers, account.sent, account.round_trip_s)
-            account.credit = min(account.credit, account.offers)
-            self._credits.announce(has, now)
-        self._announcing.clear()
 
 
 def _in_turns(

@@ -9,13 +9,16 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
+from math import inf
 from typing import NamedTuple
 
 from topologies.fabric import Nic
+from traffic.congestion.control import Acknowledged, CongestionControl, Lost, Pipe, Sent
 from traffic.transports.datagram_sockets import Address
 from traffic.transports.loop import QueuePairState
 from traffic.transports.nic_sender import NicSender
 from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
+from traffic.transports.transport import packet_s
 
 NOT_NUMBERED = -1
 """The number of a piece that was never sent."""
@@ -28,8 +31,7 @@ class Parcel:
     message: int
     size: int
     """What has not arrived."""
-    account: "Account"
-    """What it is granted by."""
+    source: "Source"
     burst: Burst | None = None
     feeder: PacketFeeder | None = None
     gone: bool = False
@@ -52,51 +54,96 @@ class Packet:
 
     lane: "DatagramLane"
     number: int
-    account: "Account"
+    source: "Source"
     pieces: list[Piece]
     path: tuple[int, int]
     """Equal for packets that keep their order: its lane, and its entropy."""
     size: int
-    sent_at: float
+    left_at: float
+    """When it leaves its NIC [s]."""
     over: bool = False
-    """Whether it has arrived, or counts as lost or was taken back."""
+    """Whether it was received, or counts as lost or was taken back."""
+    dropped: bool = False
+    """Whether it was taken back."""
+
+    @property
+    def entropy(self) -> int:
+        """That by which it goes."""
+        return self.path[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Crossed:
+    """The path of a queue pair, at emulated scale."""
+
+    slowest_bytes_s: float
+    """The rate of its slowest link [bytes/s]."""
+    delay_s: float = 0.0
+    """How long its links take, one way [s]."""
+    forwarding_s: float = 0.0
+    """How long servers on it take to pass a packet on, there and back [s]."""
+    links: int = 2
+    lossy: bool = False
+    """Whether its links lose packets."""
+
+    def pipe(self, rate_bytes_s: float, packet_bytes: int) -> Pipe:
+        """Return what a source over it knows; the rate is that of its NICs."""
+        propagation_s = 2 * self.delay_s + self.forwarding_s
+        time_s = packet_s(8 * min(self.slowest_bytes_s, rate_bytes_s), packet_bytes)
+        return Pipe(rate_bytes_s, propagation_s + time_s, packet_bytes, self.links, propagation_s)
 
 
 @dataclass(slots=True, eq=False)
-class Account:
-    """What is granted together: a queue pair's bytes, or a group's."""
+class Source:
+    """What one congestion control decides about: a queue pair's bytes, or a group's."""
 
-    source: int
-    """Its number among the sources of credits."""
+    number: int
     nic: Nic
-    """The NIC that grants."""
+    """The NIC that receives."""
     lane: "DatagramLane"
     """The queue pair; the first of a group."""
     key: Group | None = None
     """The group, unless it is a queue pair's."""
     order: tuple[int, ...] = ()
-    """Accounts announce in this order."""
+    """Sources are asked in this order."""
+    control: CongestionControl | None = None
+    """Made when it has something to send: by then its path is known."""
+    pipe: Pipe | None = None
     sent: int = 0
     """All that was sent of it, what was lost included."""
     wants: int = 0
     """What is to be sent."""
-    credit: int = 0
-    """What of that may be sent now."""
+    on_the_way: int = 0
+    """What was sent and is neither acknowledged nor known to be lost."""
+    delivered: int = 0
+    """What of it arrived, each byte once."""
+    allowed: int = 0
+    """What may be sent now, by its congestion control."""
+    window_bytes: float = inf
+    """Its congestion control's window when that was asked last."""
+    over_window: float = 0.0
+    """The most that was on the way above the window when a packet left [bytes]."""
+    acknowledged: int = 0
+    marked: int = 0
+    resent: int = 0
+    """How many of its packets were acknowledged, marked, and sent again."""
+    queued_s: float = 0.0
+    queued: int = 0
+    """The queue delays of packets since they were last looked at, and how many these were."""
     held: bool = False
     rtt_s: float = 0.0
     """The smoothed round trip of its packets; 0 before the first."""
-    waiting: deque[tuple["DatagramLane", int]] = field(default_factory=deque)
-    """What of a group is bound to queue pairs, and not granted."""
+    news_sent: list[Sent] = field(default_factory=list)
+    news_acknowledged: list[Acknowledged] = field(default_factory=list)
+    news_lost: list[Lost] = field(default_factory=list)
+    """What its congestion control has yet to hear."""
+    waiting: dict["DatagramLane", None] = field(default_factory=dict)
+    """The queue pairs with bytes of it that may not be sent yet."""
 
     @property
     def offers(self) -> int:
         """What it has to send now."""
         return 0 if self.held else self.wants
-
-    @property
-    def round_trip_s(self) -> float:
-        """How long the links of its path take there and back [s]."""
-        return self.lane.round_trip_s
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -112,13 +159,12 @@ class DatagramLane(QueuePairState):
     parcels: dict[Parcel, None] = field(default_factory=dict)
     """Those that have not arrived, in the order in which they were posted."""
     flying: dict[int, Packet] = field(default_factory=dict)
-    """The packets under way, by number."""
-    account: Account | None = None
-    """What it is granted by, if it has one entropy; else each burst has that of its group."""
-    round_trip_s: float = 0.0
-    """How long the links of its path take there and back [s]."""
-    lossy: bool = False
-    """Whether they lose packets."""
+    """The packets that have neither arrived nor are known to be lost, by number."""
+    source: Source | None = None
+    """That of its bytes, if it has one entropy; else each burst has that of its group."""
+    lined_up: bool = False
+    """Whether it waits for its turn at its NIC."""
+    crossed: Crossed
 
     def put(self, parcels: Iterable[Parcel]) -> None:
         """Carry parcels behind those that it carries already."""
@@ -149,6 +195,17 @@ class DatagramLane(QueuePairState):
                 break
         return pieces
 
+    def next_bytes(self, most: int) -> int:
+        """Return how many bytes its next packet would carry, of so many at most."""
+        size = 0
+        for piece in self.unsent:
+            if size and piece.parcel.burst:
+                break
+            size += piece.size
+            if size >= most or piece.parcel.burst:
+                break
+        return min(size, most)
+
     def send_again(self, piece: Piece) -> None:
         """Have a piece sent before what never was, behind what is to be sent again already."""
         again = sum(1 for _ in takewhile(lambda each: each.number != NOT_NUMBERED, self.unsent))
@@ -178,17 +235,17 @@ class DatagramLane(QueuePairState):
             parcel.gone = True
             self.lessen(parcel, parcel.size)
         pieces = [piece for piece in self.unsent if piece.parcel.gone]
-        unsent, on_the_way = Counter[Account](), Counter[Account]()
+        unsent, packets = Counter[Source](), list[Packet]()
         for piece in pieces:
-            unsent[piece.parcel.account] += piece.size
+            unsent[piece.parcel.source] += piece.size
         self.unsent = deque(piece for piece in self.unsent if not piece.parcel.gone)
         for packet in list(self.flying.values()):
             pieces += [piece for piece in packet.pieces if piece.parcel.gone]
             if all(piece.parcel.gone for piece in packet.pieces):
-                packet.over = True
+                packet.over = packet.dropped = True
                 del self.flying[packet.number]
-                on_the_way[packet.account] += packet.size
-        return Dropped(left, pieces, unsent, on_the_way)
+                packets.append(packet)
+        return Dropped(left, pieces, unsent, packets)
 
 
 class Dropped(NamedTuple):
@@ -198,10 +255,10 @@ class Dropped(NamedTuple):
     """What it did not deliver: of each parcel its message, and its bytes."""
     pieces: list[Piece]
     """The pieces that nobody waits for any more."""
-    unsent: Mapping[Account, int]
-    """What of it was not sent, by what would have granted it [bytes]."""
-    on_the_way: Mapping[Account, int]
-    """What packets carry that count no longer [bytes]."""
+    unsent: Mapping[Source, int]
+    """What of it was not sent, by source [bytes]."""
+    packets: list[Packet]
+    """The packets that count no longer."""
 
 
 class UnderWay:
@@ -224,6 +281,7 @@ class UnderWay:
         while in_order and in_order[0] is not packet:
             before = in_order.popleft()
             if not before.over:
+                before.over = True
                 lost.append(before)
         if in_order:
             in_order.popleft()
@@ -237,8 +295,9 @@ class UnderWay:
         while self._oldest:
             packet = self._oldest[0]
             if not packet.over:
-                if now - packet.sent_at < patience_s(packet):
+                if now - packet.left_at < patience_s(packet):
                     break
+                packet.over = True
                 lost.append(packet)
             self._oldest.popleft()
         return lost

@@ -32,6 +32,7 @@ from traffic.spraying.policy import QueuePair
 from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
 from traffic.transports.counts import Counts
+from traffic.transports.datagram_lane import Crossed
 from traffic.transports.late_binding import ReactiveFeeder
 from traffic.transports.loop import STUCK_S, TICK_S, Arrival, Health, QueuePairs, QueuePairState
 from traffic.transports.transport import (
@@ -187,9 +188,10 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         for number in numbers:
             self._pairs[number].resent_before += _resent(self._pairs[number])
 
-    def crosses(self, number: int, round_trip_s: float, *, lossy: bool = False) -> None:
-        """Note how long the links of a queue pair's path take there and back, and whether they are lossy."""
-        self._counts.round_trip_s[number], self._counts.lossy[number] = round_trip_s, lossy
+    def crosses(self, number: int, crossed: Crossed) -> None:
+        """Note the path that a queue pair takes."""
+        self._counts.round_trip_s[number] = 2 * crossed.delay_s + crossed.forwarding_s
+        self._counts.lossy[number] = crossed.lossy
 
     def _unheard(self, numbers: Sequence[int]) -> set[tuple[int, int]]:
         """Return the servers' ports at which none listens yet, of those that queue pairs connect to."""

@@ -51,6 +51,8 @@ class Fed:
     """What has not arrived, as the feeder counts it."""
     carried: dict[tuple[int, int | None], int] = field(default_factory=dict)
     """Its real bytes by what carried them: the carrier's number, and the entropy if that was chosen."""
+    forgotten: bool = False
+    """Whether the policy does not know it any more."""
     real: int = field(init=False)
     """All its real bytes."""
 
@@ -172,8 +174,9 @@ class Feeder(ABC, Generic[Message]):
         """A packet's time at the fastest NIC that sends [s]."""
 
     def forget(self, names: Collection[int]) -> None:
-        """Bind no more of some messages that are under way."""
+        """Bind no more of some messages; their policy hears of them no more."""
         for message in (self._messages[self._message_of[name]] for name in names):
+            message.forgotten = True
             message.bursts.clear()
             self._open -= message.left > 0
             message.left = 0
@@ -241,6 +244,8 @@ class Feeder(ABC, Generic[Message]):
 
     def _acknowledge(self, number: int, lane: int, way: Hashable, timed: RoundTrip, at: float) -> None:
         """Tell the policy of what arrived of a message, and smooth the round trip of the way that it took."""
+        if self._messages[number].forgotten:
+            return
         rtt_s = timed.rtt_s / self._time
         before_s = self._rtt_s.get(way, rtt_s)  # smoothed as TCP does (RFC 6298, 2.2 and 2.3)
         self._rtt_s[way] = before_s + SMOOTHING * (rtt_s - before_s)

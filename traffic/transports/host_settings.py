@@ -85,6 +85,8 @@ class HostSettings:
     """TCP's least retransmission timeout, at emulated scale [s]."""
     mark_bytes: int = 0
     """Behind how much that waits a switch's ports mark packets (ECN) [bytes]; 0 for none."""
+    delays: bool = True
+    """Whether links delay packets; else the engine of datagrams does (`traffic.transports.propagation`)."""
 
 
 CREDIT = TransportSetup()
@@ -109,7 +111,7 @@ def host_settings(
     """
     controlled = congestion_control(setup.name)
     if controlled is None:
-        settings = carrying(fabric, rate_factor, mtu)
+        settings = replace(carrying(fabric, rate_factor, mtu), delays=False)
     else:
         settings = _of_tcp(controlled, fabric, rate_factor, time_factor, mtu)
     return replace(

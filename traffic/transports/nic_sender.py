@@ -4,10 +4,10 @@ What waits in its queue the kernel says, so it needs no reckoning: a NIC whose l
 """
 
 import socket
-from collections import deque
 
+from traffic.packets import burst_bytes
 from traffic.transports.datagram_sockets import SEND_BUFFER_BYTES, Address, unsent_bytes
-from traffic.transports.transport import LEAST_PACKET_S
+from traffic.transports.transport import HEADER_BYTES, LEAST_PACKET_S
 
 DEPTH_PACKETS, PLACED_PACKETS = 2, 12
 """A NIC takes more while it holds less than so many packets: of what chooses lanes as it goes, and of what
@@ -16,7 +16,7 @@ took 1.37 times its prediction at 44 Mbit/s a NIC."""
 
 
 class NicSender:
-    """A NIC that sends: its socket, and what was granted.
+    """A NIC that sends: its socket, and what it holds.
 
     Parameters
     ----------
@@ -30,11 +30,11 @@ class NicSender:
 
     def __init__(self, endpoint: socket.socket, bytes_s: float, packet: int) -> None:
         self.endpoint, self._packet = endpoint, packet
-        self.granted: deque[tuple[int, int]] = deque()
-        """The numbers of queue pairs, and what each may send in its turn, as grants came."""
         self._memory = packet
         """What the kernel accounts for a packet [bytes]; known once two wait."""
         self._learnt, self._looked = False, -1
+        self._clear_s = 0.0
+        """When it will have sent what it was given, at its rate [s]."""
         self._waits = 0
         """What the kernel accounts for what waits, as it was looked at and sent since [bytes]."""
         self.send_at(bytes_s)
@@ -43,6 +43,9 @@ class NicSender:
         """Reckon with another rate from now on."""
         self._turn_packets = max(1.0, LEAST_PACKET_S * bytes_s / self._packet)
         """How many packets count as one: 1, and more at a NIC that is faster than it is served."""
+        self._bytes_s = bytes_s
+        self._lent_s = burst_bytes(8 * bytes_s) / bytes_s
+        """For how long its full token bucket lets packets leave at once [s]."""
 
     def look(self) -> None:
         """See what it has sent meanwhile."""
@@ -69,6 +72,14 @@ class NicSender:
             self._learn()
         self._waits += self._memory
         return True
+
+    def leaves(self, size: int, now_s: float) -> float:
+        """Return when a packet of so many bytes leaves that it is given now, after what it holds [s].
+
+        A token bucket lets packets leave as soon as it can lend for all of them (GCRA, ITU-T I.371).
+        """
+        self._clear_s = max(self._clear_s, now_s) + (size + HEADER_BYTES) / self._bytes_s
+        return max(now_s, self._clear_s - self._lent_s)
 
     def _learn(self) -> None:
         """Learn what the kernel accounts for a packet, once one waits."""

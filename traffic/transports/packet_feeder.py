@@ -31,7 +31,7 @@ from traffic.spraying.policy import (
 )
 from traffic.spraying.states import States
 from traffic.transports.feeder import Fed, Feeder
-from traffic.transports.round_trips import InFlight
+from traffic.transports.round_trips import RoundTrip
 
 NEW = -1
 """Stands for the place in its message of what was never sent."""
@@ -58,9 +58,18 @@ class Burst:
     """Its bytes at real scale that neither arrived nor were lost."""
     size: int
     """The same at emulated scale."""
-    begun: InFlight
+    bound_s: float
+    """When it was bound [s]."""
     order: int
     """Which packet of its message it is, if it was sent before; else `NEW`."""
+    unheard: int = field(init=False)
+    """What of it is neither acknowledged nor lost [emulated bytes]."""
+    marked: bool = False
+    """Whether a packet of it was."""
+
+    def __post_init__(self) -> None:
+        """Wait for all of it."""
+        self.unheard = self.size
 
     def take(self, size: int) -> int:
         """Take off it what arrived or was lost; return how many real bytes these emulated ones are."""
@@ -159,9 +168,8 @@ class PacketFeeder(Feeder[_Message]):
         real, size, order = message.bursts.popleft()
         message.unbound -= size
         self._backlog[pair, entropy] += size
-        begun = self._round_trips.begun(self._place[pair], size, at)
         group = message.among.group_of[pair]
-        burst = Burst(number, message.name, lane, pair, group, entropy, real, size, begun, order)
+        burst = Burst(number, message.name, lane, pair, group, entropy, real, size, at, order)
         self._carrier.put(self, burst)
 
     def state(self, lane: tuple[int, int], group: Group) -> LaneState:
@@ -171,17 +179,24 @@ class PacketFeeder(Feeder[_Message]):
 
     # Packets arrive, or are lost
 
-    def landed(self, burst: Burst, size: int, at: float) -> bool:
+    def landed(self, burst: Burst, size: int) -> bool:
         """Record bytes that arrived of a burst; return whether its message has arrived whole now."""
         message, lane = self._messages[burst.message], (burst.number, burst.entropy)
         message.carried[lane] = message.carried.get(lane, 0) + burst.take(size)
         message.left -= size
-        self._leave(lane, size)
-        if self._per_packet or not burst.size:
-            timed = self._round_trips.ended(self._place[burst.number], burst.begun, at)
-            self._acknowledge(burst.message, burst.lane, lane, timed, at)
         self._open -= not message.left
         return not message.left
+
+    def acknowledged(self, burst: Burst, size: int, timed: RoundTrip, at: float) -> None:
+        """Record bytes of a burst that were acknowledged; its policy hears of a packet, or of a chunk."""
+        lane = burst.number, burst.entropy
+        self._leave(lane, size)
+        burst.unheard -= size
+        burst.marked |= timed.marked
+        if not self._per_packet and not burst.unheard:
+            timed = RoundTrip(at - burst.bound_s, burst.marked)
+        if self._per_packet or not burst.unheard:
+            self._acknowledge(burst.message, burst.lane, lane, timed, at)
 
     def lost(self, burst: Burst, size: int, order: int, at: float) -> None:
         """Send bytes of a burst again, by a lane that is chosen anew, before what was never sent.
@@ -192,6 +207,7 @@ class PacketFeeder(Feeder[_Message]):
         again = sum(1 for _ in takewhile(lambda each: each[2] != NEW, message.bursts))
         message.bursts.insert(again, (burst.take(size), size, order))
         message.unbound += size
+        burst.unheard -= size
         self._leave((burst.number, burst.entropy), size)
         self._wake(burst.message)
         for nic in message.among.nics:  # it may have none to send, and no turn

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from testbed.network.link_sample import link_errors, sampled_paths
-from testbed.network.wiring import burst_bytes
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from tests.emulation.machine import Machine
@@ -17,7 +16,7 @@ from tests.emulation.test_links import BUFFER_BYTES, ETHERNET_BYTES, FACTOR, TCP
 from topologies.addresses import interface, nic_ip
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
-from traffic.packets import DEFAULT_MTU
+from traffic.packets import DEFAULT_MTU, burst_bytes
 
 pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
 

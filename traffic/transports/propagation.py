@@ -1,0 +1,55 @@
+"""Propagation delay: a packet arrives after its path's delay, its acknowledgement after the way back.
+
+The links of an emulation have no delay of their own. So the engine holds what was received until its time has
+come. The delay then stands behind the queues of the path and not before them: a queue feels a sender's
+decision earlier than behind real links, and the sender hears of the queue as much later; the sum, which a
+control loop sees, is the same.
+"""
+
+from collections import deque
+from math import inf
+from typing import Literal, NamedTuple
+
+from traffic.transports.datagram_lane import Packet
+
+Stage = Literal["arrives", "acknowledged"]
+
+
+class Received(NamedTuple):
+    """A packet that a receiver's socket was given."""
+
+    packet: Packet
+    lost: list[Packet]
+    """The packets that it overtook, which are lost."""
+    at_s: float
+    """When [s]."""
+    delay_s: float
+    """Its path's, one way [s]."""
+
+
+class Propagation:
+    """What was received and has yet to arrive, or to be acknowledged."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[Stage, float], deque[Received]] = {}
+        """What waits for each stage, by the delay until then: in the order of time."""
+
+    def put(self, received: Received) -> None:
+        """Have a packet arrive, and be acknowledged, when its time has come."""
+        self._lines.setdefault(("arrives", received.delay_s), deque()).append(received)
+        self._lines.setdefault(("acknowledged", 2 * received.delay_s), deque()).append(received)
+
+    def due(self, now_s: float) -> list[tuple[Stage, Received]]:
+        """Return what has reached its stage by now."""
+        found = list[tuple[Stage, Received]]()
+        for (stage, delay_s), line in self._lines.items():
+            while line and line[0].at_s + delay_s <= now_s:
+                found.append((stage, line.popleft()))
+        return found
+
+    @property
+    def next_s(self) -> float:
+        """When something is due next [s]; infinity if nothing waits."""
+        return min(
+            (line[0].at_s + delay_s for (_, delay_s), line in self._lines.items() if line), default=inf
+        )

@@ -1,0 +1,189 @@
+"""The sources of a run and their congestion controls: what each hears, and what it may send.
+
+Once in a tick a source's congestion control hears what happened to its packets and says what may be sent.
+Where receivers grant, announcements and grants go between the two ends.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from math import inf
+
+import numpy as np
+
+from topologies.fabric import Nic
+from traffic.congestion.control import CongestionControl, Granted, ReceiverControl
+from traffic.transports.control_packets import ControlPackets
+from traffic.transports.datagram_lane import DatagramLane, Source
+from traffic.transports.packet_feeder import Group
+from traffic.transports.registry import Algorithm
+from traffic.transports.transport import NicRate
+
+RECEIVERS_AT_ONCE = 128
+"""So many NICs grant before packets that arrived have their turn."""
+
+
+class Sources:
+    """All sources, by numbers that count from 0.
+
+    Parameters
+    ----------
+    algorithm
+        The congestion control of all.
+    nic_rate_bps
+        The rate of a NIC at emulated scale [bit/s].
+    packet_bytes
+        Payload of a packet [bytes].
+    seed
+        What is random in a congestion control is drawn by it and the source's number.
+    """
+
+    def __init__(self, algorithm: Algorithm, nic_rate_bps: NicRate, packet_bytes: int, seed: int) -> None:
+        self._algorithm, self._nic_rate_bps = algorithm, nic_rate_bps
+        self._packet_bytes, self._seed = packet_bytes, seed
+        self._sources: list[Source] = []
+        self._news: dict[Source, None] = {}
+        """Those that have something to hear, or another thing to offer than before."""
+        self._ask_at: dict[Source, float] = {}
+        """When each is to be asked that asked for it [s]."""
+        self._receivers: dict[Nic, ReceiverControl[object, object]] = {}
+        self._next = 0
+        """Which of them has the next turn."""
+        self._announcements, self._grants = ControlPackets[object](), ControlPackets[object]()
+
+    def __iter__(self) -> Iterator[Source]:
+        """Yield all."""
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._sources)
+
+    def add(self, lane: DatagramLane, key: Group | None = None) -> Source:
+        """Return a new source: a queue pair, or a group of which it is the first."""
+        near, far = lane.queue_pair.source, lane.queue_pair.destination
+        # Sources begin with different NICs: else all would send to the same first.
+        order = (near.server - far.server) % (1 << 20), near.nic - far.nic, near.nic
+        source = Source(len(self._sources), far, lane, key, order)
+        self._sources.append(source)
+        if self._algorithm.receiver:
+            if far not in self._receivers:
+                rate_bytes_s = self._nic_rate_bps(far) / 8
+                self._receivers[far] = self._algorithm.receiver(rate_bytes_s, self._packet_bytes)
+            self._receivers[far].expect(source.number)
+        return source
+
+    def granted_bytes(self, source: Source) -> int | None:
+        """Return all that a source was granted and did not give back; None where nobody grants."""
+        receiver = self._receivers.get(source.nic)
+        return receiver.granted_bytes(source.number) if receiver else None
+
+    # What happens to them
+
+    def want(self, source: Source, more: int) -> None:
+        """Have a source want to send more, or less."""
+        source.wants += more
+        self._news[source] = None
+
+    def touch(self, source: Source) -> None:
+        """Ask a source anew: it has something to hear, or it was held or let go."""
+        self._news[source] = None
+
+    def arrived(self, source: Source, size: int) -> None:
+        """Have a receiver know that bytes are no longer on their way."""
+        if receiver := self._receivers.get(source.nic):
+            receiver.on_arrived(source.number, size)
+
+    def crosses(self, source: Source) -> None:
+        """Have a source go by the path that its queue pair takes now."""
+        pipe = source.lane.crossed.pipe(self._rate_bytes_s(source), self._packet_bytes)
+        if pipe == source.pipe:
+            return
+        source.pipe = pipe
+        if source.control:
+            source.control.rates_changed(pipe)
+            self._news[source] = None
+
+    def rates_changed(self) -> None:
+        """Have all reckon with the rates that NICs have now."""
+        for nic, receiver in self._receivers.items():
+            receiver.rates_changed(self._nic_rate_bps(nic) / 8)
+        for source in self._sources:
+            self.crosses(source)
+
+    def _rate_bytes_s(self, source: Source) -> float:
+        near = source.key[0] if source.key else (source.lane.queue_pair.source,)
+        return min(sum(map(self._nic_rate_bps, near)), self._nic_rate_bps(source.nic)) / 8
+
+    # Turns
+
+    def turn(self, now_s: float) -> tuple[list[Source], bool]:
+        """Have receivers grant, and sources hear what happened and say what they may send.
+
+        Returns
+        -------
+        list of sources
+            Those that may send, of those that were asked.
+        bool
+            Whether all receivers had their turn.
+        """
+        heard = sorted(self._news, key=lambda each: each.order)
+        self._news = {}
+        self._announce(heard, now_s)
+        granted, is_over = self._grant(now_s)
+        due = [source for source, at_s in self._ask_at.items() if at_s <= now_s]
+        asked = dict.fromkeys([*heard, *granted, *due])
+        return [source for source in asked if self._asked(source, now_s)], is_over
+
+    def _asked(self, source: Source, now_s: float) -> bool:
+        """Have a source hear its news; return whether it may send something that it has."""
+        control = self._control(source)
+        if source.news_sent or source.news_acknowledged or source.news_lost:
+            control.on_events(source.news_sent, source.news_acknowledged, source.news_lost, now_s)
+            source.news_sent, source.news_acknowledged, source.news_lost = [], [], []
+        self._ask_at.pop(source, None)
+        source.allowed = control.may_send(now_s)
+        source.window_bytes = getattr(control, "window_bytes", inf)
+        if source.offers and (next_s := control.next_s(now_s)) < inf:
+            self._ask_at[source] = next_s
+        return source.allowed > 0 and source.offers > 0
+
+    def _control(self, source: Source) -> CongestionControl:
+        if not source.control:
+            self.crosses(source)
+            assert source.pipe
+            rng = np.random.default_rng([self._seed, source.number])
+            source.control = self._algorithm.make(source.pipe, rng)
+        return source.control
+
+    # Where receivers grant
+
+    def _announce(self, sources: Iterable[Source], now_s: float) -> None:
+        if not self._receivers:
+            return
+        for source in sources:
+            control = self._control(source)
+            assert isinstance(control, Granted)
+            news = control.announcement(source.sent + source.offers, source.sent)
+            if news is not None:
+                self._announcements.send(source.number, news, now_s + self._half_s(source))
+
+    def _grant(self, now_s: float) -> tuple[Sequence[Source], bool]:
+        """Have receivers hear and grant; return whom grants reached, and whether all had their turn."""
+        for number, news in self._announcements.come(now_s):
+            self._receivers[self._sources[number].nic].on_announced(number, news)
+        begin, self._next = self._next, self._next + RECEIVERS_AT_ONCE
+        for receiver in islice(self._receivers.values(), begin, self._next):
+            for number, grant in receiver.grants(now_s):
+                self._grants.send(number, grant, now_s + self._half_s(self._sources[number]))
+        is_over = self._next >= len(self._receivers)
+        self._next *= not is_over
+        granted = list[Source]()
+        for number, grant in self._grants.come(now_s):
+            control = self._control(self._sources[number])
+            assert isinstance(control, Granted)
+            control.on_granted(grant)
+            granted.append(self._sources[number])
+        return granted, is_over
+
+    def _half_s(self, source: Source) -> float:
+        return source.pipe.propagation_s / 2 if source.pipe else 0.0
