@@ -164,14 +164,8 @@ class PerPacket:
         """Hear that a packet was lost."""
 
     def may_send(self, now_s: float) -> int:
-        """Return whole packets: one more leaves as long as no more than the window is on its way."""
-        room = self.window_bytes - self.on_the_way
-        if room <= 0:
-            return 0
-        if room == inf:
-            return UNLIMITED_BYTES
-        m = self.pipe.packet_bytes
-        return -int(-room // m) * m
+        """Return the room in the window: a packet leaves if the window holds it and what is on the way."""
+        return int(max(min(self.window_bytes - self.on_the_way, UNLIMITED_BYTES), 0))
 
     def next_s(self, now_s: float) -> float:
         """Return infinity: a window opens when something happens."""
