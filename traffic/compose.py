@@ -2,7 +2,8 @@
 
 A part keeps its nodes, bytes and arrows; its nodes are called ``part/node``, and the n-th time of a
 repeated node ``node[n]``. A part that waits starts when all that it waits for has ended: every node
-of it that waits for nothing inside waits for all last nodes before it.
+of it that waits for nothing inside waits for all last nodes before it. No node of it may have a start of
+its own, which is a time of the whole job.
 """
 
 from collections import Counter
@@ -171,6 +172,11 @@ def _time(repeat: Repeat, time: int, after: tuple[str, ...]) -> tuple[Node, ...]
 def _inside(part: str, nodes: Sequence[Node], after: tuple[str, ...]) -> tuple[Node, ...]:
     """Return the nodes of a part under its name; those that wait for none of it wait for ``after``."""
     _check_arrows(part, len(_first(nodes)) * len(after))
+    if after and (starts := [node.name for node in nodes if node.at_s]):
+        raise DemandError(
+            f"node {starts[0]!r} starts at a time of the job, and part {part!r} when others have ended",
+            "leave out its time, or have the part wait for nothing",
+        )
     inside = [tuple(f"{part}/{name}" for name in node.after) for node in nodes]
     return tuple(
         replace(node, name=f"{part}/{node.name}", after=waits or after)

@@ -25,6 +25,8 @@ class Compute:
     """The nodes that it waits for."""
     durations_s: tuple[float, ...] = ()
     """How long it takes on each GPU of `gpus`, in that order [s]; empty if `duration_s` on all of them."""
+    at_s: float = 0.0
+    """It starts no earlier than this after the start of the job [s]."""
 
     def on_gpu_s(self, gpu: int) -> float:
         """Return how long it takes on one of its GPUs [s]."""
@@ -56,6 +58,8 @@ class Collective:
     communicator: str = ""
     """Its communicator, whose queue pairs it uses, by name; by default that of all collectives of its kind of
     pattern between the same GPUs (`traffic.communicators`)."""
+    at_s: float = 0.0
+    """It starts no earlier than this after the start of the job [s]."""
 
     @property
     def gpus(self) -> tuple[int, ...]:
@@ -74,7 +78,8 @@ class Job:
     ------
     DemandError
         If two nodes share a name, one waits for a node that is not there or for itself in the end,
-        a GPU does not exist or computes twice in a node, or a duration is negative or not one per GPU.
+        a GPU does not exist or computes twice in a node, a duration is negative or not one per GPU, or a
+        start is negative or not a number.
     """
 
     name: str
@@ -95,6 +100,11 @@ class Job:
         """Whether each node waits for the one before it, and for no other."""
         waits = ((), *((node.name,) for node in self.nodes))
         return all(node.after == before for node, before in zip(self.nodes, waits, strict=False))
+
+    @cached_property
+    def has_starts(self) -> bool:
+        """Whether a node starts at a time of its own."""
+        return any(node.at_s for node in self.nodes)
 
     def __post_init__(self) -> None:
         """Check the graph."""
@@ -123,6 +133,10 @@ class Job:
             raise DemandError(
                 f"node {node.name!r} uses GPU {outside[0]}, and the job has {self.gpus} GPUs",
                 "count them from 0",
+            )
+        if not 0 <= node.at_s < float("inf"):
+            raise DemandError(
+                f"node {node.name!r} starts {node.at_s:g} s after the job", "give a time of 0 or later"
             )
         if isinstance(node, Compute):
             _check_compute(node)

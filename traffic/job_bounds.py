@@ -2,7 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from functools import reduce
 from graphlib import TopologicalSorter
+from itertools import accumulate
+from operator import add
 
 import numpy as np
 
@@ -59,14 +62,26 @@ def together_bound_s(
     lent_bytes: Mapping[Port, float] = NOTHING_LENT,
     gone: Collection[int] = (),
 ) -> float:
-    """Return how long bytes of a job are under way at least, whatever goes beside what [s].
+    """Return when all bytes of a job have arrived at the earliest, whatever goes beside what [s].
 
-    All that leaves or enters a server in all collectives passes its NICs. GPUs of several servers that stand
-    for each other are left out. Parameters are those of `node_bounds_s`.
+    All that leaves or enters a server in all collectives passes its NICs; of those that start at a time or
+    later, after that time. GPUs of several servers that stand for each other are left out. Parameters are
+    those of `node_bounds_s`.
     """
     known = {pattern: _loads(pattern, fabric, gone) for pattern in {node.pattern for node in job.collectives}}
-    loads = [known[node.pattern] for node in job.collectives]
-    return sum(loads[1:], loads[0]).bound_s(fabric, lent_bytes, len(loads)) if loads else 0.0
+    starting = defaultdict[float, list[ServerLoads]](list)
+    for node in job.collectives:
+        starting[node.at_s].append(known[node.pattern])
+    starts_s = sorted(starting, reverse=True)
+    loads = accumulate((reduce(add, starting[at_s]) for at_s in starts_s), add)
+    counts = accumulate(len(starting[at_s]) for at_s in starts_s)
+    return max(
+        (
+            at_s + each.bound_s(fabric, lent_bytes, count)
+            for at_s, each, count in zip(starts_s, loads, counts, strict=True)
+        ),
+        default=0.0,
+    )
 
 
 def _loads(pattern: Pattern, fabric: Fabric, gone: Collection[int]) -> ServerLoads:
@@ -103,12 +118,15 @@ def _between(messages: Messages, gone: Collection[int]) -> Messages:
 def communication_bound_s(job: Job, bounds_s: Mapping[str, float]) -> float:
     """Return how long bytes of a job are under way at least: its collectives' longest path [s].
 
+    Waits for nodes' own starts do not count.
+
     Parameters
     ----------
     job, bounds_s
         As of `job_bound_s`.
     """
-    return max(_ends_s(job, {**bounds_s, **{n.name: 0.0 for n in job.nodes if isinstance(n, Compute)}}))
+    sends_s = {**bounds_s, **{node.name: 0.0 for node in job.nodes if isinstance(node, Compute)}}
+    return max(_ends_s(job, sends_s, {}))
 
 
 def job_bound_s(job: Job, bounds_s: Mapping[str, float]) -> float:
@@ -126,13 +144,14 @@ def job_bound_s(job: Job, bounds_s: Mapping[str, float]) -> float:
         if isinstance(node, Compute):
             for gpu in node.gpus:
                 busy_s[gpu] += node.on_gpu_s(gpu)
-    return max([*_ends_s(job, bounds_s), *busy_s.values()])
+    starts_s = {node.name: node.at_s for node in job.nodes}
+    return max([*_ends_s(job, bounds_s, starts_s), *busy_s.values()])
 
 
-def _ends_s(job: Job, takes_s: Mapping[str, float]) -> Collection[float]:
-    """Return when each node ends if each takes so long, and starts when what it waits for has ended [s]."""
+def _ends_s(job: Job, takes_s: Mapping[str, float], starts_s: Mapping[str, float]) -> Collection[float]:
+    """Return when each node ends if each takes so long, and starts when it may [s]."""
     after = {node.name: node.after for node in job.nodes}
     ends_s: dict[str, float] = {}
     for name in TopologicalSorter(after).static_order():
-        ends_s[name] = takes_s[name] + max((ends_s[before] for before in after[name]), default=0.0)
+        ends_s[name] = takes_s[name] + max([starts_s.get(name, 0.0), *map(ends_s.__getitem__, after[name])])
     return ends_s.values()

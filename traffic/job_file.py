@@ -53,13 +53,19 @@ class _Waiting(Strict):
     repeat: Annotated[int, Field(ge=1, le=MOST_NODES)] = 1
 
 
-class _Sending(_Waiting):
+class _Starting(_Waiting):
+    """A node of its own, which may start at a time; a part has none."""
+
+    at_s: Seconds = 0.0
+
+
+class _Sending(_Starting):
     """What all collectives have."""
 
     communicator: Name = ""
 
 
-class _Compute(_Waiting):
+class _Compute(_Starting):
     kind: Literal["compute"]
     gpus: Gpus | None = None
     duration_s: Seconds
@@ -302,7 +308,7 @@ def _part(model: AnyNode, gpus: int, after: tuple[str, ...], where: str) -> Node
     if isinstance(model, _Part):
         inside = unfolded(model.name, gpus, _parts(model.nodes, gpus, where))
         return Repeat(inside, model.repeat, after)
-    node = model.node(gpus)
+    node = replace(model.node(gpus), at_s=model.at_s)
     if isinstance(node, Collective) and isinstance(model, _Sending):
         node = replace(node, communicator=model.communicator)
     if outside := [gpu for gpu in node.gpus if gpu >= gpus]:
@@ -349,7 +355,10 @@ def _check_square(rows: Sequence[Sequence[int]], size: int) -> None:
 
 def _document_of(job: Job) -> dict[str, Any]:
     head = {"format": FORMAT, "name": job.name, "gpus": job.gpus, **_given(note=job.note)}
-    nodes = [{"name": node.name, **_given(after=[*node.after]), **_words_of(node)} for node in job.nodes]
+    nodes = [
+        {"name": node.name, **_given(after=[*node.after], at_s=node.at_s), **_words_of(node)}
+        for node in job.nodes
+    ]
     return {**head, "nodes": nodes}
 
 

@@ -154,8 +154,8 @@ class Tables:
     per pair of servers, between the first GPUs of both (row -1)."""
     spans: Table = Table(SPANS)
     """A row per node and GPU that computed, or per collective (gpu -1): node, gpu, ready_ps (all that it
-    waits for had ended), held_ps (since when it waited for circuits; `NEVER` if it did not), released_ps (it
-    was let go), first_ps (the GPU began, the first byte could go), end_ps."""
+    waits for had ended, and its own time had come), held_ps (since when it waited for circuits; `NEVER` if it
+    did not), released_ps (it was let go), first_ps (the GPU began, the first byte could go), end_ps."""
     events: Table = Table(EVENTS)
     """What happened to circuits and by faults, as people read it: at_ps, what, which."""
     legs: Table = Table(LEGS)

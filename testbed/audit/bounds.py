@@ -45,7 +45,7 @@ def bounds(course: Course) -> Iterator[Found]:
             return
         if id(after) not in known:
             known[id(after)] = max(map(at_least.__getitem__, after), default=0.0)
-        at_least[name] = known[id(after)] + max(takes_ps, 0.0)
+        at_least[name] = max(known[id(after)], node.at_s * SECOND) + max(takes_ps, 0.0)
     ends = course.spans["end_ps"]
     if (
         len(ends)

@@ -29,6 +29,7 @@ from traffic.job import Collective, Compute
 def causality(course: Course) -> Iterator[Found]:
     """Yield what began too early, or took too little."""
     yield from _spans(course)
+    yield from _starts(course)
     yield from _waits(course)
     yield from _computes(course)
     yield from _one_at_a_time(course)
@@ -53,6 +54,14 @@ def _spans(course: Course) -> Iterator[Found]:
         yield from first_wrong(_of_span, course, wrong, what)
     known = np.array([name in course.nodes for name in course.tables.nodes], dtype=bool)
     yield from first_wrong(_of_span, course, ~known[spans["node"]], "is none of the job's nodes")
+
+
+def _starts(course: Course) -> Iterator[Found]:
+    """Yield nodes that began before the time from which they may."""
+    own = [course.nodes[name].at_s if name in course.nodes else 0.0 for name in course.tables.nodes]
+    at_ps = np.array(list(map(_ps, own)), dtype=np.int64)
+    early = course.spans["ready_ps"] < at_ps[course.spans["node"]]
+    yield from first_wrong(_of_span, course, early, "began before the time of its own start")
 
 
 def _waits(course: Course) -> Iterator[Found]:

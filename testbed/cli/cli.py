@@ -309,7 +309,9 @@ class FabricCLI(CLI):  # type: ignore[misc]
         )
         check_congestion_control(congestion_control(transport.name))
         lasts_s = predict(full).iteration_s
-        volume = job_volume(asked.job, fabric, rate, [bound_s(full)], lasts_s, self._network.mtu)
+        volume = job_volume(
+            asked.job, fabric, rate, [bound_s(full, forwarded=True)], lasts_s, self._network.mtu
+        )
         return replace(full, dilation=Dilation(rate, volume))
 
     def _as_it_is(self, experiment: Experiment, asked: ReplayLine) -> Experiment:

@@ -49,7 +49,7 @@ class JobBegan:
 
 @dataclass(frozen=True, slots=True)
 class NodeReady:
-    """All nodes that a node waits for have ended."""
+    """All nodes that a node waits for have ended, and its own time has come."""
 
     node: str
     rank: int
@@ -295,10 +295,12 @@ class Queue:
         """When the next event comes; `NEVER` if none does."""
         return self._heap[0][0] if self._heap else NEVER
 
-    @property
-    def goes_on_by_itself(self) -> bool:
-        """True if a fault, the end of a fault or the end of a task is to come."""
-        return any(phase in (Phase.EFFECT, Phase.COMPUTE) for _, phase, *_ in self._heap)
+    def goes_on_by_itself(self, now_ps: int) -> bool:
+        """Return whether a fault, its end or the end of a task is to come, or a node's own time."""
+        return any(
+            phase in (Phase.EFFECT, Phase.COMPUTE) or (phase == Phase.START and at_ps > now_ps)
+            for at_ps, phase, *_ in self._heap
+        )
 
     def put(self, at_ps: int, event: Later, now_ps: int) -> None:
         """Have an event come at a time.

@@ -14,7 +14,7 @@ class NodeRow:
     name: str
     number: int
     ready_ps: int = NEVER
-    """When all that it waits for had ended."""
+    """When all that it waits for had ended, and its own time had come."""
     since_ps: int = NEVER
     """Since when its operations are owed: its start, or when it began again."""
     held_ps: int = NEVER

@@ -1,8 +1,8 @@
 """Sending: nodes start, collectives are lowered to operations and sent, and those that end let others start.
 
-A node starts when all nodes that it waits for have ended, and ends when no piece of it is left. A collective
-that may go is lowered to operations (`traffic.ops`). Those that wait for no others are released and placed on
-lanes (`testbed.core.placing`).
+A node starts when all nodes that it waits for have ended and its own time has come, and ends when no piece of
+it is left. A collective that may go is lowered to operations (`traffic.ops`). Those that wait for no others
+are released and placed on lanes (`testbed.core.placing`).
 """
 
 from testbed.core.backend import Arrived

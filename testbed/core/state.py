@@ -21,7 +21,7 @@ from testbed.core.written import Packing, Ran
 from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.light import Configuration
 from topologies.routing import Routing
-from traffic.clock import NEVER, in_seconds
+from traffic.clock import NEVER, in_seconds, ps
 from traffic.communicators import Communicators
 from traffic.effects import Daemon, DaemonState, LinkState
 from traffic.faults import AS_IT_WAS, Fault, Revisions
@@ -185,10 +185,10 @@ class State:
         self.queue.put(at_ps, event, self.now_ps)
 
     def start(self, nodes: Iterable[Node]) -> None:
-        """Have nodes start, in job order, after all other events of now."""
+        """Have nodes start, in job order, after all other events of now or of the time of their own."""
         now_ps = self.now_ps
         for node in nodes:
-            self.later(now_ps, NodeReady(node.name, self.graph.rank(node.name)))
+            self.later(max(now_ps, ps(node.at_s)), NodeReady(node.name, self.graph.rank(node.name)))
 
     def node_of(self, op: int) -> NodeRow:
         """Return the node of an operation."""

@@ -94,6 +94,6 @@ def progress(state: State) -> object:
         number in ops.moves or servers[ops.source[number]] == servers[ops.destination[number]]
         for number in started
     )
-    if by_itself or state.queue.goes_on_by_itself:
+    if by_itself or state.queue.goes_on_by_itself(state.now_ps):
         return None
     return state.graph.open, len(ops), len(started), undelivered_bytes(state)

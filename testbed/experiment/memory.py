@@ -91,7 +91,7 @@ def prediction_bytes(experiment: Experiment) -> float:
     """Return the memory that the prediction of an experiment takes at its peak [bytes]."""
     sent = _all_sent(experiment)
     needed_bytes, seen = START_BYTES, set[object]()
-    is_solved_once = not (experiment.rule or experiment.faults)
+    is_solved_once = not (experiment.rule or experiment.faults or experiment.job.has_starts)
     lanes = defaultdict[int, float](float)
     communicators = experiment.communicators
     for section in sections(experiment.job) if is_solved_once else [experiment.job.nodes]:

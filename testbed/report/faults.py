@@ -80,7 +80,7 @@ def fault_table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
 
 def _added_s(run: Run, healthy: Run, job: Job) -> float:
     """Return how much longer a run takes than one without faults [s]."""
-    if any(isinstance(node, Compute) for node in job.nodes):
+    if job.has_starts or any(isinstance(node, Compute) for node in job.nodes):
         return round(run.iteration_s - healthy.iteration_s, DIGITS)
     return round(communication_s(run.tables) - communication_s(healthy.tables), DIGITS)
 

@@ -16,7 +16,8 @@ from testbed.trust.agreement import findings, nic_busy
 from testbed.trust.similitude import Number, likeness, message_packets
 from topologies.fabric import Port
 from traffic.bounds import NOTHING_LENT
-from traffic.job_bounds import communication_bound_s, node_bounds_s, together_bound_s
+from traffic.job import Job
+from traffic.job_bounds import communication_bound_s, job_bound_s, node_bounds_s, together_bound_s
 from traffic.metrics import (
     busbw_gbytes_s,
     cct,
@@ -202,13 +203,13 @@ class Outcome:
 
     @cached_property
     def cct_s(self) -> float:
-        """How long bytes were under way (`traffic.metrics.communication_s`), NaN if it is unsound [s]."""
-        return communication_s(self.run.tables) if self.is_sound else math.nan
+        """How long it took (`completion_s`), NaN if it is unsound [s]."""
+        return completion_s(self.experiment.job, self.run) if self.is_sound else math.nan
 
     @cached_property
     def predicted_s(self) -> float:
         """The same as predicted [s]."""
-        return communication_s(self.predicted.tables) if self.is_sound else math.nan
+        return completion_s(self.experiment.job, self.predicted) if self.is_sound else math.nan
 
     @property
     def over_predicted(self) -> float:
@@ -220,7 +221,7 @@ class Outcome:
         """The same as predicted by the model's own choices alone [s]."""
         if self.free is None or not self.is_sound:
             return self.predicted_s
-        return communication_s(self.free.tables)
+        return completion_s(self.experiment.job, self.free)
 
     @property
     def over_free(self) -> float:
@@ -258,23 +259,34 @@ class Outcome:
         return self.run.link_bytes
 
 
+def completion_s(job: Job, run: Run) -> float:
+    """Return the collective completion time of a run: how long bytes were under way [s].
+
+    Where a node starts at a time of its own, waits for it count too: it is then the time from the start of
+    the job to its last end.
+    """
+    return run.iteration_s if job.has_starts else communication_s(run.tables)
+
+
 def bound_s(
     experiment: Experiment, lent_bytes: Mapping[Port, float] = NOTHING_LENT, *, forwarded: bool = False
 ) -> float:
-    """Return how long the job's bytes are under way at least [s].
+    """Return how long the job's bytes are under way at least, as `completion_s` has it [s].
 
     It is a bound of the fabric and of what the job owes, whatever carries it and goes beside it. Shapers may
     lend each collective ``lent_bytes``; schedules over circuits are paced without. What GPUs that a fault
     takes along send and receive does not count. With ``forwarded`` it is the least that the job's own
-    patterns take, which may have GPUs pass bytes on (`traffic.job_bounds.node_bounds_s`).
+    patterns take, which may have GPUs pass bytes on (`traffic.job_bounds.node_bounds_s`); waits for nodes'
+    own starts do not count then.
     """
     if experiment.rule and experiment.rule.bound_s and not experiment.gone:
         return experiment.rule.bound_s()
     job, fabric = experiment.job, experiment.fabric
-    longest_s = communication_bound_s(job, node_bounds_of(experiment, lent_bytes, forwarded=forwarded))
-    return (
-        longest_s if forwarded else max(longest_s, together_bound_s(job, fabric, lent_bytes, experiment.gone))
-    )
+    bounds_s = node_bounds_of(experiment, lent_bytes, forwarded=forwarded)
+    if forwarded:
+        return communication_bound_s(job, bounds_s)
+    longest_s = (job_bound_s if job.has_starts else communication_bound_s)(job, bounds_s)
+    return max(longest_s, together_bound_s(job, fabric, lent_bytes, experiment.gone))
 
 
 def node_bounds_of(

@@ -14,10 +14,9 @@ from testbed.network.network import Network
 from testbed.trust.carried import carried
 from testbed.trust.evidence import Watch
 from testbed.trust.fidelity import LIT, PACKETS, verdict, verdict_of_light
-from testbed.trust.outcome import Outcome, bound_s
+from testbed.trust.outcome import Outcome, bound_s, completion_s
 from topologies.fabric import Port
 from traffic.bounds import NOTHING_LENT
-from traffic.metrics import communication_s
 
 
 def tried(
@@ -56,7 +55,7 @@ def tried(
     informed = is_informed(experiment, emulation.paths, delays_s)
     free = predict(experiment, lent_bytes=lent_bytes, log=logs.get("free")) if informed else None
     measures = watch.measures(emulation, link_error)
-    measured_s, predicted_s = (communication_s(run.tables) for run in (emulation.run, predicted))
+    measured_s, predicted_s = (completion_s(experiment.job, run) for run in (emulation.run, predicted))
     if light:
         judged = verdict_of_light(measures, light, measured_s=measured_s, unmet=broken)
     else:

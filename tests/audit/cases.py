@@ -118,8 +118,20 @@ def _jobs() -> Iterator[tuple[str, Experiment]]:
         Collective("all", rings, ("both",)),
     )
     yield "beside each other", Experiment(tree, Job("beside", 16, beside), "rails")
+    yield "starts", Experiment(RAIL, _starts(), "rails", transport=TransportSetup("credit"))
     yield "step", Experiment(RAIL, _step(), "rails")
     yield "step, reps", Experiment(RAIL, _step(), "reps", seed=2)
+
+
+def _starts() -> Job:
+    """Return an all-to-all beside which messages start, the last when nothing is on its way any more."""
+    sent = PointToPoint(((0, 5, MEGABYTE), (1, 6, MEGABYTE)))
+    late: tuple[Node, ...] = (
+        Collective("early", sent, at_s=1e-5),
+        Compute("work", EVERY, 1e-4, ("early",), at_s=2e-4),
+        Collective("last", sent, ("work",), at_s=1e-2),
+    )
+    return Job("starts", GPUS, (Collective("all", AllToAll(drawn(GPUS))), *late))
 
 
 def _step() -> Job:

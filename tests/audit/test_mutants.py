@@ -382,6 +382,10 @@ class _Forgets(dict[int, str]):
         self.pop(gpu, None)
 
 
+def starts_at_once(patch: Patch) -> None:
+    patch.setattr(kept, "ps", lambda _seconds: 0)
+
+
 def computes_two_at_once(patch: Patch) -> None:
     patch.setattr(kept, "Gpus", lambda: Gpus(computing=_Forgets()))
     patch.setattr(computing, "_is_busy", lambda _state, _gpu: False)
@@ -550,6 +554,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "backend: equal sections at once": Mutant("repeated", sections_at_once, "causality"),
     "runner: nothing waits": Mutant("step", nothing_waits, "causality"),
     "runner: waits for one of two": Mutant("step", starts_with_the_first_that_ends, "causality"),
+    "runner: starts before its time": Mutant("starts", starts_at_once, "causality"),
     "runner: two computes at once": Mutant("two tasks", computes_two_at_once, "causality"),
     "runner: computes in half the time": Mutant("step", computes_in_half_the_time, "causality"),
     "runner: forgets an arrival": Mutant("uniform, rails", forgets_that_one_arrived, "bytes"),

@@ -1,5 +1,9 @@
 """Composed jobs over the fluid backend: one after another, side by side, with jitter, and their bounds."""
 
+from dataclasses import replace
+from graphlib import TopologicalSorter
+
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -9,14 +13,15 @@ from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend
 from tests.examples import examples
 from tests.traffic.cases import lent_for
-from tests.traffic.job_cases import jobs
+from tests.traffic.job_cases import jobs, starting_jobs
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
+from traffic.clock import SECOND, ps
 from traffic.collectives.ring import Ring
 from traffic.compose import Repeat, one_after_another, placed, side_by_side, unfolded
 from traffic.jitter import jittered
-from traffic.job import Collective, Job
-from traffic.job_bounds import job_bound_s, node_bounds_s
+from traffic.job import Collective, Compute, Job
+from traffic.job_bounds import job_bound_s, node_bounds_s, together_bound_s
 from traffic.scheme import WholeMessages
 from traffic.spraying.policy import QueuePair
 
@@ -82,6 +87,45 @@ def test_tasks_take_what_their_jitter_says(job: Job, seed: int) -> None:
     for row in tasks[tasks["gpu"] >= 0].itertuples():
         expected_s = nodes[str(row.node)].on_gpu_s(int(row.gpu))  # type: ignore[union-attr, arg-type]
         assert float(row.end_s) - float(row.start_s) == pytest.approx(expected_s, abs=1e-11)  # type: ignore[arg-type]
+
+
+@given(starting_jobs(8))
+@settings(max_examples=examples(15, 50))
+def test_a_node_is_ready_when_all_that_it_waits_for_has_ended_and_its_time_has_come(job: Job) -> None:
+    found = run(job)
+    spans = found.tables.spans.assign(name=found.names(found.tables.spans))
+    spans = spans.groupby("name").agg(ready_ps=("ready_ps", "min"), end_ps=("end_ps", "max"))
+    nodes, ends_ps = {node.name: node for node in job.nodes}, dict[str, int]()
+    for name in TopologicalSorter({node.name: node.after for node in job.nodes}).static_order():
+        ready_ps = max([ps(nodes[name].at_s), *(ends_ps[before] for before in nodes[name].after)])
+        if name in spans.index:
+            assert spans.loc[name, "ready_ps"] == ready_ps
+        ends_ps[name] = int(spans["end_ps"].get(name, ready_ps))
+    least_s = max(job_bound_s(job, node_bounds_s(job, FABRIC)), together_bound_s(job, FABRIC))
+    assert max(ends_ps.values()) / SECOND >= least_s * (1 - 1e-9) - 1e-9
+
+
+@given(starting_jobs(4))
+@settings(max_examples=examples(15, 50))
+def test_a_start_is_a_wait_for_a_gpu_that_computes_until_then(job: Job) -> None:
+    """The clock of each start is a GPU of its own, which does nothing else."""
+    starts_s = sorted({node.at_s for node in job.nodes} - {0.0})
+    clocks = [Compute(f"until {at_s}", (4 + gpu,), at_s) for gpu, at_s in enumerate(starts_s)]
+    waiting = [
+        replace(
+            node, at_s=0.0, after=(*node.after, *(f"until {at_s}" for at_s in starts_s if at_s == node.at_s))
+        )
+        for node in job.nodes
+    ]
+    timed = run(replace(job, gpus=8))
+    waited = run(replace(job, gpus=8, nodes=(*waiting, *clocks)))
+    pd.testing.assert_frame_equal(timed.messages, waited.messages)
+    mine = ~waited.tasks["node"].str.startswith("until")
+    by = ["node", "gpu"]
+    pd.testing.assert_frame_equal(
+        timed.tasks.sort_values(by, ignore_index=True),
+        waited.tasks[mine].sort_values(by, ignore_index=True),
+    )
 
 
 @given(jobs(8), st.floats(0.0, 2.0))

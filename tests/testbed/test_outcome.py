@@ -8,10 +8,12 @@ import pytest
 
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
-from testbed.trust.outcome import ORDER, Verdict, summary_row
+from testbed.trust.outcome import ORDER, Verdict, bound_s, summary_row
 from tests.testbed.cases import HEALTHY, OVERTAKEN, experiment_of, outcome_of, small_fabric
 from topologies.rail import rail_fabric
+from traffic.collectives.point_to_point import PointToPoint
 from traffic.demand import Demand
+from traffic.job import Collective, Job
 from traffic.steps import single
 from traffic.transports.order import Reordering
 from traffic.workloads.placement import placed
@@ -26,6 +28,19 @@ def test_the_busbw_shown_of_a_trace_smaller_than_its_fabric_is_that_between_its_
     row = summary_row(outcome_of(asked))
     assert row["cct_s"] == pytest.approx(0.1)
     assert row["busbw_gbytes_s"] == pytest.approx(12.5)
+
+
+def test_the_cct_of_a_job_with_starts_counts_the_wait_for_them() -> None:
+    """A hundred Gbit/s carry 1.25 GB in 0.1 s: once at the start, and once at 5 s."""
+    fabric = rail_fabric(2, 1)
+    sent = PointToPoint(((0, 1, 1_250_000_000),))
+    nodes = (Collective("first", sent), Collective("second", sent, at_s=5.0))
+    outcome = outcome_of(Experiment(fabric, Job("late", 2, nodes), "ecmp", Dilation(1.0, 1.0)))
+    assert outcome.cct_s == pytest.approx(5.1)
+    assert outcome.predicted_s == pytest.approx(5.1)
+    assert outcome.bound_s == pytest.approx(5.1)
+    assert bound_s(outcome.experiment, forwarded=True) == pytest.approx(0.1)
+    assert summary_row(outcome)["cct_mean_s"] == pytest.approx(0.1)
 
 
 def order_of(order: Reordering | None) -> dict[str, float]:

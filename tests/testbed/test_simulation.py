@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.core import circuits
 from testbed.core.run import Run
 from testbed.core.simulation import Simulation
 from testbed.model.backend import FluidBackend
@@ -397,6 +398,21 @@ def test_what_a_rule_asks_leaves_what_lanes_have_carried() -> None:
     )
     assert rule.owed[:5] == [1250, 1000, 750, 500, 250]
     assert tables.legs["bytes"].tolist() == tables.messages["bytes"].tolist() == [1000, 500]
+
+
+def test_a_rule_may_decide_until_a_node_starts_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(circuits, "MOST_IN_VAIN", 3)
+    late = replace(sends("late", (0, 2, 1000)), at_s=5.0)
+    rule = When(
+        {
+            NodeStarted("first"): (SetTimer("again", 0.25),),
+            TimerFired("again"): (SetTimer("again", 0.25),),
+            NodeStarted("late"): (),
+        }
+    )
+    job, backend = Job("drawn", 4, (Compute("first", (), 0.0), late)), FluidBackend(FABRIC, {})
+    found = Simulation(FABRIC, job, backend, same_rail, circuits=rule).run()
+    assert found.messages["start_s"].tolist() == [5.0]
 
 
 def test_a_state_is_printed_for_people() -> None:

@@ -215,6 +215,12 @@ def test_a_job_without_equal_sections_runs_as_it_is() -> None:
     assert model.ran == [job]
 
 
+def test_a_job_with_starts_runs_as_it_is() -> None:
+    job = chain("whole", 8, tuple(Compute(f"{number}", (0,), 1.0) for number in range(3)))
+    late = replace(job, nodes=(*job.nodes[:2], replace(job.nodes[2], at_s=5.0)))
+    assert Model("ecmp").solve(late).tasks["start_s"].tolist() == [0.0, 1.0, 5.0]
+
+
 def test_sections_of_nothing_take_no_time() -> None:
     job = chain("whole", 8, tuple(Compute(f"{number}", (), 1.0) for number in range(5)))
     found = Model("ecmp").solve(job)

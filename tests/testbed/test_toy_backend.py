@@ -59,6 +59,14 @@ def test_it_brings_what_the_model_brings(name: str, couples: bool, toy: type) ->
         assert arrived(found) == arrived(predict(experiment, couples=couples).tables)
 
 
+def test_nodes_start_at_their_times_over_it(toy: type) -> None:
+    experiment = RUNS["starts"]
+    tables = simulation_of(experiment, toy(experiment.fabric, {}, 1e9)).run().tables
+    ready_ps = tables.spans.groupby("node")["ready_ps"].min()
+    expected = {"all": 0, "early": 10_000_000, "last": 10_000_000_000}
+    assert {name: ready_ps[tables.nodes.index(name)] for name in expected} == expected
+
+
 def arrived(tables: Tables) -> Counter[tuple[str, int, int]]:
     """Return the bytes that arrived between GPUs in each node."""
     found = Counter[tuple[str, int, int]]()

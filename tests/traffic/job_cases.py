@@ -1,5 +1,7 @@
 """Jobs drawn at random, of every kind of node and pattern."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -56,6 +58,13 @@ def jobs(draw: st.DrawFn, gpus: int = 4, name: str = "drawn", largest: int = 100
         nodes.append(draw(_nodes(gpus, f"node {number}", tuple(after), largest)))
     order = draw(st.permutations(nodes))
     return Job(name, gpus, tuple(order), draw(st.sampled_from(["", "synthetic"])))
+
+
+@st.composite
+def starting_jobs(draw: st.DrawFn, gpus: int = 4) -> Job:
+    """Draw a job some nodes of which start at times of their own."""
+    job, starts_s = draw(jobs(gpus)), st.sampled_from([0.0, 0.0, 0.25, 1.0, 7.5])
+    return replace(job, nodes=tuple(replace(node, at_s=draw(starts_s)) for node in job.nodes))
 
 
 @st.composite

@@ -137,6 +137,14 @@ def test_what_cannot_be_composed_is_refused(parts: Sequence[Job], sentence: str)
             compose("whole", parts)
 
 
+def test_a_start_is_a_time_of_the_whole_job() -> None:
+    first, second = (Job(name, 4, (replace(SENT, at_s=1.0),)) for name in ("first", "second"))
+    assert [node.at_s for node in side_by_side("whole", [first, second]).nodes] == [1.0, 1.0]
+    assert one_after_another("whole", [first, ONE]).nodes[0].at_s == 1.0
+    with pytest.raises(DemandError, match="starts at a time of the job, and part 'second' when others have"):
+        one_after_another("whole", [first, second])
+
+
 @pytest.mark.parametrize(
     ("gpus", "sentence"),
     [

@@ -163,6 +163,9 @@ def test_a_chain_waits_node_by_node() -> None:
         ((Compute("a", (0, 1), 1.0, durations_s=(1.0, -2.0)),), "'a' computes for -2 s"),
         ((Compute("a", (0, 1), 1.0, durations_s=(1.0,)),), "'a' has 1 durations for 2 GPUs"),
         ((Compute("a", (1, 1), 1.0),), "'a' computes on a GPU twice"),
+        ((Compute("a", (1,), 1.0, at_s=-1.0),), "'a' starts -1 s after the job; give a time of 0 or later"),
+        ((Collective("a", PAIR, at_s=float("nan")),), "'a' starts nan s after the job"),
+        ((Collective("a", PAIR, at_s=float("inf")),), "'a' starts inf s after the job"),
     ],
 )
 def test_what_is_no_job_is_refused(nodes: tuple[Collective | Compute, ...], sentence: str) -> None:

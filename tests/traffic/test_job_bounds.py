@@ -11,6 +11,7 @@ from topologies.khop_ring import GPU_BPS, KHopRing, khop_ring_fabric
 from topologies.rail import rail_fabric
 from traffic.bounds import lower_bound_s
 from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.point_to_point import PointToPoint
 from traffic.collectives.ring import Ring
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job
@@ -35,6 +36,23 @@ def test_bounds_are_the_longest_path_or_the_busiest_gpu() -> None:
     assert job_bound_s(job, bounds_s) == pytest.approx(42.0)  # a and d on GPU 0
     shorter = Job("drawn", 4, (*nodes[:3], Compute("d", (0,), 0.0)))
     assert job_bound_s(shorter, node_bounds_s(shorter, fabric)) == pytest.approx(20.0)  # a, b, c
+
+
+def test_what_starts_later_is_bound_by_its_start_and_by_what_goes_beside_it() -> None:
+    """A server sends 100 bytes at once and 30 later, over a NIC of a byte a second."""
+    fabric = rail_fabric(2, 1, rate_bps=8.0)
+
+    def job(at_s: float) -> Job:
+        late = Collective("late", PointToPoint(((0, 1, 30),)), at_s=at_s)
+        return Job("drawn", 2, (Collective("early", PointToPoint(((0, 1, 100),))), late))
+
+    lent = {fabric.nic_port(nic): 10.0 for nic in fabric.nics}
+    assert together_bound_s(job(20.0), fabric) == pytest.approx(130)
+    assert together_bound_s(job(120.0), fabric) == pytest.approx(150)
+    assert together_bound_s(job(120.0), fabric, lent) == pytest.approx(140)
+    bounds_s = node_bounds_s(job(120.0), fabric)
+    assert job_bound_s(job(120.0), bounds_s) == pytest.approx(150)
+    assert communication_bound_s(job(120.0), bounds_s) == pytest.approx(100)
 
 
 @given(st.integers(2, 4), st.integers(0, 2), st.integers(1, 1000))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.traffic.job_cases import jobs
+from tests.traffic.job_cases import jobs, starting_jobs
 from topologies.errors import DemandError, MachineError, TraceError
 from topologies.events import View
 from traffic.collectives.all_to_all import AllToAll
@@ -49,7 +49,7 @@ def refusal(tmp_path: Path, words: object) -> str:
     return said.removeprefix(str(tmp_path / "job.json")).lstrip(",: ")
 
 
-@given(jobs())
+@given(jobs() | starting_jobs())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(Job('naïve "job"\n', 4, (Compute("a/b[0]", (), 0.0), Collective("ü", PointToPoint(())))))
 def test_what_is_written_is_read_as_an_equal_job(tmp_path: Path, job: Job) -> None:
@@ -174,6 +174,11 @@ def deep(levels: int) -> dict[str, Any]:
         (compute(duration_s=float("nan")), "nodes[0].duration_s: found NaN, expected a finite number"),
         (compute(duration_s=float("inf")), "nodes[0].duration_s: found Infinity, expected a finite number"),
         (compute(duration_s="1 s"), "nodes[0].duration_s: found '1 s', expected a number"),
+        (ring(at_s=-1e-6), "nodes[0].at_s: found -1e-06, expected 0 or more"),
+        (compute(at_s=float("nan")), "nodes[0].at_s: found NaN, expected a finite number"),
+        (compute(at_s="1 us"), "nodes[0].at_s: found '1 us', expected a number"),
+        (part(COMPUTE, at_s=1), "nodes[0].at_s: unknown key"),
+        (part({**COMPUTE, "at_s": 1}, repeat=2), "'a' starts at a time of the job, and part 'b[1]' when"),
         (compute(durations_s=[1]), "'a' has 1 durations for 4 GPUs; give one for each GPU, or one for all"),
         (compute(gpus=[1, 1]), "node 'a' computes on a GPU twice; name each GPU once"),
         (compute(gpus=4), "nodes[0].gpus: found 4, expected a list"),
