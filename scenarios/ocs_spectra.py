@@ -33,6 +33,7 @@ from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
 from traffic.readers.detect import TOKEN_BYTES
+from traffic.readers.htsim import StartUnit
 from traffic.scheme_setup import WhileLitSetup
 from traffic.transports.circuit_engine import Meeting
 from traffic.transports.host_settings import CREDIT
@@ -59,6 +60,14 @@ TokensPerGpu = Annotated[
     typer.Option(
         help="Tokens of each server in an all-to-all, where the file is a routing trace without ranks;"
         " by default all of the file, spread evenly."
+    ),
+]
+Start = Annotated[
+    StartUnit | None,
+    typer.Option(
+        "--start-unit",
+        help="Unit of the starts of htsim's connections, where the file is a matrix of them that start at"
+        " different times: us or ps.",
     ),
 ]
 Ocses = Annotated[str, typer.Option(help="How many OCSes, comma-separated.")]
@@ -138,6 +147,7 @@ def ocs_spectra(
     experts: Experts = None,
     token_bytes: TokenBytes = None,
     tokens_per_gpu: TokensPerGpu = None,
+    start_unit: Start = None,
     plan_only: PlanOnly = False,
 ) -> Study:
     """Parallel OCSes: how far Spectra's schedules beat others, on paper and on emulated circuits.
@@ -164,7 +174,7 @@ def ocs_spectra(
     if slot_ms is not None and not 0 < slot_ms < float("inf"):
         raise ScenarioError(f"a slot of {slot_ms:g} ms", "give a number above 0")
     routing = {"--experts": experts, "--token-bytes": token_bytes, "--tokens-per-gpu": tokens_per_gpu}
-    demands = _demands(workload, servers, seed_range(seeds), line_ms, routing)
+    demands = _demands(workload, servers, seed_range(seeds), line_ms, routing, start_unit)
     delay = _delay(device, delay_ms, demands[0].gpus, varying=varying)
     circuits = [Scheduled(name, delay, partial) for name in listed(schedulers)]
     schemes = [WhileLitSetup(each, rest=rest) for each in chosen(meetings, get_args(Meeting), "--meetings")]
@@ -202,7 +212,12 @@ def _points(
 
 
 def _demands(
-    workload: str, servers: int, seeds: range, line_ms: float | None, routing: Mapping[str, int | None]
+    workload: str,
+    servers: int,
+    seeds: range,
+    line_ms: float | None,
+    routing: Mapping[str, int | None],
+    start_unit: StartUnit | None,
 ) -> list[Demand]:
     """Return a demand per seed; one from a file is the same for all, and decides the number of servers."""
     if not workload:
@@ -211,6 +226,7 @@ def _demands(
     if workload in SCALED or not os.path.exists(workload):
         if workload in SCALED:
             check_effect(f"the workload {workload} is no routing trace", routing)
+            check_effect(f"the workload {workload} is no matrix of htsim's", {"--start-unit": start_unit})
         line_ms = LINE_MS if line_ms is None else line_ms
         if not 0 < line_ms <= LONGEST_LINE_MS:
             raise ScenarioError(
@@ -224,6 +240,7 @@ def _demands(
         experts=routing["--experts"],
         bytes_per_token=routing["--token-bytes"],
         tokens_per_gpu=routing["--tokens-per-gpu"],
+        start_unit=start_unit,
     )
     if demand.gpus != servers:
         say(f"{demand.name} is between {demand.gpus} servers, so there are {demand.gpus}")

@@ -21,7 +21,7 @@ from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
 from traffic.demand import Demand
 from traffic.job import Job
-from traffic.readers.htsim import read_htsim
+from traffic.readers.htsim import StartUnit, read_htsim
 from traffic.readers.text import MAX_GPUS
 from traffic.steps import demands_of, single
 from traffic.workloads.datasets import NO_TRACE, dataset_path
@@ -40,7 +40,12 @@ FLOW_BYTES = 2_000_000
 
 
 def flows(
-    fabric: Fabric, seed: int, *, pattern: PatternName | None = None, connections: str | None = None
+    fabric: Fabric,
+    seed: int,
+    *,
+    pattern: PatternName | None = None,
+    connections: str | None = None,
+    start_unit: StartUnit | None = None,
 ) -> Job:
     """Return connections between servers of one NIC each.
 
@@ -53,10 +58,13 @@ def flows(
     connections
         A connection matrix of htsim (.cm) to replay instead; none for made-up connections. By default
         htsim's own of 16 servers, or made up.
+    start_unit
+        The unit of that file's starts, us or ps; needed where its connections start at different times.
     """
     if connections not in (None, NO_TRACE):
         check_effect("the connections are a file's", {"the pattern": pattern})
-        return _placed(Path(connections), fabric)
+        return _placed(Path(connections), fabric, start_unit)
+    check_effect("all connections start together", {"the unit of starts": start_unit})
     pattern = pattern or "permutation"
     if fabric.gpus > MAX_GPUS:
         raise ScenarioError(f"flows between {fabric.gpus} servers", f"give at most {MAX_GPUS}")
@@ -121,8 +129,8 @@ def _say_once(sentence: str) -> None:
 
 
 @cache
-def _placed(path: Path, fabric: Fabric) -> Job:
-    return placed(read_htsim(path), fabric)
+def _placed(path: Path, fabric: Fabric, start_unit: StartUnit | None = None) -> Job:
+    return placed(read_htsim(path, start_unit=start_unit), fabric)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,12 +50,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("routed.npy", ROUTED, 4, 2, None),
         ("layer.parquet", {"gpus": 4}, 4, 1, None),
         ("chain.cm", {}, 4, 3, 10_000_000),
+        ("mice.cm", {"start_unit": "us"}, 4, 3, 20_400_000),
         ("step.csv", {}, 4, 2, 2 * 4 * 3 * 8_388_608 // 4),
         ("step.txt", {}, 4, 9, None),
     ],
 )
 def test_its_traces_are_read(
-    name: str, options: dict[str, int], gpus: int, nodes: int, sent_bytes: int | None, folder: Path
+    name: str, options: dict[str, Any], gpus: int, nodes: int, sent_bytes: int | None, folder: Path
 ) -> None:
     job = read_trace(folder / name, **options)
     assert (job.gpus, len(job.nodes)) == (gpus, nodes)
@@ -117,6 +119,7 @@ FABRIC = '{"format": 1, "name": "a", "servers": [], "switches": [], "links": [],
         (read_routed, '{"step": 0, "layer": 1, "rank": 0, "top_indices": [[1, 1]]}', "experts"),
         (read_routed, '{"step": 0, "layer": 1, "rank": 0, "top_indices": [[1, 8]]}', "an expert from 0 to 7"),
         (read_trace, "Nodes 2\nConnections 1\n0->1 start 0 size 0", "size 0"),
+        (read_trace, "Nodes 2\nConnections 2\n0->1 start 0 size 9\n0->1 start 9 size 9", "in which unit"),
         (read_trace, "Nodes 2\nConnections 1\n0->0 start 0 size 9", "sends to itself"),
         (read_trace, "Nodes 2\nConnections 1\n0->1 trigger 4 size 9", "one that the file declares"),
         (read_step, "MICRO all_gpus: 4\n2\n" + "a -1 0 NONE 0 0 NONE 0 0 NONE 0 0", "has 1 layers"),

@@ -26,7 +26,15 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "rails_uniform": (SMALL, ["--spines", "--rate", "--fabric"]),
     "rails_sparse": (
         [*SMALL, "--sparsity", "0.5"],
-        ["--trace", "--experts", "--token-bytes", "--tokens-per-gpu", "--all-to-alls", "--rate"],
+        [
+            "--trace",
+            "--experts",
+            "--token-bytes",
+            "--tokens-per-gpu",
+            "--all-to-alls",
+            "--start-unit",
+            "--rate",
+        ],
     ),
     "rails_sender_skew": ([*SMALL, "--exponent", "1.2"], ["--spines", "--rate"]),
     "rails_mixtral": ([*SMALL, "--placements", "sparse"], ["--phases"]),

@@ -14,7 +14,7 @@ from testbed.study.study_options import described
 from testbed.study.toml_document import assigned
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
-from tests.traffic.trace_files import AICB_END, AICB_HEADER, AICB_LOG, aicb_row, router_record, written
+from tests.traffic.trace_files import AICB_END, AICB_HEADER, AICB_LOG, MICE, aicb_row, router_record, written
 from topologies.errors import LightrailError, TraceError
 from traffic.workloads.placement import servers_for
 
@@ -76,6 +76,18 @@ def test_what_options_say_of_other_workloads_has_them_run_beside_it(tmp_path: Pa
 def test_more_options_of_the_trace_itself_leave_it_alone(tmp_path: Path) -> None:
     found = study(megatron(tmp_path), **{"experts": "8", "token_bytes": "10", "all_to_alls": "1"})
     assert len({each.job.name for each in found.experiments}) == 1
+
+
+def test_a_matrix_of_htsim_with_starts_needs_their_unit(tmp_path: Path) -> None:
+    trace = written(tmp_path, MICE)
+    with pytest.raises(
+        LightrailError, match=r"^--trace: .* in which unit; give start_unit .--start-unit.: us"
+    ):
+        study(trace, rails="1")
+    found = study(trace, start_unit="us", rails="1")
+    (job,) = {each.job for each in found.experiments}
+    assert [node.at_s for node in job.nodes] == pytest.approx([0.0, 50e-6, 100e-6])
+    assert {len(each.fabric.servers) for each in found.experiments} == {5}
 
 
 def test_seeds_are_those_that_are_asked_for(tmp_path: Path) -> None:

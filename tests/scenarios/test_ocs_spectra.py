@@ -74,6 +74,7 @@ def explored(options: str) -> "CompletedProcess[str]":
             ["--workload", "gpt", "--experts", "8"],
             "the workload gpt is no routing trace, so --experts has no",
         ),
+        (["--start-unit", "us"], "the workload benchmark is no matrix of htsim's, so --start-unit has no"),
         (["--workload", ""], "the name of the workload is empty"),
         (["--workload", "x" * 300], "unknown workload 'xxx"),
         (["--plan-only"], "the paper's figures have a command of their own; run ocs_figures.py"),

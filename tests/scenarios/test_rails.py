@@ -32,6 +32,7 @@ SKEWED = ["sender skew", "receiver skew"]
 WHOLE = ["uniform", *SPARSE, *PER_GPU, *SKEWED, *MIXTRAL]
 OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "--top-k", "--gating"]
 OWN += ["--schemes", "--seeds", "--trace", "--experts", "--token-bytes", "--tokens-per-gpu", "--all-to-alls"]
+OWN += ["--start-unit"]
 SHARED = ["--link-delay-us", "--real-link-delay-us", "--loss", "--transport", "--entropies"]
 SHARED += [
     "--initial-window",

@@ -19,6 +19,9 @@ from testbed.report.run_json import experiments_of
 from testbed.study.study_options import described
 from tests.scenarios import command
 from tests.tools import CHECKOUT
+from tests.traffic.trace_files import MICE, written
+from topologies.errors import ScenarioError, TraceError
+from topologies.rail import rail_fabric
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.demand import Demand
 from traffic.job import Collective, Job
@@ -133,6 +136,16 @@ def test_a_pattern_beside_a_file_of_connections_is_refused(tmp_path: Path, patte
     done = ran(tmp_path / "out", "--pattern", pattern, "--trace", tmp_path / "in.cm")
     assert done.returncode == 2
     assert "the connections are a file's, so the pattern has no effect; leave it out" in done.stderr
+
+
+def test_connections_with_starts_need_their_unit_and_others_have_none(tmp_path: Path) -> None:
+    trace, fabric = str(written(tmp_path, MICE)), rail_fabric(5, 1)
+    job = scenario.flows(fabric, 0, connections=trace, start_unit="us")
+    assert [node.at_s for node in job.nodes] == pytest.approx([0.0, 50e-6, 100e-6])
+    with pytest.raises(TraceError, match=r"in which unit; give start_unit \(--start-unit\)"):
+        scenario.flows(fabric, 0, connections=trace)
+    with pytest.raises(ScenarioError, match="all connections start together, so the unit of starts has no"):
+        scenario.flows(fabric, 0, start_unit="us")
 
 
 @given(st.integers(2, 60), st.integers(0, 2**32))

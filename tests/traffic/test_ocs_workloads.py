@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.traffic.trace_files import MICE, written
 from topologies.errors import DemandError, TraceError
 from traffic.workloads.ocs_workloads import (
     NOISE,
@@ -145,6 +146,12 @@ def test_a_file_of_any_format_is_a_demand(tmp_path: Path) -> None:
     assert two.matrix.tolist() == [[0, 7_000_000, 0], [0, 0, 0], [0, 0, 0]]
     assert (nccl.name, two.name) == ("trace nccl.txt", "trace two.cm")
     assert two.note.endswith("the first of 2 exchanges, 7 of 15 MB")
+
+
+def test_of_connections_with_starts_the_first_are_the_demand(tmp_path: Path) -> None:
+    demand = demand_of_file(written(tmp_path, MICE), servers=8, start_unit="us")
+    assert demand.matrix.sum() == demand.matrix[4, 0] == 20_000_000
+    assert demand.note.endswith("starts from 7 to 107 us; the first of 3 exchanges, 20 of 20.6 MB")
 
 
 def test_exchanges_of_several_groups_that_start_together_are_one_demand(tmp_path: Path) -> None:

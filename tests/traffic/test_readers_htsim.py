@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict
 from testbed.trust.outcome import Outcome
-from tests.traffic.trace_files import HTSIM, TRIGGERED, written
-from topologies.errors import TraceError
+from tests.traffic.trace_files import HTSIM, MICE, TRIGGERED, written
+from topologies.errors import ScenarioError, TraceError
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
@@ -21,7 +21,7 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.job import Compute, Job
 from traffic.readers import htsim
 from traffic.readers.detect import read_trace
-from traffic.readers.htsim import read_htsim
+from traffic.readers.htsim import UNIT_PS, StartUnit, read_htsim
 from traffic.steps import demands_of
 from traffic.workloads.placement import placed
 
@@ -45,13 +45,13 @@ class Line:
     """A connection."""
 
     ends: tuple[int, int]
-    start_ps: int | None
+    start: int | None
     waits_for: int | None
     fires: tuple[int, ...]
 
     def text(self, number: int) -> str:
         """Return it as htsim writes it."""
-        begins = f"trigger {self.waits_for}" if self.start_ps is None else f"start {self.start_ps}"
+        begins = f"trigger {self.waits_for}" if self.start is None else f"start {self.start}"
         keys = ("send_done_trigger", "recv_done_trigger")
         fires = "".join(f" {key} {trigger}" for key, trigger in zip(keys, self.fires, strict=False))
         return f"{self.ends[0]}->{self.ends[1]} id {number} {begins} size {10_000 * number + number}{fires}"
@@ -101,18 +101,18 @@ def outcome(job: Job, fabric: Fabric = ALONE, scheme: str = "ecmp") -> Outcome:
 
 
 @settings(deadline=None)
-@given(graphs())
-def test_each_connection_starts_when_all_that_fire_its_trigger_have_ended(
-    tmp_path_factory: pytest.TempPathFactory, connections: list[Line]
+@given(graphs(), st.sampled_from(["us", "ps"]))
+def test_each_connection_starts_at_its_time_or_when_all_that_fire_its_trigger_have_ended(
+    tmp_path_factory: pytest.TempPathFactory, connections: list[Line], unit: StartUnit
 ) -> None:
     path = written(tmp_path_factory.getbasetemp(), matrix(connections), "graph.cm")
-    messages = outcome(read_htsim(path)).run.tables.messages
+    messages = outcome(read_htsim(path, start_unit=unit)).run.tables.messages
     ends = zip(messages["source"], messages["destination"], strict=True)
     times = dict(zip(ends, zip(messages["released_ps"], messages["end_ps"], strict=True), strict=True))
-    first_ps = min(each.start_ps for each in connections if each.start_ps is not None)
+    first = min(each.start for each in connections if each.start is not None)
     for each in connections:
         fired_ps = [times[other.ends][1] for other in connections if each.waits_for in other.fires]
-        starts_ps = max(fired_ps) if each.start_ps is None else each.start_ps - first_ps
+        starts_ps = max(fired_ps) if each.start is None else (each.start - first) * UNIT_PS[unit]
         assert times[each.ends][0] == starts_ps
 
 
@@ -122,7 +122,7 @@ def test_no_scheme_beats_the_bound_of_a_graph(
     tmp_path_factory: pytest.TempPathFactory, connections: list[Line], scheme: str
 ) -> None:
     path = written(tmp_path_factory.getbasetemp(), matrix(connections), "graph.cm")
-    found = outcome(read_htsim(path), RAILS, scheme)
+    found = outcome(read_htsim(path, start_unit="ps"), RAILS, scheme)
     assert found.bound_s <= found.cct_s * (1 + 1e-9)
 
 
@@ -235,10 +235,41 @@ def test_priorities_that_are_equal_are_nothing_to_say(tmp_path: Path) -> None:
     assert "priorities differ" in read_htsim(written(tmp_path, urgent)).note
 
 
-def test_a_graph_says_between_which_starts(tmp_path: Path) -> None:
-    job = read_htsim(written(tmp_path, HTSIM.replace("id 2 start 0", "id 2 start 40e3")))
-    assert "; starts from 0 to 40000 ps" in job.note
-    assert Compute("until 40000 ps", (0,), 4e-8) in job.nodes
+@pytest.mark.parametrize(("unit", "late_s"), [("us", 50e-6), ("ps", 50e-12)])
+def test_connections_that_start_at_a_time_are_a_node_that_waits_for_no_other(
+    tmp_path: Path, unit: StartUnit, late_s: float
+) -> None:
+    job = read_trace(written(tmp_path, MICE, "mice.cm"), start_unit=unit)
+    assert [(node.name, node.after, node.at_s) for node in job.nodes] == [
+        ("4->0 (line 3)", (), 0.0),
+        ("1->0 and 1 more (line 4)", (), pytest.approx(late_s)),
+        ("3->0 (line 6)", (), pytest.approx(2 * late_s)),
+    ]
+    assert job.note == f"htsim connection matrix mice.cm, a graph of 3 nodes; starts from 7 to 107 {unit}"
+    assert sorted(outcome(job).run.tasks["start_s"]) == pytest.approx([0.0, late_s, 2 * late_s])
+
+
+def test_starts_that_differ_need_a_unit_and_others_none(tmp_path: Path) -> None:
+    path = written(tmp_path, MICE)
+    said = "start at different times, and does not say in which unit; give start_unit .--start-unit.: us if"
+    with pytest.raises(TraceError, match=said):
+        read_trace(path)
+    with pytest.raises(TraceError, match="unknown unit of starts 'ms'; give us or ps"):
+        read_htsim(path, start_unit="ms")  # type: ignore[arg-type]
+    together = written(tmp_path, HTSIM.replace("start 0", "start 5"), "together.cm")
+    assert read_htsim(together) == read_htsim(together, start_unit="us")
+    (node,) = read_htsim(together).nodes
+    assert not node.at_s, "the first connection starts the job"
+
+
+@pytest.mark.parametrize("content", ["0,5\n5,0\n", "[[0, 5], [5, 0]]"])
+def test_a_unit_of_starts_has_no_effect_on_other_files(tmp_path: Path, content: str) -> None:
+    said = r"is no connection matrix of htsim, so start_unit \(--start-unit\) would have no effect"
+    with pytest.raises(ScenarioError, match=said):
+        read_trace(written(tmp_path, content), start_unit="us")
+    np.save(tmp_path / "m.npy", [[0, 5], [5, 0]])
+    with pytest.raises(ScenarioError, match=said):
+        read_trace(tmp_path / "m.npy", start_unit="us")
 
 
 @pytest.mark.parametrize("message", ["msg", "msg 7"])

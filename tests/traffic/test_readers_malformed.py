@@ -59,7 +59,7 @@ from traffic.steps import demands_of
         ("Nodes 4\nConnections 1\n0->4 start 0 size 1", "line 3: found '4', expected a node"),
         ("Nodes 4\nConnections 1\n0=>1 start 0 size 1", "line 3: found '0=>1', expected a connection"),
         ("Nodes 4\nConnections 1\n0->1 start 0", "expected a size in bytes"),
-        ("Nodes 4\nConnections 1\n0->1 size 5", "either a start in ps or a trigger"),
+        ("Nodes 4\nConnections 1\n0->1 size 5", "either a start or a trigger"),
         ("Nodes 4\nConnections 1\n0->1 start 0 size", "line 3: found '', expected the value of size"),
         ("Nodes 4\nConnections 1\n0->1 start 0 size -5", "line 3: found '-5'"),
         ("Nodes 4\nConnections 1\n0->1 start 0 size 2147483648", "line 3: found '2147483648'"),

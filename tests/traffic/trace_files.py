@@ -20,6 +20,16 @@ Connections 3
 """
 
 
+MICE = """Nodes 5
+Connections 4
+4->0 id 1 start 7 size 20000000
+1->0 id 2 start 57 size 200000
+2->0 id 3 start 57 size 200000
+3->0 id 4 start 107 size 200000
+"""
+"""Connections whose starts differ."""
+
+
 TRIGGERED = """Nodes 4
 Connections 5
 Triggers 3

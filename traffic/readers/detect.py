@@ -9,7 +9,7 @@ from topologies.errors import LightrailError, ScenarioError, TraceError
 from traffic.job import Job
 from traffic.readers import flame, npy
 from traffic.readers.aicb import aicb_phases, is_aicb, read_aicb
-from traffic.readers.htsim import HEADERS, read_htsim
+from traffic.readers.htsim import HEADERS, StartUnit, read_htsim
 from traffic.readers.matrix import demand_of_array, is_csv, read_csv
 from traffic.readers.megatron import EXPECTED, is_router_trace, read_megatron, router_files
 from traffic.readers.mixnet import read_mixnet
@@ -32,7 +32,12 @@ NOT_READ = (
     "Kineto's profiles and Chakra's traces are not read; of an answer of vLLM save routed_experts as .npy"
 )
 STEPS = "AICB's CSV or a SimAI workload"
-OPTIONS = {"experts": "experts", "bytes_per_token": "token-bytes", "tokens_per_gpu": "tokens-per-gpu"}
+OPTIONS = {
+    "experts": "experts",
+    "bytes_per_token": "token-bytes",
+    "tokens_per_gpu": "tokens-per-gpu",
+    "start_unit": "start-unit",
+}
 """The command lines' options by key."""
 TOKEN_BYTES = HIDDEN * NUMBER_BYTES
 """Size of a token, unless the caller gives one [bytes]."""
@@ -46,6 +51,7 @@ def read_trace(
     bytes_per_token: int | None = None,
     tokens_per_gpu: int | None = None,
     all_to_alls: int | None = None,
+    start_unit: StartUnit | None = None,
 ) -> Job:
     """Return the job that a file describes.
 
@@ -69,6 +75,9 @@ def read_trace(
     all_to_alls
         At most so many steps, the first ones; by default all. A SimAI workload is one step as a whole, and
         a graph of htsim's connections has none.
+    start_unit
+        The unit of starts of htsim's connection matrix, us or ps, which it does not say; needed where
+        connections start at different times.
 
     Returns
     -------
@@ -92,6 +101,8 @@ def read_trace(
     array = npy.npy_array(path) if start.startswith(npy.MAGIC) else None
     rows = vllm_rows(path, array) if array is not None and array.ndim != 2 else None
     is_flame = start.startswith(flame.MAGIC)
+    if is_router or start.startswith((npy.MAGIC, flame.MAGIC)):
+        _check_no_connections(path, start_unit)
     if is_router or is_flame or rows:
         experts = flame.EXPERTS if experts is None and is_flame else experts
         if is_router:
@@ -102,7 +113,7 @@ def read_trace(
         note = f"{'FLAME-MoE' if is_flame else 'vLLM'} routing trace {file_name(path)}"
         return dealt(path, rows or flame.flame_rows(path), hosting, note=note, all_to_alls=all_to_alls)
     if array is None:
-        job = _read_text(path, gpus, bytes_per_token, all_to_alls)
+        job = _read_text(path, gpus, bytes_per_token, all_to_alls, start_unit)
     else:
         job = single(demand_of_array(path, array))
         _check_needed(f"{path} counts no tokens", bytes_per_token=bytes_per_token)
@@ -125,7 +136,11 @@ def gpus_of(path: Path, options: Mapping[str, Any]) -> int | None:
         return None
 
 
-def _check_needed(why: str, **given: int | None) -> None:
+def _check_no_connections(path: Path, start_unit: StartUnit | None) -> None:
+    _check_needed(f"{path} is no connection matrix of htsim", start_unit=start_unit)
+
+
+def _check_needed(why: str, **given: int | str | None) -> None:
     """Raise ScenarioError if an argument is given that the format does not need."""
     if idle := [f"{key} (--{OPTIONS[key]})" for key, value in given.items() if value is not None]:
         raise ScenarioError(f"{why}, so {' and '.join(idle)} would have no effect", "leave it out")
@@ -197,12 +212,20 @@ def _or_usual(bytes_per_token: int | None) -> int:
     return TOKEN_BYTES if bytes_per_token is None else bytes_per_token
 
 
-def _read_text(path: Path, gpus: int | None, bytes_per_token: int | None, all_to_alls: int | None) -> Job:
+def _read_text(
+    path: Path,
+    gpus: int | None,
+    bytes_per_token: int | None,
+    all_to_alls: int | None,
+    start_unit: StartUnit | None,
+) -> Job:
     text = text_of(path)
     lines = [line for line in text.splitlines() if line.strip()]
     first, bare = lines[0], next((line for line in lines if not line.lstrip().startswith("#")), "")
     if OTHER_JSON.match(text):
         raise TraceError(bad_line(path, 1, first, f"{EXPECTED}, or {KNOWN}").sentence, NOT_READ)
+    if not bare.startswith(HEADERS):
+        _check_no_connections(path, start_unit)
     if first.lstrip().startswith("[") and not is_aicb(lines):
         return single(read_mixnet(path, bytes_per_token=_or_usual(bytes_per_token)))
     if is_aicb(lines):
@@ -210,7 +233,7 @@ def _read_text(path: Path, gpus: int | None, bytes_per_token: int | None, all_to
     elif is_simai(first):
         job = job_of_phases(simai_phases(path, Taken(gpus)))
     elif bare.startswith(HEADERS):
-        job = read_htsim(path, all_to_alls=all_to_alls)
+        job = read_htsim(path, all_to_alls=all_to_alls, start_unit=start_unit)
     elif is_csv(bare):
         job = single(read_csv(path))
     elif bare and is_number(bare.split()[0]):

@@ -1,9 +1,11 @@
-"""htsim's connection matrix (``.cm``, ``.tm``): sizes are bytes, starts are **picoseconds**.
+"""htsim's connection matrix (``.cm``, ``.tm``): sizes are bytes, starts are in a **unit that no file says**.
 
-Connections that start together are one all-to-all. Triggers are a graph: a connection waits for those that
-fire its trigger and for no others, so one chain may run ahead of another. Connections that wait for the same
-and fire the same are one node of the `Job`; a barrier between several nodes and several others is a node too.
-Where every node starts the one next one, as barriers between rounds do, the job is a sequence of all-to-alls.
+Connections that start together are one all-to-all. Where they start at several times, each time is a node of
+the `Job` that waits for no other; the first is the start of the job. Triggers are a graph: a connection waits
+for those that fire its trigger and for no others, so one chain may run ahead of another.
+Connections that wait for the same and fire the same are one node; a barrier between several nodes and several
+others is a node too. Where every node starts the one next one, as barriers between rounds do, the job is a
+sequence of all-to-alls.
 
 What htsim does, and how it is read:
 
@@ -21,26 +23,25 @@ What htsim does, and how it is read:
   all lines start together, and are refused elsewhere, as an ``id`` of two connections is everywhere.
 - ``addon`` changes nothing: no part of htsim asks for it.
 
-Some files in circulation carry starts in microseconds, as an old comment in the loader says, and as the
-simulators of Swift and of connections that are used again take them. The loader takes picoseconds, and so
-does this reader; the note has the range.
+The loader takes starts for picoseconds, and so do NDP and TCP. htsim_uec, EQDS, RoCE and Swift take the same
+number for microseconds. So the caller says the unit where starts differ; the note has their range.
 
 References
 ----------
-csg-htsim, sim/datacenter/connection_matrix.cpp and sim/trigger.cpp; spcl/HTSIM, main_uec.cpp, for ``msg``.
+csg-htsim, sim/datacenter/connection_matrix.cpp and sim/trigger.cpp; spcl/HTSIM, main_uec.cpp, for ``msg``;
+ultraethernet/uet-htsim at 40ccb05, ``UecSrc::connectPort`` in sim/uec.cpp, for microseconds.
 """
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from topologies.errors import TraceError
-from traffic.clock import in_seconds
+from traffic.clock import SECOND
 from traffic.collectives.pattern import bytes_between
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.compose import MOST_NODES
@@ -49,6 +50,9 @@ from traffic.job import Collective, Compute, Job, Node
 from traffic.readers.text import MAX_BYTES, MAX_GPUS, bad_line, count_of, file_name, text_of, trace_name
 from traffic.steps import Step, job_of_steps
 
+StartUnit = Literal["us", "ps"]
+"""The unit of starts: microseconds, as htsim_uec takes them, or picoseconds, as NDP and TCP do."""
+UNIT_PS: Mapping[StartUnit, int] = {"us": 10**6, "ps": 1}
 MAX_CELLS = MAX_GPUS**2
 """Most cells that the matrices of all rounds have together; more or larger rounds stay lists of messages."""
 MAX_SIZE_BYTES = (1 << 31) - 1
@@ -74,7 +78,8 @@ class _Connection:
     source: int
     destination: int
     size_bytes: int
-    start_ps: int | None
+    start: int | None
+    """When it starts, in the unit of the file."""
     waits_for: int | None
     """The trigger that starts it."""
     fires: tuple[int, ...]
@@ -109,6 +114,11 @@ class _File:
     triggers: dict[int, _Trigger]
 
     @property
+    def starts(self) -> list[int]:
+        """The times at which connections start, each once, in order."""
+        return sorted({each.start for each in self.connections if each.start is not None})
+
+    @property
     def waiting(self) -> Mapping[int, list[_Connection]]:
         """The connections that wait for each trigger, of those for which some wait."""
         waiting = defaultdict[int, list[_Connection]](list)
@@ -121,12 +131,12 @@ class _File:
 class _Group(NamedTuple):
     """The common part of connections that are one node."""
 
-    start_ps: int | None
+    start: int | None
     waits_for: int | None
     fires: tuple[int, ...]
 
 
-def read_htsim(path: Path, *, all_to_alls: int | None = None) -> Job:
+def read_htsim(path: Path, *, all_to_alls: int | None = None, start_unit: StartUnit | None = None) -> Job:
     """Return the connections of a connection matrix: one all-to-all, a sequence of them, or a graph.
 
     Parameters
@@ -135,20 +145,24 @@ def read_htsim(path: Path, *, all_to_alls: int | None = None) -> Job:
         The file.
     all_to_alls
         At most so many of a sequence, the first ones; by default all.
+    start_unit
+        The unit of starts: us or ps; needed where connections start at different times.
 
     Returns
     -------
     Job
         An all-to-all if all start together, otherwise one per round if each round starts the next, otherwise
-        a node per group of connections that wait for the same and fire the same. A round that has two
-        connections between the same nodes is a list of messages, as those of a graph are.
+        a node per group of connections that start together, wait for the same and fire the same. A round that
+        has two connections between the same nodes is a list of messages, as those of a graph are.
 
     Raises
     ------
     TraceError
-        If the file cannot be read, contradicts itself, or says what a job does not.
+        If the file cannot be read, contradicts itself, or says what a job does not; or if the unit of its
+        starts is needed and not given.
     """
     file = _parsed(path)
+    starts_s = _starts_s(file, start_unit)
     _check_triggers(file)
     groups = _groups(file)
     _check_ids(file, together=len(groups) == 1)
@@ -157,14 +171,14 @@ def read_htsim(path: Path, *, all_to_alls: int | None = None) -> Job:
             f"{path} holds {len(groups)} groups of connections that wait for different ones",
             f"give at most {MOST_NODES}",
         )
-    job = Job(trace_name(path), file.nodes, _in_order(path, _nodes(groups)))
+    job = Job(trace_name(path), file.nodes, _in_order(path, _nodes(groups, starts_s)))
     if all_to_alls is not None and not job.is_chain:
         raise TraceError(
             f"{path} holds a graph, which has no first {all_to_alls} all-to-alls", "take all of it"
         )
     taken = job.nodes[:all_to_alls]
     fits = job.is_chain and len(taken) * file.nodes**2 <= MAX_CELLS and not _has_parallel(job)
-    job = replace(job, nodes=taken, note=_note(file, job))
+    job = replace(job, nodes=taken, note=_note(file, job, start_unit))
     return _in_matrices(job) if fits else job
 
 
@@ -229,7 +243,7 @@ def _connection(path: Path, number: int, words: list[str], nodes: int) -> _Conne
     if "size" not in values:
         raise bad_line(path, number, " ".join(words), "a size in bytes")
     if ("start" in values) == ("trigger" in values):
-        raise bad_line(path, number, " ".join(words), "either a start in ps or a trigger")
+        raise bad_line(path, number, " ".join(words), "either a start or a trigger")
     if not values["size"]:
         raise TraceError(
             f"{path}, line {number}: a connection of size 0 never ends", f"give it bytes, or {_LEFT_OUT}"
@@ -279,6 +293,20 @@ def _values(
         else:
             raise bad_line(path, number, key, f"one of {', '.join((*valued, *bare))}")
     return values
+
+
+def _starts_s(file: _File, start_unit: StartUnit | None) -> dict[int | None, float]:
+    """Return how long after the first start each one comes [s]; refuse several without a unit."""
+    starts = file.starts
+    if start_unit is None and len(starts) > 1:
+        raise TraceError(
+            f"{file.path} has connections that start at different times, and does not say in which unit",
+            "give start_unit (--start-unit): us if it was made for htsim_uec, EQDS, RoCE or Swift, ps if for"
+            " htsim's other programs",
+        )
+    if start_unit not in (None, *UNIT_PS):
+        raise TraceError(f"unknown unit of starts {start_unit!r}", "give us or ps")
+    return {start: (start - starts[0]) * UNIT_PS[start_unit or "ps"] / SECOND for start in starts}
 
 
 def _check_triggers(file: _File) -> None:
@@ -336,32 +364,29 @@ def _groups(file: _File) -> Mapping[_Group, list[_Connection]]:
     groups = defaultdict[_Group, list[_Connection]](list)
     for each in file.connections:
         fires = tuple(trigger for trigger in dict.fromkeys(each.fires) if trigger in waiting)
-        groups[_Group(each.start_ps, each.waits_for, fires)].append(each)
+        groups[_Group(each.start, each.waits_for, fires)].append(each)
     return groups
 
 
-def _nodes(groups: Mapping[_Group, list[_Connection]]) -> list[Node]:
-    """Return a node per group, and those that starts and barriers between several groups and several add."""
+def _nodes(groups: Mapping[_Group, list[_Connection]], starts_s: Mapping[int | None, float]) -> list[Node]:
+    """Return a node per group, and those that barriers between several groups and several add."""
     names = {group: _name(connections) for group, connections in groups.items()}
     fired_by = defaultdict[int, list[str]](list)
     for group, name in names.items():
         for trigger in group.fires:
             fired_by[trigger].append(name)
     starting = Counter(group.waits_for for group in groups)
-    until = _starts(groups)
-    nodes: list[Node] = list(until.values())
+    nodes: list[Node] = []
     for trigger, firing in fired_by.items():
         if len(firing) > 1 and starting[trigger] > 1:
             # m + n arrows in place of m * n; a compute of no GPU takes no time.
             nodes.append(Compute(f"trigger {trigger}", (), 0.0, tuple(firing)))
             fired_by[trigger] = [nodes[-1].name]
     for group, connections in groups.items():
-        after = [until[group.start_ps].name] if group.start_ps in until else []
-        if group.waits_for is not None:
-            after = fired_by[group.waits_for]
-        messages = _messages(connections)
+        after = () if group.waits_for is None else tuple(fired_by[group.waits_for])
+        sent, at_s = PointToPoint(_messages(connections)), starts_s.get(group.start, 0.0)
         # A communicator of its own, as connections of htsim do not wait for each other's bytes.
-        nodes.append(Collective(names[group], PointToPoint(messages), tuple(after), names[group]))
+        nodes.append(Collective(names[group], sent, after, names[group], at_s))
     return nodes
 
 
@@ -379,16 +404,6 @@ def _name(connections: Sequence[_Connection]) -> str:
     return (
         f"{first.source}->{first.destination}{f' and {len(more)} more' if more else ''} (line {first.line})"
     )
-
-
-def _starts(groups: Iterable[_Group]) -> dict[int | None, Compute]:
-    """Return the nodes that end at each start but the earliest: computes of GPU 0, the clock."""
-    starts = sorted({group.start_ps for group in groups if group.start_ps is not None})
-    until: dict[int | None, Compute] = {}
-    for before_ps, start_ps in pairwise(starts):
-        after = (until[before_ps].name,) if until else ()
-        until[start_ps] = Compute(f"until {start_ps} ps", (0,), in_seconds(start_ps - before_ps), after)
-    return until
 
 
 def _in_order(path: Path, nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -416,7 +431,7 @@ def _in_matrices(job: Job) -> Job:
     return job_of_steps(job.name, steps, job.note)
 
 
-def _note(file: _File, job: Job) -> str:
+def _note(file: _File, job: Job, start_unit: StartUnit | None) -> str:
     """Return where a job comes from, its form, and what of the file it does not have."""
     note = f"htsim connection matrix {file_name(file.path)}"
     if not job.is_chain:
@@ -424,9 +439,8 @@ def _note(file: _File, job: Job) -> str:
     elif len(job.nodes) > 1:
         note += ", a step per round of triggers"
     said = [note]
-    starts = [each.start_ps for each in file.connections if each.start_ps is not None]
-    if min(starts) < max(starts):
-        said.append(f"starts from {min(starts)} to {max(starts)} ps")
+    if len(starts := file.starts) > 1:
+        said.append(f"starts from {starts[0]} to {starts[-1]} {start_unit}")
     if len({each.priority for each in file.connections}) > 1:
         said.append("priorities differ and are not modelled: all share alike")
     return "; ".join(said)

@@ -17,6 +17,7 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.demand import Demand
 from traffic.job import Collective, Job
 from traffic.readers.detect import read_trace
+from traffic.readers.htsim import StartUnit
 from traffic.readers.text import MAX_GPUS
 
 Matrix = NDArray[np.float64]
@@ -67,6 +68,7 @@ def demand_of_file(
     experts: int | None = None,
     bytes_per_token: int | None = None,
     tokens_per_gpu: int | None = None,
+    start_unit: StartUnit | None = None,
 ) -> Demand:
     """Return the matrix that a file of any known format holds, a row and a column per server.
 
@@ -76,7 +78,7 @@ def demand_of_file(
         The file; of several exchanges those that start first are taken, and the note says so.
     servers
         How many, where the format leaves it open.
-    experts, bytes_per_token, tokens_per_gpu
+    experts, bytes_per_token, tokens_per_gpu, start_unit
         As of `traffic.readers.detect.read_trace`.
 
     Raises
@@ -90,11 +92,13 @@ def demand_of_file(
         experts=experts,
         bytes_per_token=bytes_per_token,
         tokens_per_gpu=tokens_per_gpu,
+        start_unit=start_unit,
     )
     exchanges = [node for node in job.collectives if isinstance(node.pattern, AllToAll | PointToPoint)]
     if not exchanges:
         raise TraceError(f"{path} holds no all-to-all", "give a file with a demand")
-    first = [node for node in exchanges if node.after == exchanges[0].after]
+    earliest = min(exchanges, key=lambda node: node.at_s)
+    first = [node for node in exchanges if (node.after, node.at_s) == (earliest.after, earliest.at_s)]
     matrix = np.sum([bytes_between(node.pattern, job.gpus) for node in first], axis=0)
     if not matrix.any():
         raise TraceError(f"{path} holds nothing that one server owes another", "give a file with a demand")
