@@ -30,7 +30,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
-    assert re.findall(r"^```(\w+)$", PAGE, re.MULTILINE) == ["json", "console", "json", "python"]
+    assert re.findall(r"^```(\w+)$", PAGE, re.MULTILINE) == ["json", "console", "json", "json", "python"]
 
 
 def test_its_command_prints_what_it_says(in_folder: Path) -> None:
@@ -58,6 +58,14 @@ def test_its_second_job_unfolds(in_folder: Path) -> None:
     ]  # fmt: skip
     assert [node.name for node in job.nodes[12:]] == ["gradients", "checkpoint", "optimizer"]
     assert {node.after for node in job.nodes[12:14]} == {("layer[3]/tokens",)}
+
+
+def test_its_third_job_starts_a_node_at_a_time(in_folder: Path) -> None:
+    (in_folder / "mouse.json").write_text(blocks("json")[2])
+    assert {node.name: node.at_s for node in read_job(in_folder / "mouse.json").nodes} == {
+        "elephant": 0.0,
+        "mouse": 1e-4,
+    }
 
 
 @pytest.mark.usefixtures("in_folder")
