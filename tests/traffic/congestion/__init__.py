@@ -1,0 +1,1 @@
+"""Congestion control: each algorithm against a reference written apart from it, and on one queue."""
