@@ -121,7 +121,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._groups: dict[Group, Source] = {}
         self._addresses: dict[Nic, list[Address]] = {}
         """Those of each NIC that receives, by entropy."""
-        self._ready: dict[NicSender, deque[DatagramLane]] = {}
+        self._ready: dict[NicSender, deque[DatagramLane]] = defaultdict(deque)
         """The queue pairs of each NIC that may send, in the order of their turns: a packet each."""
         self._under_way = UnderWay()
         self._propagation = Propagation()
@@ -195,6 +195,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         )
         if not is_sprayed:
             lane.source = self.sources.add(lane)
+        self._see_path(lane)
         self._pairs.append(lane)
         self._set_tick((source, destination))
         return lane.number
@@ -215,9 +216,18 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """Note the path that a queue pair takes."""
         lane = self._pairs[number]
         lane.crossed = crossed
-        for source in [lane.source] if lane.source else self._groups.values():
-            if source.lane is lane:
-                self.sources.crosses(source)
+        self._see_path(lane)
+        for source in lane.leads:
+            self.sources.crosses(source)
+
+    def _see_path(self, lane: DatagramLane) -> None:
+        """Mark a queue pair's packets by its path, and by the rates that its NICs have now."""
+        ends = lane.queue_pair.source, lane.queue_pair.destination
+        bps = min(8 * lane.crossed.slowest_bytes_s, *map(self._nic_rate_bps, ends))
+        time_s = packet_s(bps, self._packet_bytes)
+        lane.curve = self.marking.curve(
+            lane.crossed.propagation_s + time_s, time_s, 8 * burst_bytes(bps) / bps
+        )
 
     def connect(self, numbers: Sequence[int]) -> None:
         """Send a packet that carries nothing on each of some queue pairs, and wait until all have arrived.
@@ -297,7 +307,10 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def takes(self, number: int, group: Group) -> bool:
         """Return whether a packet between two NICs may leave."""
-        return self._groups[group].allowed > 0 and self._pairs[number].nic.room(DEPTH_PACKETS, self._turns)
+        source = self._groups[group]
+        if source.allowed <= 0 or source.waiting:  # what waits is larger than what is allowed
+            return False
+        return self._pairs[number].nic.room(DEPTH_PACKETS, self._turns)
 
     def put(self, feeder: PacketFeeder, burst: Burst) -> None:
         """Send bytes by a lane, what is allowed of them at once."""
@@ -319,22 +332,22 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             source.waiting[lane] = None
             return
         lane.lined_up = True
-        self._ready.setdefault(lane.nic, deque()).append(lane)
+        self._ready[lane.nic].append(lane)
 
     def _send(self, nic: NicSender) -> None:
         """Send packets of a NIC's queue pairs in turn, as far as there is room."""
-        ready = self._ready.get(nic, deque())
+        ready = self._ready[nic]
         while ready and nic.room(PLACED_PACKETS, self._turns):
             lane = ready[0]
-            source = lane.unsent[0].parcel.source if lane.unsent else None
             size = lane.next_bytes(self._packet_bytes)
-            if source and not lane.held and size <= source.allowed and not self._send_packet(lane, size):
+            may = bool(size) and not lane.held and size <= lane.unsent[0].parcel.source.allowed
+            if may and not self._send_packet(lane, size):
                 break
             ready.popleft()
             lane.lined_up = False
             self._line_up(lane)
         if not ready:
-            self._ready.pop(nic, None)
+            del self._ready[nic]
 
     def _send_packet(self, lane: DatagramLane, size: int) -> bool:
         """Send a packet of a queue pair; return whether there was room for it."""
@@ -399,19 +412,24 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     def _arrive(self, received: Received) -> None:
         """Count a packet at its receiver, unless it was taken back; the receiver sees what is missing."""
         packet, lane = received.packet, received.packet.lane
-        for lost in received.lost:
-            if not lost.dropped:
-                self.sources.arrived(lost.source, lost.size)
+        for each in (*received.lost, packet):
+            self._await_no_longer(each)
         if packet.dropped:
+            self._late += 1
             return
         del lane.flying[packet.number]
         self._landed += 1
-        self.sources.arrived(packet.source, packet.size)
         for piece in packet.pieces:
             if not piece.parcel.gone:
                 packet.source.delivered += piece.size
                 self._deliver(lane, piece, received.at_s + received.delay_s)
         self._open -= not lane.left
+
+    def _await_no_longer(self, packet: Packet) -> None:
+        """Have a packet's receiver know, once, that it is no longer on its way."""
+        if packet.awaited:
+            packet.awaited = False
+            self.sources.arrived(packet.source, packet.size)
 
     def _acknowledge(self, received: Received) -> None:
         """Have a sender hear that a packet arrived, and that those which it overtook are lost."""
@@ -424,7 +442,11 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         source.rtt_s += SMOOTHING * (rtt_s - source.rtt_s) if source.rtt_s else rtt_s
         source.on_the_way -= packet.size
         source.acknowledged += 1
-        marked = self._is_marked(packet, rtt_s)
+        curve = packet.lane.curve
+        queue_s = max(rtt_s - curve.base_s, 0.0)
+        source.queued_s += queue_s
+        source.queued += 1
+        marked = self.marking.met(queue_s, curve)
         source.marked += marked
         source.news_acknowledged.append(Acknowledged(packet.size, rtt_s, marked, packet.entropy))
         self.sources.touch(source)
@@ -432,16 +454,6 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             parcel = piece.parcel
             if parcel.burst and parcel.feeder:
                 parcel.feeder.acknowledged(parcel.burst, piece.size, RoundTrip(rtt_s, marked), now)
-
-    def _is_marked(self, packet: Packet, rtt_s: float) -> bool:
-        pipe, crossed = packet.source.pipe, packet.lane.crossed
-        assert pipe  # it has sent something
-        time_s = packet_s(8 * crossed.slowest_bytes_s, self._packet_bytes)
-        lent = burst_bytes(8 * crossed.slowest_bytes_s) / (crossed.slowest_bytes_s * time_s)
-        queue_s = max(rtt_s - pipe.round_trip_s, 0.0)
-        packet.source.queued_s += queue_s
-        packet.source.queued += 1
-        return self.marking.met(queue_s, time_s, pipe.round_trip_s / time_s, lent)
 
     def _deliver(self, lane: DatagramLane, piece: Piece, now: float) -> None:
         """Count a piece that arrived."""
@@ -462,7 +474,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         source, crossed = packet.source, packet.lane.crossed
         packets = LOSSY_PACKETS if crossed.lossy else LOST_PACKETS
         least_s = packets * packet_s(self._nic_rate_bps(source.nic), self._packet_bytes)
-        return max(least_s, LOST_ROUND_TRIPS * source.rtt_s) + 2 * crossed.delay_s + crossed.forwarding_s
+        return max(least_s, LOST_ROUND_TRIPS * source.rtt_s) + crossed.propagation_s
 
     def _lose(self, packet: Packet, how: LostHow, now: float) -> None:
         """Have what a packet carried sent again, unless it was taken back."""
@@ -533,13 +545,14 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         for source, size in dropped.unsent.items():
             self.sources.want(source, -size)
         for packet in dropped.packets:
-            self.sources.arrived(packet.source, packet.size)
+            self._await_no_longer(packet)
             self._forget(packet, TAKEN_BACK)
         for piece in dropped.pieces:
             self._skip(piece)
             if piece.parcel.burst and piece.parcel.feeder:
                 piece.parcel.feeder.dropped(piece.parcel.burst, piece.size)
         self._open -= was_open and not lane.left
+        self._line_up(lane)  # what is next may be of another source
         return dropped.left
 
     def retract(self, number: int) -> list[tuple[int, int, bool]]:
@@ -580,6 +593,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     def rates_changed(self) -> None:
         """Have congestion controls, and what chooses as it goes, ask anew how fast NICs are."""
         self.sources.rates_changed()
+        for lane in self._pairs:
+            self._see_path(lane)
         for nic, sender in self._nics.items():
             sender.send_at(self._nic_rate_bps(nic) / 8)
         for feeder in self._feeders:
@@ -616,7 +631,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """Ask congestion controls, and have NICs send what they allow."""
         self._turns += 1
         for lost in self._under_way.missing(self._heard_at, self._patience_s):
-            self.sources.arrived(lost.source, lost.size)
+            self._await_no_longer(lost)
             self._lose(lost, SILENT, now)
         may_send, is_over = self.sources.turn(now)
         for source in may_send:

@@ -13,9 +13,10 @@ from math import inf
 from typing import NamedTuple
 
 from topologies.fabric import Nic
-from traffic.congestion.control import Acknowledged, CongestionControl, Lost, Pipe, Sent
+from traffic.congestion.control import Acknowledged, CongestionControl, Granted, Lost, Pipe, Sent
 from traffic.transports.datagram_sockets import Address
 from traffic.transports.loop import QueuePairState
+from traffic.transports.marking import UNMARKED, Curve
 from traffic.transports.nic_sender import NicSender
 from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
 from traffic.transports.transport import packet_s
@@ -65,6 +66,8 @@ class Packet:
     """Whether it was received, or counts as lost or was taken back."""
     dropped: bool = False
     """Whether it was taken back."""
+    awaited: bool = True
+    """Whether its receiver waits for it."""
 
     @property
     def entropy(self) -> int:
@@ -86,10 +89,15 @@ class Crossed:
     lossy: bool = False
     """Whether its links lose packets."""
 
+    @property
+    def propagation_s(self) -> float:
+        """How long a packet and its acknowledgement take, but for the packet's own time [s]."""
+        return 2 * self.delay_s + self.forwarding_s
+
     def pipe(self, rate_bytes_s: float, packet_bytes: int) -> Pipe:
         """Return what a source over it knows; the rate is that of its NICs."""
-        propagation_s = 2 * self.delay_s + self.forwarding_s
         time_s = packet_s(8 * min(self.slowest_bytes_s, rate_bytes_s), packet_bytes)
+        propagation_s = self.propagation_s
         return Pipe(rate_bytes_s, propagation_s + time_s, packet_bytes, self.links, propagation_s)
 
 
@@ -108,6 +116,8 @@ class Source:
     """Sources are asked in this order."""
     control: CongestionControl | None = None
     """Made when it has something to send: by then its path is known."""
+    granted: Granted[object, object] | None = None
+    """The same, where receivers grant."""
     pipe: Pipe | None = None
     sent: int = 0
     """All that was sent of it, what was lost included."""
@@ -165,6 +175,10 @@ class DatagramLane(QueuePairState):
     lined_up: bool = False
     """Whether it waits for its turn at its NIC."""
     crossed: Crossed
+    curve: Curve = UNMARKED
+    """From which queue delays on its packets are marked."""
+    leads: list[Source] = field(default_factory=list)
+    """The sources that reckon with its path: its own, or those of groups whose first queue pair it is."""
 
     def put(self, parcels: Iterable[Parcel]) -> None:
         """Carry parcels behind those that it carries already."""
@@ -185,8 +199,8 @@ class DatagramLane(QueuePairState):
             if piece.size <= most:
                 self.unsent.popleft()
             else:
-                self.unsent[0] = Piece(piece.parcel, piece.size - most)
-                piece = Piece(piece.parcel, most, piece.number)
+                rest, piece = piece, Piece(piece.parcel, most, piece.number)
+                rest.size, rest.number = rest.size - most, NOT_NUMBERED
             if piece.number == NOT_NUMBERED:
                 piece.number = number(piece.parcel.message)
             pieces.append(piece)

@@ -6,6 +6,8 @@ without delay, so that no shorter queue is seen: that is the least length from w
 """
 
 from array import array
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +16,20 @@ from traffic.transports.round_trips import MARK_PACKETS
 
 USUAL = Red(0.0, 0.0, MARK_PACKETS)
 """The marks of a congestion control that has none of its own, for schemes that move away from queues."""
+
+
+class Curve(NamedTuple):
+    """The queue delays of one path from which its packets are marked."""
+
+    base_s: float
+    """A packet's round trip without a queue [s]."""
+    least_s: float
+    """Up to which queue delay none is marked [s]."""
+    most_s: float
+    """From which on all are [s]."""
+
+
+UNMARKED = Curve(0.0, inf, inf)
 
 
 class Marking:
@@ -34,26 +50,27 @@ class Marking:
         self.marked = 0
         """How many were marked."""
 
-    def met(self, queue_s: float, packet_s: float, bdp_packets: float, lent_packets: float) -> bool:
-        """Return whether a packet is marked.
+    def curve(self, base_s: float, packet_s: float, lent_s: float) -> Curve:
+        """Return the curve of a path.
 
         Parameters
         ----------
-        queue_s
-            How long it queued [s].
+        base_s
+            A packet's round trip without a queue [s].
         packet_s
             The time of a packet at the path's slowest link [s].
-        bdp_packets
-            The path's bandwidth-delay product [packets].
-        lent_packets
-            What a token bucket lends at that link [packets].
+        lent_s
+            For how long a token bucket lets packets pass at that link at once [s].
         """
+        least_s = max(self._red.least * base_s, self._red.least_packets * packet_s, lent_s)
+        return Curve(base_s, least_s, max(self._red.most * base_s, least_s))
+
+    def met(self, queue_s: float, curve: Curve) -> bool:
+        """Return whether a packet is marked that queued for so long [s]."""
         self.queues_s.append(queue_s)
-        length = queue_s / packet_s
-        least = max(self._red.least * bdp_packets, self._red.least_packets, lent_packets)
-        most = max(self._red.most * bdp_packets, least)
-        if length <= least:
+        if queue_s <= curve.least_s:
             return False
-        marked = length >= most or self._rng.random() < (length - least) / (most - least)
+        over_s, within_s = queue_s - curve.least_s, curve.most_s - curve.least_s
+        marked = over_s >= within_s or self._rng.random() * within_s < over_s
         self.marked += marked
         return marked

@@ -65,6 +65,7 @@ class Sources:
         order = (near.server - far.server) % (1 << 20), near.nic - far.nic, near.nic
         source = Source(len(self._sources), far, lane, key, order)
         self._sources.append(source)
+        lane.leads.append(source)
         if self._algorithm.receiver:
             if far not in self._receivers:
                 rate_bytes_s = self._nic_rate_bps(far) / 8
@@ -153,6 +154,9 @@ class Sources:
             assert source.pipe
             rng = np.random.default_rng([self._seed, source.number])
             source.control = self._algorithm.make(source.pipe, rng)
+            if self._algorithm.receiver:
+                assert isinstance(source.control, Granted)
+                source.granted = source.control
         return source.control
 
     # Where receivers grant
@@ -161,9 +165,9 @@ class Sources:
         if not self._receivers:
             return
         for source in sources:
-            control = self._control(source)
-            assert isinstance(control, Granted)
-            news = control.announcement(source.sent + source.offers, source.sent)
+            self._control(source)
+            assert source.granted
+            news = source.granted.announcement(source.sent + source.offers, source.sent)
             if news is not None:
                 self._announcements.send(source.number, news, now_s + self._half_s(source))
 
@@ -179,10 +183,10 @@ class Sources:
         self._next *= not is_over
         granted = list[Source]()
         for number, grant in self._grants.come(now_s):
-            control = self._control(self._sources[number])
-            assert isinstance(control, Granted)
-            control.on_granted(grant)
-            granted.append(self._sources[number])
+            source = self._sources[number]
+            assert source.granted  # it announced something
+            source.granted.on_granted(grant)
+            granted.append(source)
         return granted, is_over
 
     def _half_s(self, source: Source) -> float:
