@@ -1,30 +1,78 @@
-"""A user's own congestion control: what it answers is looked at before it is used."""
+"""A user's own congestion control: each of its answers is checked before it is used."""
 
-from collections.abc import Callable, Sequence
-from math import isnan
+from collections.abc import Callable, Iterable, Sequence
+from math import inf, isnan
 from numbers import Real
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
 from topologies.errors import ScenarioError
 from topologies.own import own_code
-from traffic.congestion.control import Acknowledged, CongestionControl, Lost, Pipe, Sent
+from traffic.congestion.control import (
+    Acknowledged,
+    CongestionControl,
+    Granted,
+    Lost,
+    Pipe,
+    ReceiverControl,
+    Sent,
+)
 from traffic.transports.transport import UNLIMITED_BYTES
 
 PARTS = "on_events", "may_send", "next_s", "rates_changed"
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 
 
 def checked(name: str, make: Callable[..., CongestionControl]) -> Callable[..., CongestionControl]:
     """Return what makes a user's own congestion control, checked whenever it is used."""
 
     def made(pipe: Pipe, rng: np.random.Generator) -> CongestionControl:
-        with own_code("transport", name):
-            return OwnControl(name, make(pipe, rng))
+        own = _Own(name).asked(make, pipe, rng)
+        return OwnGranted(name, own) if isinstance(own, Granted) else OwnControl(name, own)
 
     return made
 
 
-class OwnControl:
+def checked_receiver(
+    name: str, make: Callable[[float, int], ReceiverControl[object, object]]
+) -> Callable[[float, int], ReceiverControl[object, object]]:
+    """Return what makes the receiver's side of a user's own congestion control, checked likewise."""
+    return lambda rate_bytes_s, packet_bytes: OwnReceiver(
+        name, _Own(name).asked(make, rate_bytes_s, packet_bytes)
+    )
+
+
+class _Own:
+    """A user's code, by the name ``module:Class``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def asked(
+        self, ask: Callable[Arguments, Answer], *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Answer:
+        """Return what the user's code answers; ScenarioError that names its line if it raises."""
+        try:  # entering `own_code` takes a microsecond, and a source is asked thrice a packet
+            return ask(*arguments, **named)
+        except (Exception, SystemExit):
+            with own_code("transport", self._name):
+                raise
+            raise  # not reached: `own_code` raises
+
+    def number(self, answer: object, of: str, unit: str) -> float:
+        """Return an answer that is a number; ScenarioError if it is none."""
+        if isinstance(answer, Real) and not isnan(answer):
+            return answer if isinstance(answer, int) else float(answer)
+        found = "NaN" if isinstance(answer, Real) else f"an object of type {type(answer).__name__}"
+        raise ScenarioError(
+            f"{of} of the transport {self._name!r} is {found}, not a number of {unit}",
+            f"return a number of {unit}: infinity is one, NaN and None are not",
+        )
+
+
+class OwnControl(_Own):
     """A congestion control whose answers are checked.
 
     Parameters
@@ -36,7 +84,8 @@ class OwnControl:
     """
 
     def __init__(self, name: str, own: CongestionControl) -> None:
-        self._name, self._own = name, own
+        super().__init__(name)
+        self._control = own
 
     def on_events(
         self,
@@ -46,39 +95,89 @@ class OwnControl:
         now_s: float,
     ) -> None:
         """Have it hear what happened."""
-        with own_code("transport", self._name):
-            self._own.on_events(sent, acknowledged, lost, now_s)
+        self.asked(self._control.on_events, sent, acknowledged, lost, now_s)
 
     def may_send(self, now_s: float) -> int:
-        """Return what it allows, whole bytes; ScenarioError if that is not a number of bytes."""
-        with own_code("transport", self._name):
-            size = self._own.may_send(now_s)
-        self._check(size, "may_send")
+        """Return what it allows: whole bytes, none if it is negative."""
+        size = self.number(self.asked(self._control.may_send, now_s), "may_send", "bytes")
         return int(min(max(size, 0), UNLIMITED_BYTES))
 
     def next_s(self, now_s: float) -> float:
-        """Return when it is to be asked; ScenarioError if that is not a time."""
-        with own_code("transport", self._name):
-            next_s = self._own.next_s(now_s)
-        self._check(next_s, "next_s")
-        return float(next_s)
+        """Return when it is to be asked; in the next turn if that is over."""
+        return self.number(self.asked(self._control.next_s, now_s), "next_s", "seconds")
 
     def rates_changed(self, pipe: Pipe) -> None:
         """Have it go by another path."""
-        with own_code("transport", self._name):
-            self._own.rates_changed(pipe)
+        self.asked(self._control.rates_changed, pipe)
 
     @property
     def window_bytes(self) -> float:
-        """What it says may be on its way [bytes]; infinity if it says nothing."""
-        with own_code("transport", self._name):
-            window = getattr(self._own, "window_bytes", float("inf"))
-        self._check(window, "window_bytes")
-        return float(window)
+        """The window that it names [bytes]; infinity if it names none."""
+        return self.number(self.asked(getattr, self._control, "window_bytes", inf), "window_bytes", "bytes")
 
-    def _check(self, answer: object, what: str) -> None:
-        if isinstance(answer, Real) and not isnan(answer):
-            return
-        raise ScenarioError(
-            f"{what} of the transport {self._name!r} returned {answer!r}", "return a number, not NaN"
-        )
+
+class OwnGranted(OwnControl):
+    """One that asks its receiver; parameters are those of `OwnControl`."""
+
+    def __init__(self, name: str, own: CongestionControl) -> None:
+        super().__init__(name, own)
+        assert isinstance(own, Granted)
+        self._granted: Granted[object, object] = own
+
+    def announcement(self, total_bytes: int, sent_bytes: int) -> object | None:
+        """Return what it announces."""
+        return self.asked(self._granted.announcement, total_bytes, sent_bytes)
+
+    def on_granted(self, grant: object) -> None:
+        """Have it hear a grant."""
+        self.asked(self._granted.on_granted, grant)
+
+
+class OwnReceiver(_Own):
+    """A receiver whose answers are checked.
+
+    Parameters
+    ----------
+    name
+        How the congestion control was named: ``module:Class``.
+    own
+        The user's.
+    """
+
+    def __init__(self, name: str, own: ReceiverControl[object, object]) -> None:
+        super().__init__(name)
+        self._receiver = own
+        self._expected = set[int]()
+
+    def expect(self, source: int) -> None:
+        """Have it record a source."""
+        self._expected.add(source)
+        self.asked(self._receiver.expect, source)
+
+    def on_announced(self, source: int, announcement: object) -> None:
+        """Have it hear an announcement."""
+        self.asked(self._receiver.on_announced, source, announcement)
+
+    def on_arrived(self, source: int, size: int) -> None:
+        """Have it hear that bytes are no longer on their way."""
+        self.asked(self._receiver.on_arrived, source, size)
+
+    def grants(self, now_s: float) -> Iterable[tuple[int, object]]:
+        """Return what it grants, to sources that it knows."""
+        granted = self.asked(lambda: [(source, grant) for source, grant in self._receiver.grants(now_s)])
+        for source, _ in granted:
+            if source not in self._expected:
+                raise ScenarioError(
+                    f"the receiver of the transport {self._name!r} granted something to a source that does "
+                    "not send to it",
+                    "grant to sources of which it heard by expect",
+                )
+        return granted
+
+    def granted_bytes(self, source: int) -> int:
+        """Return what it granted a source."""
+        return int(self.number(self.asked(self._receiver.granted_bytes, source), "granted_bytes", "bytes"))
+
+    def rates_changed(self, rate_bytes_s: float) -> None:
+        """Have it grant at another rate."""
+        self.asked(self._receiver.rates_changed, rate_bytes_s)

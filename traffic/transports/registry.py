@@ -8,20 +8,22 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from inspect import isclass
+from inspect import isclass, signature
 from typing import cast
 
 from topologies.errors import ScenarioError
 from topologies.own import own_object
 from traffic.congestion.control import CongestionControl, ReceiverControl, Red
 from traffic.congestion.credit import Credit
-from traffic.congestion.own_control import PARTS, checked
+from traffic.congestion.own_control import PARTS, checked, checked_receiver
 
 DATAGRAMS = "datagrams"
 """What carries bytes over circuits, whatever the transport: numbered datagrams, since light is one-way."""
 USUAL_CONTROL = "cubic"
 CONTROLS = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 """The names that Linux has room for."""
+MADE_WITH = "pipe", "rng"
+"""The arguments of a congestion control."""
 PAGE = "docs/howto/own_transport.md"
 
 
@@ -97,11 +99,13 @@ def by_bytes(name: str) -> bool:
 
 
 def _of(name: str, control: Callable[..., CongestionControl]) -> Algorithm:
+    receiver = getattr(control, "receiver", None)
+    is_own = ":" in name
     return Algorithm(
         name,
-        checked(name, control) if ":" in name else control,
+        checked(name, control) if is_own else control,
         getattr(control, "marks", None),
-        getattr(control, "receiver", None),
+        checked_receiver(name, receiver) if is_own and receiver else receiver,
         bool(getattr(control, "clairvoyant", False)),
         bool(getattr(control, "by_bytes", False)),
     )
@@ -109,10 +113,18 @@ def _of(name: str, control: Callable[..., CongestionControl]) -> Algorithm:
 
 def _own(name: str) -> Callable[..., CongestionControl]:
     own = own_object("transport", name)
-    lacking = [part for part in PARTS if not hasattr(own, part)]
-    if not isclass(own) or lacking:
+    hint = f"give a class with the methods {', '.join(PARTS)}, see {PAGE}"
+    if not isclass(own):
         raise ScenarioError(
-            f"{name!r} is not a transport: it lacks {', '.join(lacking) or 'a class'}",
-            f"give a class with the methods {', '.join(PARTS)}, see {PAGE}",
+            f"{name!r} is not a transport: it is a {type(own).__name__} and not a class", hint
         )
+    if lacking := [part for part in PARTS if not hasattr(own, part)]:
+        raise ScenarioError(f"{name!r} is not a transport: it lacks {', '.join(lacking)}", hint)
+    try:
+        signature(own).bind(*MADE_WITH)
+    except (TypeError, ValueError) as error:  # a ValueError: it is written in C and has no signature
+        raise ScenarioError(
+            f"the transport {name!r} cannot be made with {', '.join(MADE_WITH)}: {error}",
+            f"write it as: def __init__(self, {', '.join(MADE_WITH)}), see {PAGE}",
+        ) from error
     return cast(Callable[..., CongestionControl], own)
