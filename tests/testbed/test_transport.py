@@ -22,7 +22,7 @@ from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
 from traffic.transports.host_settings import TransportSetup
-from traffic.transports.registry import CREDIT, DATAGRAMS, OVER_TCP, congestion_control
+from traffic.transports.registry import DATAGRAMS, NAMED
 
 RUN = RunRecord("rails_sparse", "RailS", ["rails_sparse.py"], datetime(2026, 1, 2))
 
@@ -66,7 +66,7 @@ def test_the_report_of_a_circuits_run_says_datagrams(circuits: Path) -> None:
 
 
 def test_every_transport_is_described_and_the_user_s_own_is_said_to_be_so() -> None:
-    assert {name for name in (CREDIT, *OVER_TCP, DATAGRAMS) if not congestion_control(name)} == set(WHAT)
+    assert {*NAMED, DATAGRAMS} == set(WHAT)
     said = transports_text(["datagrams, tcp:bbr", "mine:Own", "tcp:bbr"])
     assert re.findall(r"Transport ([a-zA-Z:]+):", said) == ["datagrams", "tcp:bbr", "mine:Own"]
     assert "TCP with bbr" in said

@@ -20,6 +20,7 @@ from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
 from traffic.transports import datagram_engine, loop
 from traffic.transports.datagram_engine import DatagramEngine
+from traffic.transports.datagram_lane import Crossed
 from traffic.transports.datagram_sockets import (
     HEADER,
     PROBE,
@@ -199,12 +200,15 @@ class Net:
     relay: Relay
     clock: Clock
     senders: dict[Nic, Sender]
+    round_trip_s: float = 0.0
+    """The longest of its paths."""
 
     def lanes(self, *queue_pairs: QueuePair, lossy: bool = False, round_trip_s: float = 0.0) -> list[int]:
         """Return the numbers of new queue pairs."""
         numbers = [self.engine.add(queue_pair) for queue_pair in queue_pairs]
+        self.round_trip_s = max(self.round_trip_s, round_trip_s)
         for number in numbers:
-            self.engine.crosses(number, round_trip_s, lossy=lossy)
+            self.engine.crosses(number, Crossed(RATE_BPS / 8, round_trip_s / 2, lossy=lossy))
         return numbers
 
     def post(self, *parcels: tuple[int, int, int]) -> None:
@@ -233,7 +237,8 @@ class Net:
         """Let all arrive, and what is still on its way, which counts no more; return what arrived."""
         arrived = self.run(lambda: self.engine.quiet)
         late = self.run(lambda: not self.relay.under_way)
-        assert not [*late, *self.step(), *self.step()], "something arrived after all had"
+        late += self.go_on(self.round_trip_s + 2 * STEP_S)
+        assert not late, "something arrived after all had"
         return arrived
 
     def times(self, arrived: Sequence[Arrival]) -> Counter[tuple[int, int]]:
@@ -245,6 +250,7 @@ class Net:
 def net(
     fate: Fate = passes,
     *,
+    control: str = "credit",
     rate_bps: NicRate = lambda _: RATE_BPS,
     check: Callable[[], None] = lambda: None,
     stuck_s: float = MOST_S,
@@ -266,7 +272,13 @@ def net(
 
         endpoints = DatagramEndpoints(open_sender, relay.open_receiver, relay.address)
         engine = DatagramEngine(
-            endpoints, rate_bps, packet_bytes=PACKET, check=check, stuck_s=stuck_s, excused=excused
+            endpoints,
+            rate_bps,
+            control=control,
+            packet_bytes=PACKET,
+            check=check,
+            stuck_s=stuck_s,
+            excused=excused,
         )
         with engine:
             yield Net(engine, relay, clock, senders)

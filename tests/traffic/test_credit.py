@@ -13,16 +13,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.examples import examples
+from tests.traffic.source_cases import lane_of, send
 from topologies.fabric import Nic
-from traffic.transports.credit import (
+from traffic.congestion.credit import (
     FIRST_PACKETS,
     LEAST_PACKETS,
     QUEUE_PACKETS,
     SAVED_PACKETS,
-    Credits,
     Has,
     Receiver,
 )
+from traffic.spraying.policy import QueuePair
+from traffic.transports.datagram_lane import Crossed
+from traffic.transports.registry import algorithm_named
+from traffic.transports.sources import Sources
 from traffic.transports.transport import HEADER_BYTES, LEAST_PACKET_S
 
 PACKET = 1000
@@ -52,7 +56,7 @@ def receiver_of(packets_s: float, sources: int) -> Receiver:
 
 def granted_now(receiver: Receiver, now_s: float) -> dict[int, int]:
     """Return the sources that are granted more now, and what each may have sent of all it ever sends."""
-    return {grant.source: grant.granted_bytes for grant, _ in receiver.grants(now_s)}
+    return {source: grant.granted_bytes for source, grant in receiver.grants(now_s)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +99,15 @@ def turns(seed: int, packets_s: float, *, longest: float = 3, takes_back: float 
             back = rng.random() < takes_back
             announced[number] = granted[number] if back else announced[number] + rng.integers(1, 50_000)
             sent = int(granted[number])
-            receiver.announced(Has(number, int(announced[number]), sent, float(round_trip_s[number])))
+            receiver.on_announced(number, Has(int(announced[number]), sent, float(round_trip_s[number])))
         gone = ((granted - arrived) * rng.choice([0, 0.5, 1], sources)).astype(np.int64)
         for number, size in enumerate(gone.tolist()):
-            receiver.gone(number, size)
+            receiver.on_arrived(number, size)
         arrived += gone
         before = granted.copy()
         for number, size in granted_now(receiver, now_s).items():
             granted[number] = size
-        assert [receiver.given(number) for number in range(sources)] == granted.tolist()
+        assert [receiver.granted_bytes(number) for number in range(sources)] == granted.tolist()
         history.append(Turn(now_s, announced.copy(), arrived.copy(), before, granted.copy(), round_trip_s))
     return history
 
@@ -156,13 +160,13 @@ def test_equal_demands_are_granted_within_one_packet_of_each_other(
 ) -> None:
     receiver, granted = receiver_of(packets_s, sources), dict.fromkeys(range(sources), 0)
     for number in range(sources):
-        receiver.announced(Has(number, 200 * PACKET, 0, 0.0))
+        receiver.on_announced(number, Has(200 * PACKET, 0, 0.0))
     gone = deque([dict.fromkeys(range(sources), 0)] * late)  # what is gone was granted some turns ago
     for turn in range(200):
         more = granted_now(receiver, turn * PERIOD_S)
         gone.append({number: size - granted[number] for number, size in more.items()})
         for number, size in gone.popleft().items():
-            receiver.gone(number, size)
+            receiver.on_arrived(number, size)
         granted |= more
         assert max(granted.values()) - min(granted.values()) <= PACKET
     assert min(granted.values()) > 0
@@ -175,7 +179,7 @@ def test_nothing_starves_and_a_small_demand_need_not_wait_for_large_ones(
 ) -> None:
     receiver, granted = receiver_of(packets_s, len(sizes)), dict.fromkeys(range(len(sizes)), 0)
     for number, size in enumerate(sizes):
-        receiver.announced(Has(number, size, 0, 0.0))
+        receiver.on_announced(number, Has(size, 0, 0.0))
     whole = [-(-size // PACKET) for size in sizes]
     done_s: dict[int, float] = {}
     now_s, spare_s = 0.0, max(saved_s(packets_s), 5 * PERIOD_S)
@@ -183,7 +187,7 @@ def test_nothing_starves_and_a_small_demand_need_not_wait_for_large_ones(
         now_s += PERIOD_S
         assert now_s < sum(whole) / packets_s + (2 + len(sizes)) * spare_s, "it takes longer than all of it"
         for number, size in granted_now(receiver, now_s).items():
-            receiver.gone(number, size - granted[number])
+            receiver.on_arrived(number, size - granted[number])
             granted[number] = size
             if size == sizes[number]:
                 done_s[number] = now_s
@@ -197,18 +201,18 @@ def test_a_nic_that_idled_starts_with_fewer_at_once_than_it_saves_while_it_is_as
     packets_s: float, idle_s: float
 ) -> None:
     receiver = receiver_of(packets_s, 1)
-    receiver.announced(Has(0, PACKET, 0, 0.0))
+    receiver.on_announced(0, Has(PACKET, 0, 0.0))
     now_s = 0.0
     while not granted_now(receiver, now_s):
         now_s += PERIOD_S
-    receiver.gone(0, PACKET)
+    receiver.on_arrived(0, PACKET)
     assert not granted_now(receiver, now_s + PERIOD_S)
-    receiver.announced(Has(0, 1000 * PACKET, PACKET, 0.0))
+    receiver.on_announced(0, Has(1000 * PACKET, PACKET, 0.0))
     granted = granted_now(receiver, now_s + PERIOD_S + idle_s).get(0, PACKET) - PACKET
     first = FIRST_PACKETS * saved_packets(packets_s) / SAVED_PACKETS
     saved = min(idle_s * packets_s, first)
     assert (saved - 1) * PACKET <= granted <= (saved + 1) * PACKET
-    receiver.gone(0, granted)
+    receiver.on_arrived(0, granted)
     late_s = now_s + PERIOD_S + idle_s + 3 * saved_s(packets_s)
     more = granted_now(receiver, late_s)[0] - PACKET - granted
     assert (saved_packets(packets_s) - 1) * PACKET <= more <= (saved_packets(packets_s) + 1) * PACKET
@@ -245,8 +249,10 @@ class World:
     def __post_init__(self) -> None:
         """Start with nothing."""
         size, self._rng = len(self.destinations), np.random.default_rng(0)
-        self.credits = Credits(lambda _nic: self.bps, PACKET)
-        self.sources = [self.credits.source(nic) for nic in self.destinations]
+        self.sources = Sources(algorithm_named("credit"), lambda _nic: self.bps, PACKET, seed=0)
+        for number, nic in enumerate(self.destinations):
+            lane = lane_of(QueuePair(Nic(100 + number, 0), nic), self._crossed(number))
+            self.sources.add(lane)
         self.posted, self.sent, self.arrived, self.lost, self.credit = np.zeros((5, size), dtype=np.int64)
         self.held = np.zeros(size, dtype=np.bool_)
 
@@ -258,36 +264,46 @@ class World:
     @property
     def given(self) -> list[int]:
         """What each was granted."""
-        return [self.credits.given_bytes(source) for source in self.sources]
+        given = [self.sources.granted_bytes(source) for source in self.sources]
+        assert None not in given
+        return [each or 0 for each in given]
+
+    def _crossed(self, number: int) -> Crossed:
+        return Crossed(self.bps / 8, float(self.round_trip_s[number]) / 2)
 
     def turn(self, *, sends: bool = True) -> list[tuple[int, int]]:
         """Let what has landed arrive, and what was granted go; return what more each may send."""
         self.now_s += self.period_s
         while self._flying and self._flying[0][0] <= self.now_s:
             self._land(*heapq.heappop(self._flying)[1:])
+        for source, left in zip(self.sources, self.left.tolist(), strict=True):
+            source.lane.crossed, source.held = self._crossed(source.number), bool(self.held[source.number])
+            self.sources.crosses(source)
+            self.sources.want(source, left - source.wants)
         offers = np.where(self.held, 0, self.left)
-        self.credit = np.minimum(self.credit, offers)
-        for source in self.sources:
-            total, sent = int((self.sent + offers)[source]), int(self.sent[source])
-            self.credits.announce(Has(source, total, sent, float(self.round_trip_s[source])), self.now_s)
-        came, _ = self.credits.turn(self.now_s)
-        for source, size in came:
-            self.credit[source] += size
+        before = np.minimum(self.credit, offers)
+        asked, _ = self.sources.turn(self.now_s)
+        self.credit = np.array([source.allowed for source in self.sources])
+        more = self.credit - before
         if sends:
-            self._send(np.minimum(self.credit, offers))
+            self.send(np.minimum(self.credit, offers))
         assert (self.sent + self.credit <= self.given).all(), "some may send more than was granted"
-        return came
+        return [(each.number, int(more[each.number])) for each in asked if more[each.number]]
 
-    def _send(self, going: NDArray[np.int64]) -> None:
+    def send(self, going: NDArray[np.int64]) -> None:
+        """Have some bytes leave."""
         self.sent += going
         self.credit -= going
-        for source in np.flatnonzero(going).tolist():
-            lands_s = self.now_s + float(self.round_trip_s[source]) / 2
-            heapq.heappush(self._flying, (lands_s, source, int(going[source])))
+        for source in self.sources:
+            if size := int(going[source.number]):
+                lands_s = self.now_s + float(self.round_trip_s[source.number]) / 2
+                send(self.sources, source, size)
+                heapq.heappush(self._flying, (lands_s, source.number, size))
 
-    def _land(self, source: int, size: int) -> None:
-        self.credits.gone(source, size)
-        (self.lost if self._rng.random() < self.loses else self.arrived)[source] += size
+    def _land(self, number: int, size: int) -> None:
+        source = next(each for each in self.sources if each.number == number)
+        self.sources.arrived(source, size)
+        (self.lost if self._rng.random() < self.loses else self.arrived)[number] += size
 
     def owed(self) -> int:
         """Return what the busiest NIC has to receive."""
@@ -321,7 +337,7 @@ def test_what_a_nic_grants_depends_on_nothing_that_other_nics_know(seed: int) ->
             world.posted += (more * posts)[run]
             world.held = held[run]
             came.append(dict(world.turn()))
-        granted, elsewhere = ([each.get(source, 0) for source in here.sources] for each in came)
+        granted, elsewhere = ([each.get(source.number, 0) for source in here.sources] for each in came)
         assert np.array(granted)[AT_ONE].tolist() == np.array(elsewhere)[AT_ONE].tolist()
         unlike |= granted != elsewhere
     assert unlike, "the histories do not differ, so this proves nothing"
@@ -459,8 +475,7 @@ def test_what_was_taken_back_unused_was_not_granted_and_what_was_sent_before_was
     world.posted += 100 * PACKET
     while world.credit[0] < 8 * PACKET:
         world.turn(sends=False)
-    world.sent += used * PACKET
-    world.credit -= used * PACKET
+    world.send(np.array([used * PACKET]))
     world.held[:] = True  # and what it sent is under way
     world.turn()
     assert world.given == [used * PACKET]
@@ -472,13 +487,13 @@ def test_what_was_taken_back_unused_was_not_granted_and_what_was_sent_before_was
 
 def test_what_is_gone_makes_room_for_as_much_and_no_more() -> None:
     receiver = receiver_of(500.0, 1)
-    receiver.announced(Has(0, 100 * PACKET, 0, 0.0))
+    receiver.on_announced(0, Has(100 * PACKET, 0, 0.0))
     granted = list[int]()
     for turn, gone in enumerate((0, 0, 7, 20, 5, 0)):
-        receiver.gone(0, gone * PACKET)
+        receiver.on_arrived(0, gone * PACKET)
         for part in range(10):
             granted_now(receiver, turn + part / 10)
-        granted.append(receiver.given(0) // PACKET)
+        granted.append(receiver.granted_bytes(0) // PACKET)
     assert granted == [25, 25, 32, 52, 57, 57]
 
 

@@ -6,14 +6,14 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traffic.transports.datagram_lane import Account, DatagramLane, Packet, UnderWay
+from traffic.transports.datagram_lane import DatagramLane, Packet, Source, UnderWay
 
-NO_LANE, NO_ACCOUNT = cast(DatagramLane, None), cast(Account, None)
+NO_LANE, NO_SOURCE = cast(DatagramLane, None), cast(Source, None)
 
 
-def packet(number: int, entropy: int = 0, sent_at: float = 0.0) -> Packet:
+def packet(number: int, entropy: int = 0, left_at: float = 0.0) -> Packet:
     """Return a packet of a lane that nobody looks at."""
-    return Packet(NO_LANE, number, NO_ACCOUNT, [], (7, entropy), 1000, sent_at)
+    return Packet(NO_LANE, number, NO_SOURCE, [], (7, entropy), 1000, left_at)
 
 
 def under_way(packets: Sequence[Packet]) -> UnderWay:
@@ -27,10 +27,7 @@ def under_way(packets: Sequence[Packet]) -> UnderWay:
 def arrived(found: UnderWay, one: Packet) -> list[int]:
     """Have a packet arrive; return the numbers of those that are lost, which then are over."""
     one.over = True
-    lost = found.overtaken_by(one)
-    for each in lost:
-        each.over = True
-    return [each.number for each in lost]
+    return [each.number for each in found.overtaken_by(one)]
 
 
 def test_what_left_before_by_the_same_path_and_has_not_arrived_is_lost() -> None:
@@ -69,16 +66,15 @@ def test_what_left_too_long_ago_is_missing(gaps_s: list[float], now: float) -> N
     found = under_way(packets)
     for each in packets[::4]:
         arrived(found, each)
-    late = [each for each in packets if not each.over and now - each.sent_at >= 0.5]
+    late = [each for each in packets if not each.over and now - each.left_at >= 0.5]
     assert found.missing(now, lambda _: 0.5) == late
-    for each in late:
-        each.over = True
     assert not found.missing(now, lambda _: 0.5)
-    assert found.missing(now + 1e3, lambda _: 0.5) == [each for each in packets if not each.over]
+    left = [each for each in packets if not each.over]
+    assert found.missing(now + 1e3, lambda _: 0.5) == left
 
 
 def test_patience_is_asked_for_each_packet() -> None:
-    packets = [packet(number, sent_at=float(number)) for number in range(3)]
+    packets = [packet(number, left_at=float(number)) for number in range(3)]
     patience_s = {0: 5.0, 1: 3.0, 2: 10.0}
     found = under_way(packets)
     asked = [found.missing(now, lambda each: patience_s[each.number]) for now in (4.5, 5.0, 11.9, 12.0)]

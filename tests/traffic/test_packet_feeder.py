@@ -29,8 +29,8 @@ from traffic.spraying.policy import (
 from traffic.spraying.registry import policy_named
 from traffic.spraying.reps import Reps
 from traffic.transports.packet_feeder import NEW, Burst, Group, PacketFeeder
-from traffic.transports.round_trips import ACKNOWLEDGED_BYTES, MARK_PACKETS, Crossing, InFlight
-from traffic.transports.transport import NicRate, packet_s
+from traffic.transports.round_trips import Crossing, RoundTrip
+from traffic.transports.transport import NicRate
 
 PACKET = 1000
 RATE_BPS = 8e6
@@ -70,10 +70,25 @@ class Wire:
         """Return the messages of what is under way, in order."""
         return [burst.name for burst in self.flying]
 
-    def land(self, feeder: PacketFeeder, now: float, size: int = 1 << 40, which: int = 0) -> bool:
-        """Have bytes arrive of something under way; return whether its message has arrived whole."""
+    def land(
+        self,
+        feeder: PacketFeeder,
+        now: float,
+        size: int = 1 << 40,
+        which: int = 0,
+        *,
+        is_marked: bool = False,
+        heard_s: float = 0.0,
+    ) -> bool:
+        """Have bytes arrive of something under way; return whether its message has arrived whole.
+
+        They are acknowledged some time later, and their round trip is from when they were bound.
+        """
         burst = self._off(which, size)
-        return feeder.landed(burst, min(size, burst.size), now)
+        size, at = min(size, burst.size), now + heard_s
+        is_whole = feeder.landed(burst, size)
+        feeder.acknowledged(burst, size, RoundTrip(at - burst.bound_s, is_marked), at)
+        return is_whole
 
     def lose(
         self, feeder: PacketFeeder, now: float, size: int = 1 << 40, which: int = 0, order: int = 0
@@ -237,7 +252,7 @@ def test_every_byte_arrives_once_where_it_may_whatever_is_lost(
 def test_the_real_bytes_of_a_burst_are_taken_off_it_once(real: int, size: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     burst, taken = (
-        Burst(0, 0, 0, 0, ((Nic(0, 0),), Nic(1, 0), 0), 0, real, size, InFlight(0.0, 0.0), NEW),
+        Burst(0, 0, 0, 0, ((Nic(0, 0),), Nic(1, 0), 0), 0, real, size, 0.0, NEW),
         list[int](),
     )
     while burst.size:
@@ -478,23 +493,32 @@ def test_the_smoothed_round_trip_follows_the_packets() -> None:
     assert smoothed_s[-1] == pytest.approx(0.5, abs=0.01)
 
 
-def test_a_packet_is_marked_if_it_queued_where_its_nics_are_as_fast_as_is_known() -> None:
-    takes_s = 8 * (PACKET + ACKNOWLEDGED_BYTES) / RATE_BPS
-    queued_s = 2 * MARK_PACKETS * packet_s(RATE_BPS, PACKET)
-    for share, tells, late_s, is_marked in (
-        (1.0, False, takes_s, False),
-        (1.0, False, queued_s, True),
-        (0.25, False, queued_s, True),
-        (0.25, True, queued_s, False),
+def test_a_policy_hears_what_was_marked_of_a_chunk_if_a_packet_of_it_was() -> None:
+    for per_packet, heard in (
+        (True, [(0.2, False), (0.25, True), (0.3, False)]),
+        (False, [(0.3, True)]),
     ):
-        policy, rates = Scripted(), dict.fromkeys(FABRIC.nics, RATE_BPS)
-        feeder, wire = feeder_of(policy, demand({(0, 4): 1}), rate=rates.__getitem__)
-        rates[Nic(0, 0)] *= share
-        if tells:
-            feeder.rates_changed()
+        policy = Scripted(per_packet=per_packet)
+        feeder, wire = feeder_of(policy, demand({(0, 4): 3}, 3 * PACKET))
         feeder.turn(wire, 0.0)
-        wire.land(feeder, late_s)
-        assert policy.round_trips == [(late_s, is_marked)]
+        for packet, is_marked in enumerate((False, True, False)):
+            wire.land(feeder, 0.1 + packet / 20, PACKET, is_marked=is_marked, heard_s=0.1)
+        assert flat(policy.round_trips) == pytest.approx(flat(heard))
+
+
+def test_a_lane_has_its_backlog_until_it_is_acknowledged() -> None:
+    policy = Scripted()
+    feeder, wire = feeder_of(policy, demand({(0, 4): 3}))
+    wire.window = PACKET
+    feeder.turn(wire, 0.0)
+    (burst,) = wire.flying
+    wire.flying.clear()
+    feeder.landed(burst, PACKET)
+    feeder.turn(wire, 1.0)
+    feeder.acknowledged(burst, PACKET, RoundTrip(1.5, False), 1.5)
+    wire.land(feeder, 2.0)
+    feeder.turn(wire, 3.0)
+    assert [backlogs for _, backlogs, *_ in policy.states] == [[0], [PACKET], [0]]
 
 
 # What is taken back

@@ -1,19 +1,19 @@
-"""Transports that learn that NICs are slower, or as fast as before: what they reckon with follows."""
+"""Sources and round trips that learn that NICs are slower, or as fast as before."""
 
 import pytest
 
+from tests.traffic.source_cases import lane_of, send
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
-from traffic.transports.counts import Counts
-from traffic.transports.credit import Credits, Has
-from traffic.transports.ideal import Ideal
+from traffic.transports.datagram_lane import Crossed, Source
+from traffic.transports.registry import algorithm_named
 from traffic.transports.round_trips import ACKNOWLEDGED_BYTES, Crossing, RoundTrips
-from traffic.transports.tcp import Tcp
-from traffic.transports.transport import HEADER_BYTES, FollowsRates
+from traffic.transports.sources import Sources
+from traffic.transports.transport import HEADER_BYTES
 
-PACKET = 1000
-RATE_BPS = 8 * 1000.0 * (PACKET + HEADER_BYTES)
-"""A thousand packets a second."""
+PACKET, PACKET_S = 1000, 0.001
+RATE_BPS = 8 * (PACKET + HEADER_BYTES) / PACKET_S
+LANE = QueuePair(Nic(0, 0), Nic(1, 0))
 
 
 class Rates:
@@ -27,67 +27,88 @@ class Rates:
         return RATE_BPS * self.shares.get(nic, 1.0)
 
 
-def granted_packets(credits: Credits, source: int, at_s: float, lasts_s: float) -> float:
+def sources_of(rates: Rates) -> Sources:
+    """Return the sources of an engine, none yet."""
+    return Sources(algorithm_named("credit"), rates, PACKET, seed=0)
+
+
+def lone(sources: Sources, *, groups: bool = False) -> Source:
+    """Return a source that has much to send, by one NIC or by either of two."""
+    key = ((Nic(0, 0), Nic(0, 1)), LANE.destination, 0) if groups else None
+    source = sources.add(lane_of(LANE, Crossed(RATE_BPS / 8)), key)
+    sources.want(source, 10_000 * PACKET)
+    return source
+
+
+def granted_packets(sources: Sources, source: Source, at_s: float, lasts_s: float) -> float:
     """Return how many packets a lone source is granted in a time, all that it was granted arriving."""
     granted = 0
     for turn in range(round(lasts_s / 0.002)):
-        more = dict(credits.turn(at_s + turn * 0.002)[0]).get(source, 0)
-        credits.gone(source, more)
+        sources.turn(at_s + turn * 0.002)
+        more = source.allowed
+        send(sources, source, more)
+        sources.arrived(source, more)
         granted += more
     return granted / PACKET
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_rates_may_change_before_there_are_sources(known: bool) -> None:
-    rates, nic = Rates(), Nic(1, 0)
-    credits = Credits(rates, PACKET)
-    credits.rates_changed()
-    Ideal(rates, PACKET).rates_changed()
+    rates = Rates()
+    sources = sources_of(rates)
+    sources.rates_changed()
     if known:
-        source = credits.source(nic)
-    rates.shares[nic] = 0.5
-    credits.rates_changed()
+        source = lone(sources)
+    rates.shares[LANE.destination] = 0.5
+    sources.rates_changed()
     if not known:
-        source = credits.source(nic)
-    credits.announce(Has(source, 10_000 * PACKET, 0, 0.0), 0.0)
-    assert granted_packets(credits, source, 0.0, 1.0) == pytest.approx(500, rel=0.02)
+        source = lone(sources)
+    assert granted_packets(sources, source, 0.0, 1.0) == pytest.approx(500, rel=0.02)
 
 
 @pytest.mark.parametrize("tells", [True, False])
 def test_receivers_grant_at_the_rates_that_their_nics_have_now(tells: bool) -> None:
-    rates, nic = Rates(), Nic(1, 0)
-    credits = Credits(rates, PACKET)
-    source = credits.source(nic)
-    credits.announce(Has(source, 10_000 * PACKET, 0, 0.0), 0.0)
-    assert granted_packets(credits, source, 0.0, 1.0) == pytest.approx(1000, rel=0.02)
-    for share, at_s in ((0.5, 1.0), (1.0, 2.0)):
-        rates.shares[nic] = share
-        if tells:
-            credits.rates_changed()
-        expected = 1000 * share if tells else 1000
-        assert granted_packets(credits, source, at_s, 1.0) == pytest.approx(expected, rel=0.02)
-
-
-def paces(ideal: Ideal) -> list[float]:
-    """Return the paces of two queue pairs that have as much left."""
-    counts = Counts()
-    counts.reserve(2)
-    counts.posted[:2] = 10**9
-    return list(map(float, ideal.limits(counts.offered((), 0.0, False)).pace_bytes_s))
-
-
-def test_an_ideal_transport_shares_nics_by_the_rates_that_they_have_now() -> None:
     rates = Rates()
-    ideal = Ideal(rates, PACKET)
-    ideal.know([QueuePair(Nic(0, 0), Nic(2, 0)), QueuePair(Nic(1, 0), Nic(2, 1))])
-    first, second = paces(ideal)
-    rates.shares[Nic(0, 0)] = 0.5
-    assert paces(ideal) == [first, second], "nobody told it"
-    ideal.rates_changed()
-    assert paces(ideal) == pytest.approx([first / 2, second])
+    sources = sources_of(rates)
+    source = lone(sources)
+    assert granted_packets(sources, source, 0.0, 1.0) == pytest.approx(1000, rel=0.02)
+    for share, at_s in ((0.5, 1.0), (1.0, 2.0)):
+        rates.shares[LANE.destination] = share
+        if tells:
+            sources.rates_changed()
+        expected = 1000 * share if tells else 1000
+        assert granted_packets(sources, source, at_s, 1.0) == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("groups", "shares", "rate"),
+    [
+        (False, {}, 1.0),
+        (False, {Nic(0, 0): 0.5}, 0.5),
+        (False, {Nic(1, 0): 0.25}, 0.25),
+        (True, {Nic(0, 0): 0.5}, 1.0),
+        (True, {Nic(0, 0): 0.25, Nic(0, 1): 0.5}, 0.75),
+        (True, {Nic(0, 0): 0.25, Nic(1, 0): 0.5}, 0.5),
+    ],
+)
+def test_the_pipe_of_a_source_is_as_wide_as_its_nics_and_the_destination_are_now(
+    groups: bool, shares: dict[Nic, float], rate: float
+) -> None:
+    rates = Rates()
+    sources = sources_of(rates)
+    source = lone(sources, groups=groups)
+    sources.turn(0.0)
+    before = source.pipe
+    rates.shares.update(shares)
+    sources.turn(1.0)
+    assert source.pipe == before, "nobody told it"
+    sources.rates_changed()
+    assert source.pipe
+    assert source.pipe.rate_bytes_s == pytest.approx(rate * RATE_BPS / 8)
+    assert source.pipe.round_trip_s == pytest.approx(PACKET_S / rate)
     rates.shares.clear()
-    ideal.rates_changed()
-    assert paces(ideal) == [first, second]
+    sources.rates_changed()
+    assert source.pipe == before
 
 
 def test_a_chunk_that_takes_as_long_as_a_slower_nic_needs_is_not_marked() -> None:
@@ -99,8 +120,3 @@ def test_a_chunk_that_takes_as_long_as_a_slower_nic_needs_is_not_marked() -> Non
             trips.rates_changed([(RATE_BPS * share, RATE_BPS)])
         trips.handed_over(0, chunk, 0.0)
         assert trips.arrived(0, takes_s / share).marked is is_marked
-
-
-def test_a_transport_need_not_follow_rates() -> None:
-    assert isinstance(Ideal(Rates()), FollowsRates)
-    assert not isinstance(Tcp(Rates()), FollowsRates)

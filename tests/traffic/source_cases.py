@@ -1,0 +1,23 @@
+"""Sources without sockets: their queue pairs, and what an engine would note of a packet that it sends."""
+
+from typing import cast
+
+from traffic.congestion.control import Sent
+from traffic.spraying.policy import QueuePair
+from traffic.transports.datagram_lane import Crossed, DatagramLane, Source
+from traffic.transports.nic_sender import NicSender
+from traffic.transports.sources import Sources
+
+
+def lane_of(queue_pair: QueuePair, crossed: Crossed, number: int = 0) -> DatagramLane:
+    """Return a queue pair that nothing is sent by."""
+    return DatagramLane(number, queue_pair, nic=cast(NicSender, None), addresses=[], crossed=crossed)
+
+
+def send(sources: Sources, source: Source, size: int) -> None:
+    """Note that bytes of a source were sent."""
+    source.sent += size
+    source.on_the_way += size
+    source.allowed -= size
+    source.news_sent.append(Sent(size, 0))
+    sources.want(source, -size)
