@@ -39,7 +39,7 @@ from topologies.own_routing import CheckedRouting
 from traffic.bounds import NOTHING_LENT
 from traffic.clock import NEVER, checked
 from traffic.effects import Daemon, DaemonState, LinkState
-from traffic.fluid.bundles import Bundle, Bundles, Crossed, Over, crossed
+from traffic.fluid.bundles import Bundle, Bundles, CrossedLinks, Over, crossed
 from traffic.fluid.choice import settled
 from traffic.fluid.network import FluidNetwork, PoolArrival
 from traffic.path_effects import path_effects
@@ -119,7 +119,7 @@ class FluidBackend:
         """The pools of what stays inside servers."""
         self._bundles = Bundles(self._network, self._add_coupled)
         """What moves together, and what stays inside servers."""
-        self._crossed: dict[int, tuple[Flows, Crossed, Sequence[Gate]]] = {}
+        self._crossed: dict[int, tuple[Flows, CrossedLinks, Sequence[Gate]]] = {}
         """The links that moves together cross, and their gates, by the identity of their lanes, kept here."""
         self._numbers: dict[QueuePair, int] = {}
         self._pairs: list[QueuePair] = []
@@ -290,7 +290,7 @@ class FluidBackend:
             bundle = Bundle(ops, flow.bytes, crossing, over, weight)
             self._bundles.start([bundle], may_be_alone=is_open and not self._lent_bytes)
 
-    def _crossed_by(self, flow: Flows) -> tuple[Crossed, Sequence[Gate]]:
+    def _crossed_by(self, flow: Flows) -> tuple[CrossedLinks, Sequence[Gate]]:
         """Return the links that what goes together crosses, but for gates, and these.
 
         Lanes that are the same array are looked at once, unless light leads them.

@@ -10,7 +10,7 @@ import numpy as np
 
 from testbed.core.backend import NVLINK, Flows
 from topologies.fabric import Fabric
-from traffic.fluid.bundles import Bundle, Crossed, crossed
+from traffic.fluid.bundles import Bundle, CrossedLinks, crossed
 
 Pair = tuple[int, int]
 """A source and a destination GPU of one server."""
@@ -38,7 +38,7 @@ class NvlinkPaths:
         self._first, self._gpus = first, gpus
         self._pair = cache(lambda pair: crossed([self.path(*pair)]))
         """Returns what a move between two GPUs crosses."""
-        self._known: dict[tuple[int, int], tuple[Flows, Crossed]] = {}
+        self._known: dict[tuple[int, int], tuple[Flows, CrossedLinks]] = {}
         """What moves together cross, by the identity of their ends, which are kept."""
 
     def path(self, source: int, destination: int) -> list[int]:
@@ -57,7 +57,7 @@ class NvlinkPaths:
             for op, size, pair in zip(flows.op.tolist(), sizes, _ends(flows), strict=True)
         ]
 
-    def _together(self, flows: Flows) -> Crossed:
+    def _together(self, flows: Flows) -> CrossedLinks:
         key = id(flows.source), id(flows.destination)
         if key not in self._known:
             if len(self._known) >= MOST_KNOWN:
@@ -65,7 +65,7 @@ class NvlinkPaths:
             ends = np.concatenate([self._first + flows.source, self._first + self._gpus + flows.destination])
             links, of = np.unique(ends, return_inverse=True)
             strand = np.tile(np.arange(len(flows.source)), 2)
-            self._known[key] = flows, Crossed(links.tolist(), of, strand)
+            self._known[key] = flows, CrossedLinks(links.tolist(), of, strand)
         return self._known[key][1]
 
 

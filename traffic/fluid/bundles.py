@@ -22,7 +22,7 @@ Over = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Crossed:
+class CrossedLinks:
     """The links that a bundle crosses."""
 
     links: list[int]
@@ -33,7 +33,7 @@ class Crossed:
     """The strand that crosses, shape (crossings,)."""
 
 
-def crossed(paths: Sequence[Sequence[int]]) -> Crossed:
+def crossed(paths: Sequence[Sequence[int]]) -> CrossedLinks:
     """Return the links that strands cross, each by its path.
 
     Examples
@@ -44,7 +44,7 @@ def crossed(paths: Sequence[Sequence[int]]) -> Crossed:
     """
     strand = np.repeat(np.arange(len(paths)), [len(path) for path in paths])
     links, of = np.unique(np.array(list(itertools.chain.from_iterable(paths))), return_inverse=True)
-    return Crossed(links.tolist(), of, strand)
+    return CrossedLinks(links.tolist(), of, strand)
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,7 @@ class Bundle:
     """What they are of."""
     bytes: NDArray[np.int64]
     """What each strand carries, shape (strands,)."""
-    crossed: Crossed
+    crossed: CrossedLinks
     over: Callable[[], Over]
     weight: Callable[[], float] | None = None
     """As how many queue pairs it counts where it meets others, if bytes do not weigh there; by default the

@@ -39,7 +39,7 @@ MARKERS = "osD^v"
 
 
 @dataclass(frozen=True)
-class Sent:
+class PointSent:
     """A point, and what came of it."""
 
     point: CpTraffic
@@ -67,12 +67,14 @@ class Sent:
 def crossing_findings(outcomes: Sequence[Outcome], points: Sequence[CpTraffic]) -> Findings:
     """Return a table, a plot and claims of the outcomes of points."""
     of_experiment = {(point.experiment.job.name, point.placement): point for point in points}
-    sent = [Sent(of_experiment[each.experiment.job.name, each.experiment.label], each) for each in outcomes]
+    sent = [
+        PointSent(of_experiment[each.experiment.job.name, each.experiment.label], each) for each in outcomes
+    ]
     plot = Plot("crossing", partial(drawn_crossings, sent), f"{_about(sent)} {PLOT}")
     return Findings([crossing_sheet(sent)], [plot], crossing_claims(sent), leads=True)
 
 
-def crossing_sheet(sent: Sequence[Sent]) -> Sheet:
+def crossing_sheet(sent: Sequence[PointSent]) -> Sheet:
     """Return the shares of all points, and how long their jobs took, a block per numbering and job."""
     blocks: dict[str, list[Line]] = {}
     for each in sent:
@@ -90,7 +92,7 @@ def crossing_sheet(sent: Sequence[Sent]) -> Sheet:
     )
 
 
-def crossing_claims(sent: Sequence[Sent]) -> list[Claim]:
+def crossing_claims(sent: Sequence[PointSent]) -> list[Claim]:
     """Return the claims about orchestrated jobs, ruled by emulations under each transport."""
     numberings = dict.fromkeys(each.point.numbering for each in sent)
     claims = []
@@ -106,7 +108,7 @@ def crossing_claims(sent: Sequence[Sent]) -> list[Claim]:
 
 
 @styled
-def drawn_crossings(sent: Sequence[Sent]) -> Figure:
+def drawn_crossings(sent: Sequence[PointSent]) -> Figure:
     """Return a panel per job size: what crosses by placement, counted and on the wire."""
     percents = list(dict.fromkeys(each.point.request.job_percent for each in sent))
     figure = canvas(max(4.2 * len(percents), 6.0), 3.6, "CP bytes that leave their ToR, by placement")
@@ -121,7 +123,7 @@ def drawn_crossings(sent: Sequence[Sent]) -> Figure:
 PLOT = "Marks are what the ports counted on the wire, one a transport."
 
 
-def _draw(axes: Axes, sent: Sequence[Sent]) -> None:
+def _draw(axes: Axes, sent: Sequence[PointSent]) -> None:
     """Draw the bars of a job size, and what is on the wire on those that were emulated."""
     transports = list(dict.fromkeys(each.transport for each in sent))
     shares = {(each.point.placement, LEAST): each.point.least for each in sent}
@@ -147,7 +149,7 @@ def _draw(axes: Axes, sent: Sequence[Sent]) -> None:
     axes.set_xticks(range(len(PLACEMENTS)), PLACEMENTS)
 
 
-def _offset(each: Sent, index: int, transports: int) -> float:
+def _offset(each: PointSent, index: int, transports: int) -> float:
     """Return where on its bar a transport's mark stands."""
     bar = 0.27 * (list(COLOURS).index(each.point.numbering) - 1)
     return bar + 0.12 * (index - (transports - 1) / 2)
@@ -158,7 +160,9 @@ def _over(ours: float, other: float) -> float:
     return ours / other if other else math.inf
 
 
-def _numbering_claims(numbering: str, transport: str, pairs: Sequence[tuple[Sent, Sent]]) -> list[Claim]:
+def _numbering_claims(
+    numbering: str, transport: str, pairs: Sequence[tuple[PointSent, PointSent]]
+) -> list[Claim]:
     """Return the claims of orchestration over no constraints: bytes, and times of messages and jobs."""
     crossed = [_over(ours.wire or 0.0, other.wire or 0.0) for ours, other in pairs if ours.wire or other.wire]
     means = [other.mean_s / ours.mean_s for ours, other in pairs]
@@ -171,9 +175,9 @@ def _numbering_claims(numbering: str, transport: str, pairs: Sequence[tuple[Sent
     ]
 
 
-def _beside_unconstrained(sent: Sequence[Sent]) -> list[tuple[Sent, Sent]]:
+def _beside_unconstrained(sent: Sequence[PointSent]) -> list[tuple[PointSent, PointSent]]:
     """Return the orchestrated points, each with that of the same job placed without constraints."""
-    by_placement: Mapping[str, dict[float, Sent]] = {
+    by_placement: Mapping[str, dict[float, PointSent]] = {
         placement: {
             each.point.request.job_percent: each for each in sent if each.point.placement == placement
         }
@@ -183,7 +187,7 @@ def _beside_unconstrained(sent: Sequence[Sent]) -> list[tuple[Sent, Sent]]:
     return [(each, other[size]) for size, each in by_placement[OPTIMISED].items() if size in other]
 
 
-def _cells(each: Sent) -> list[str]:
+def _cells(each: PointSent) -> list[str]:
     point, outcome = each.point, each.outcome
     cct_s = outcome.cct_s
     return [
@@ -199,7 +203,7 @@ def _cells(each: Sent) -> list[str]:
     ]
 
 
-def _about(sent: Sequence[Sent]) -> str:
+def _about(sent: Sequence[PointSent]) -> str:
     """Return the cluster in words, and the meaning of the figures."""
     request = sent[0].point.request
     cluster, tree = request.cluster, request.cluster.tree
