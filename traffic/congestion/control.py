@@ -60,7 +60,7 @@ class Acknowledged(NamedTuple):
     rtt_s: float
     """From leaving its NIC until the acknowledgement [s]."""
     marked: bool
-    """Whether it met a queue, by the marks of the algorithm."""
+    """True if it met a queue, by the marks of the algorithm."""
     entropy: int
 
 
@@ -213,7 +213,7 @@ class Granted(Protocol[Announces, Given]):
     """
 
     def announcement(self, total_bytes: int, sent_bytes: int) -> Announces | None:
-        """Return what to announce, now that a source has sent and has to send so much; None for no news.
+        """Return an announcement, now that a source has sent and has to send so much; None for no news.
 
         What was lost counts once more; less than before means that something was taken back.
         """
@@ -240,7 +240,7 @@ class ReceiverControl(Protocol[Announced, Grants]):
         ...
 
     def grants(self, now_s: float) -> Iterable[tuple[int, Grants]]:
-        """Return what is granted now, and to which sources."""
+        """Return the grants of now, and their sources."""
         ...
 
     def granted_bytes(self, source: int) -> int:

@@ -130,7 +130,7 @@ class Receiver:
             self._turns.remove(source)
 
     def grants(self, now_s: float) -> Iterable[tuple[int, CreditGrant]]:
-        """Return what is granted now, and to which sources."""
+        """Return the grants of now, and their sources."""
         if not self._may_grant(now_s):
             return []
         share = QUEUE_PACKETS * self._turn_packets / len(self._turns)
@@ -182,7 +182,7 @@ class _Source:
     round_trip_s: float = 0.0
     take_backs: int = 0
     waits: bool = False
-    """Whether it has a turn to come."""
+    """True while it has a turn to come."""
 
 
 class Credit:
@@ -208,7 +208,7 @@ class Credit:
         it was, and what was left announced. Of grants from before only as much counts."""
 
     def announcement(self, total_bytes: int, sent_bytes: int) -> Has | None:
-        """Return what it has, if that is not what it announced last."""
+        """Return its bytes, if they are others than it announced last."""
         if total_bytes == self._announced:
             return None
         if total_bytes < self._announced:
@@ -242,7 +242,7 @@ class Credit:
         self._sent += sum(packet.bytes for packet in sent)
 
     def may_send(self, now_s: float) -> int:
-        """Return what it was granted and has not sent."""
+        """Return the bytes that it was granted and has not sent."""
         return max(self._granted - self._sent, 0)
 
     def next_s(self, now_s: float) -> float:

@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 
 
 def checked(name: str, make: Callable[..., CongestionControl]) -> Callable[..., CongestionControl]:
-    """Return what makes a user's own congestion control, checked whenever it is used."""
+    """Return the factory of a user's own congestion control, checked whenever it is used."""
 
     def made(pipe: Pipe, rng: np.random.Generator) -> CongestionControl:
         own = _Own(name).asked(make, pipe, rng)
@@ -38,7 +38,7 @@ def checked(name: str, make: Callable[..., CongestionControl]) -> Callable[..., 
 def checked_receiver(
     name: str, make: Callable[[float, int], ReceiverControl[object, object]]
 ) -> Callable[[float, int], ReceiverControl[object, object]]:
-    """Return what makes the receiver's side of a user's own congestion control, checked likewise."""
+    """Return the factory of its receivers, checked likewise."""
     return lambda rate_bytes_s, packet_bytes: OwnReceiver(
         name, _Own(name).asked(make, rate_bytes_s, packet_bytes)
     )
@@ -53,7 +53,7 @@ class _Own:
     def asked(
         self, ask: Callable[Arguments, Answer], *arguments: Arguments.args, **named: Arguments.kwargs
     ) -> Answer:
-        """Return what the user's code answers; ScenarioError that names its line if it raises."""
+        """Return the answer of the user's code; ScenarioError that names its line if it raises."""
         try:  # entering `own_code` takes a microsecond, and a source is asked thrice a packet
             return ask(*arguments, **named)
         except (Exception, SystemExit):
@@ -98,7 +98,7 @@ class OwnControl(_Own):
         self.asked(self._control.on_events, sent, acknowledged, lost, now_s)
 
     def may_send(self, now_s: float) -> int:
-        """Return what it allows: whole bytes, none if it is negative."""
+        """Return the bytes that it allows: whole ones, none if they are negative."""
         size = self.number(self.asked(self._control.may_send, now_s), "may_send", "bytes")
         return int(min(max(size, 0), UNLIMITED_BYTES))
 
@@ -125,7 +125,7 @@ class OwnGranted(OwnControl):
         self._granted: Granted[object, object] = own
 
     def announcement(self, total_bytes: int, sent_bytes: int) -> object | None:
-        """Return what it announces."""
+        """Return its announcement, if it has news."""
         return self.asked(self._granted.announcement, total_bytes, sent_bytes)
 
     def on_granted(self, grant: object) -> None:
@@ -163,7 +163,7 @@ class OwnReceiver(_Own):
         self.asked(self._receiver.on_arrived, source, size)
 
     def grants(self, now_s: float) -> Iterable[tuple[int, object]]:
-        """Return what it grants, to sources that it knows."""
+        """Return its grants, to sources that it knows."""
         granted = self.asked(lambda: [(source, grant) for source, grant in self._receiver.grants(now_s)])
         for source, _ in granted:
             if source not in self._expected:
@@ -175,7 +175,7 @@ class OwnReceiver(_Own):
         return granted
 
     def granted_bytes(self, source: int) -> int:
-        """Return what it granted a source."""
+        """Return the bytes that it granted a source."""
         return int(self.number(self.asked(self._receiver.granted_bytes, source), "granted_bytes", "bytes"))
 
     def rates_changed(self, rate_bytes_s: float) -> None:

@@ -13,7 +13,7 @@ News = TypeVar("News")
 
 
 class ControlPackets(Generic[News]):
-    """What is under way in one direction, each with the number of its source."""
+    """The news under way in one direction, each with the number of its source."""
 
     def __init__(self) -> None:
         self._under_way: list[tuple[float, int, int, News]] = []
@@ -28,7 +28,7 @@ class ControlPackets(Generic[News]):
         heapq.heappush(self._under_way, (at_s, next(self._tickets), source, news))
 
     def come(self, now_s: float) -> list[tuple[int, News]]:
-        """Return what has come by now, in order, with its source."""
+        """Return the news that has come by now, in order, with its source."""
         came = list[tuple[int, News]]()
         while self._under_way and self._under_way[0][0] <= now_s:
             _, _, source, news = heapq.heappop(self._under_way)

@@ -16,7 +16,7 @@ from topologies.fabric import Nic
 from traffic.congestion.control import Acknowledged, CongestionControl, Granted, Lost, Pipe, Sent
 from traffic.transports.datagram_sockets import Address
 from traffic.transports.loop import QueuePairState
-from traffic.transports.marking import UNMARKED, Curve
+from traffic.transports.marking import UNMARKED, MarkCurve
 from traffic.transports.nic_sender import NicSender
 from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
 from traffic.transports.transport import packet_s
@@ -63,11 +63,11 @@ class Packet:
     left_at: float
     """When it leaves its NIC [s]."""
     over: bool = False
-    """Whether it was received, or counts as lost or was taken back."""
+    """True once it was received, counts as lost, or was taken back."""
     dropped: bool = False
-    """Whether it was taken back."""
+    """True once it was taken back."""
     awaited: bool = True
-    """Whether its receiver waits for it."""
+    """True while its receiver waits for it."""
 
     @property
     def entropy(self) -> int:
@@ -95,7 +95,7 @@ class Crossed:
         return 2 * self.delay_s + self.forwarding_s
 
     def pipe(self, rate_bytes_s: float, packet_bytes: int) -> Pipe:
-        """Return what a source over it knows; the rate is that of its NICs."""
+        """Return the pipe of a source over it; the rate is that of its NICs."""
         time_s = packet_s(8 * min(self.slowest_bytes_s, rate_bytes_s), packet_bytes)
         propagation_s = self.propagation_s
         return Pipe(rate_bytes_s, propagation_s + time_s, packet_bytes, self.links, propagation_s)
@@ -103,7 +103,7 @@ class Crossed:
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """What one congestion control decides about: a queue pair's bytes, or a group's."""
+    """The bytes that one congestion control decides about: a queue pair's, or a group's."""
 
     number: int
     nic: Nic
@@ -122,13 +122,13 @@ class Source:
     sent: int = 0
     """All that was sent of it, what was lost included."""
     wants: int = 0
-    """What is to be sent."""
+    """Its bytes that are to be sent."""
     on_the_way: int = 0
-    """What was sent and is neither acknowledged nor known to be lost."""
+    """Those that were sent and are neither acknowledged nor known to be lost."""
     delivered: int = 0
-    """What of it arrived, each byte once."""
+    """Those that arrived, each once."""
     allowed: int = 0
-    """What may be sent now, by its congestion control."""
+    """The bytes that may be sent now, by its congestion control."""
     window_bytes: float = inf
     """Its congestion control's window when that was asked last."""
     over_window: float = 0.0
@@ -146,13 +146,13 @@ class Source:
     news_sent: list[Sent] = field(default_factory=list)
     news_acknowledged: list[Acknowledged] = field(default_factory=list)
     news_lost: list[Lost] = field(default_factory=list)
-    """What its congestion control has yet to hear."""
+    """The news that its congestion control has yet to hear."""
     waiting: dict["DatagramLane", None] = field(default_factory=dict)
     """The queue pairs with bytes of it that may not be sent yet."""
 
     @property
     def offers(self) -> int:
-        """What it has to send now."""
+        """The bytes that it has to send now."""
         return 0 if self.held else self.wants
 
 
@@ -173,9 +173,9 @@ class DatagramLane(QueuePairState):
     source: Source | None = None
     """That of its bytes, if it has one entropy; else each burst has that of its group."""
     lined_up: bool = False
-    """Whether it waits for its turn at its NIC."""
+    """True while it waits for its turn at its NIC."""
     crossed: Crossed
-    curve: Curve = UNMARKED
+    curve: MarkCurve = UNMARKED
     """From which queue delays on its packets are marked."""
     leads: list[Source] = field(default_factory=list)
     """The sources that reckon with its path: its own, or those of groups whose first queue pair it is."""
@@ -270,7 +270,7 @@ class Dropped(NamedTuple):
     pieces: list[Piece]
     """The pieces that nobody waits for any more."""
     unsent: Mapping[Source, int]
-    """What of it was not sent, by source [bytes]."""
+    """The bytes of it that were not sent, by source."""
     packets: list[Packet]
     """The packets that count no longer."""
 

@@ -18,7 +18,7 @@ USUAL = Red(0.0, 0.0, MARK_PACKETS)
 """The marks of a congestion control that has none of its own, for schemes that move away from queues."""
 
 
-class Curve(NamedTuple):
+class MarkCurve(NamedTuple):
     """The queue delays of one path from which its packets are marked."""
 
     base_s: float
@@ -29,7 +29,7 @@ class Curve(NamedTuple):
     """From which on all are [s]."""
 
 
-UNMARKED = Curve(0.0, inf, inf)
+UNMARKED = MarkCurve(0.0, inf, inf)
 
 
 class Marking:
@@ -50,7 +50,7 @@ class Marking:
         self.marked = 0
         """How many were marked."""
 
-    def curve(self, base_s: float, packet_s: float, lent_s: float) -> Curve:
+    def curve(self, base_s: float, packet_s: float, lent_s: float) -> MarkCurve:
         """Return the curve of a path.
 
         Parameters
@@ -63,9 +63,9 @@ class Marking:
             For how long a token bucket lets packets pass at that link at once [s].
         """
         least_s = max(self._red.least * base_s, self._red.least_packets * packet_s, lent_s)
-        return Curve(base_s, least_s, max(self._red.most * base_s, least_s))
+        return MarkCurve(base_s, least_s, max(self._red.most * base_s, least_s))
 
-    def met(self, queue_s: float, curve: Curve) -> bool:
+    def met(self, queue_s: float, curve: MarkCurve) -> bool:
         """Return whether a packet is marked that queued for so long [s]."""
         self.queues_s.append(queue_s)
         if queue_s <= curve.least_s:

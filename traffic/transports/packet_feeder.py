@@ -63,7 +63,7 @@ class Burst:
     order: int
     """Which packet of its message it is, if it was sent before; else `NEW`."""
     unheard: int = field(init=False)
-    """What of it is neither acknowledged nor lost [emulated bytes]."""
+    """Its bytes that are neither acknowledged nor lost [emulated bytes]."""
     marked: bool = False
     """Whether a packet of it was."""
 

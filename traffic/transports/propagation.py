@@ -28,11 +28,11 @@ class Received(NamedTuple):
 
 
 class Propagation:
-    """What was received and has yet to arrive, or to be acknowledged."""
+    """The packets that were received and have yet to arrive, or to be acknowledged."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[Stage, float], deque[Received]] = {}
-        """What waits for each stage, by the delay until then: in the order of time."""
+        """Those that wait for each stage, by the delay until then: in the order of time."""
 
     def put(self, received: Received) -> None:
         """Have a packet arrive, and be acknowledged, when its time has come."""
@@ -40,7 +40,7 @@ class Propagation:
         self._lines.setdefault(("acknowledged", 2 * received.delay_s), deque()).append(received)
 
     def due(self, now_s: float) -> list[tuple[Stage, Received]]:
-        """Return what has reached its stage by now."""
+        """Return the packets that have reached a stage by now."""
         found = list[tuple[Stage, Received]]()
         for (stage, delay_s), line in self._lines.items():
             while line and line[0].at_s + delay_s <= now_s:

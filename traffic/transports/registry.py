@@ -39,7 +39,7 @@ class Algorithm:
     receiver: Callable[[float, int], ReceiverControl[object, object]] | None = None
     """Makes the receiver's side from a NIC's rate [bytes/s] and a packet's payload, where receivers grant."""
     clairvoyant: bool = False
-    """Whether it sees what no NIC can: all sources."""
+    """True if it sees all sources, as no NIC can."""
     by_bytes: bool = False
     """Whether queue pairs that meet share by what each has left, instead of evenly: for the prediction."""
 
