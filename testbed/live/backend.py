@@ -12,8 +12,9 @@ kernels have the routes over what is lit before anything is sent there.
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Self, TypeVar
 
 from testbed.core.backend import (
@@ -68,7 +69,6 @@ from traffic.transports.loop import STUCK_S, Health
 from traffic.transports.order import Reordering
 from traffic.transports.packet_feeder import PacketFeeder
 from traffic.transports.round_trips import Crossing, shares_of
-from traffic.transports.tcp import Tcp
 
 _Feeder = TypeVar("_Feeder", ReactiveFeeder, PacketFeeder)
 _By = tuple[int, int | None]
@@ -130,7 +130,7 @@ class LiveBackend:
         """The paths of its queue pairs over packet switches, as they were seen where that was possible."""
         self._nvlink = LiveNvlink(self._fabric)
         self._light = LiveLight(network)
-        self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._crossed_by_light)
+        self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._crosses_light)
         self._choosing: dict[int, ReactiveFeeder | PacketFeeder] = {}
         self.on_the_way = 0
         """The most that a lane, or a message that chooses, had on its way when asked [real bytes]."""
@@ -172,13 +172,7 @@ class LiveBackend:
                 stuck_s=stuck_s,
                 excused=is_excused,
             )
-        return Engine(
-            network.endpoints,
-            transport=Tcp(self._nic_rate_bps, self._packet_bytes),
-            check=network.check_alive,
-            stuck_s=stuck_s,
-            excused=is_excused,
-        )
+        return Engine(network.endpoints, check=network.check_alive, stuck_s=stuck_s, excused=is_excused)
 
     def __enter__(self) -> Self:
         """Get ready."""
@@ -331,7 +325,7 @@ class LiveBackend:
             for queue_pair in queue_pairs:
                 around.crossed(queue_pair)
         for number, path in zip(numbers, paths, strict=True):
-            self._engine.crosses(number, self._crossed(path))
+            self._crosses(number, path)
 
     def _sample(self, queue_pair: QueuePair) -> QueuePair:
         """Return one whose path is looked at: of those of many entropies, that of the first."""
@@ -343,19 +337,21 @@ class LiveBackend:
             return datagram_ends(self._fabric, queue_pair)
         return ends(queue_pair, self._network.endpoints)
 
-    def _crossed(self, path: Path, forwarding_s: float = 0.0) -> Crossed:
-        """Return what a path's links do to packets that cross them."""
+    def _crosses(self, number: int, path: Path, forwarding_s: float = 0.0) -> None:
+        """Have datagrams reckon with what links do on the path of their queue pair; TCP finds out itself."""
+        if not isinstance(self._engine, DatagramEngine):
+            return
         links = [self._fabric.link_at[port] for port in path]
         slowest_bps = min(link.rate_bps for link in links) * self._dilation.rate
         delay_s = self._dilation.emulated_s(sum(link.delay_s for link in links))
         lossy = any(link.loss for link in links)
-        return Crossed(slowest_bps / 8, delay_s, forwarding_s, len(links), lossy)
+        self._engine.crosses(number, Crossed(slowest_bps / 8, delay_s, forwarding_s, len(links), lossy))
 
-    def _crossed_by_light(self, route: Route) -> Crossed:
-        """Return the same of a route over circuits, on which servers pass packets on."""
+    def _crosses_light(self, number: int, route: Route) -> None:
+        """Do the same for a route over circuits, on which servers pass packets on."""
         nics = [self._fabric.nic_at(path.ports[0]) for path in route.light[1:]]
         forwarding_s = sum(8 * self._packet_bytes / self._nic_rate_bps(nic) for nic in nics)
-        return self._crossed(route.ports, forwarding_s)
+        self._crosses(number, route.ports, forwarding_s)
 
     def _light_first(self, order: SetCircuits) -> None:
         """Have OCSes light circuits, and wait for it while the clock stands."""
@@ -401,10 +397,15 @@ class LiveBackend:
         if isinstance(self._engine, DatagramEngine):
             self._engine.feed(self._feeder(PacketFeeder, choice, chosen.lanes, ops))
         else:
-            self._engine.feed(self._feeder(ReactiveFeeder, choice, chosen.lanes, ops))
+            kind = partial(ReactiveFeeder, crossing=self._crossing)
+            self._engine.feed(self._feeder(kind, choice, chosen.lanes, ops))
 
     def _feeder(
-        self, kind: type[_Feeder], choice: Choice, numbers: Sequence[tuple[int, ...]], ops: Sequence[int]
+        self,
+        kind: Callable[..., _Feeder],
+        choice: Choice,
+        numbers: Sequence[tuple[int, ...]],
+        ops: Sequence[int],
     ) -> _Feeder:
         """Return what chooses an entropy for each packet, or a connection for each chunk."""
         feeder = kind(
@@ -416,7 +417,6 @@ class LiveBackend:
             began_at=time.monotonic(),
             real_s=self._real_s,
             packet=self._packet_bytes,
-            crossing=self._crossing,
             volume=self._dilation.volume,
             time=self._dilation.time,
         )

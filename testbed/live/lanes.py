@@ -12,7 +12,6 @@ from topologies.light import Circuit
 from topologies.routes import Route, Routes
 from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_engine import DatagramEngine
-from traffic.transports.datagram_lane import Crossed
 from traffic.transports.engine import Engine
 
 
@@ -25,8 +24,8 @@ class LiveLanes:
         Of the run.
     kernels
         The kernels' routes where servers forward.
-    crossed
-        Returns what a route does to packets that cross it.
+    crosses
+        Has a queue pair reckon with the route that it takes.
     """
 
     def __init__(
@@ -34,9 +33,9 @@ class LiveLanes:
         fabric: Fabric,
         engine: Engine | DatagramEngine,
         kernels: KernelRoutes | None,
-        crossed: Callable[[Route], Crossed],
+        crosses: Callable[[int, Route], None],
     ) -> None:
-        self._engine, self._kernels, self._crossed = engine, kernels, crossed
+        self._engine, self._kernels, self._crosses = engine, kernels, crosses
         ocses = {switch.name for switch in fabric.switches if switch.kind == "ocs"}
         nodes = {nic: fabric.peer(fabric.nic_port(nic)).node for nic in fabric.nics}
         self.ocs_of: Mapping[Nic, str] = {nic: node for nic, node in nodes.items() if node in ocses}
@@ -121,7 +120,7 @@ class LiveLanes:
             if not route:
                 self._engine.hold([number])
             elif number not in self._standing:
-                self._engine.crosses(number, self._crossed(route))
+                self._crosses(number, route)
                 if not self._engine.dialled(number):
                     self._engine.dial(number)
                 self._engine.resume([number])

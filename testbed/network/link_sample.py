@@ -17,10 +17,8 @@ from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.own_routing import CheckedRouting
 from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
-from traffic.transports.connections import ports
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.engine import Engine
-from traffic.transports.ideal import Ideal
 
 SAMPLE_S = 0.4
 MOST_HOPS = 8
@@ -51,10 +49,11 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
     payload_share = packet / frame_bytes(network.mtu)
     nominal_bps = np.array([rate_bps(queue_pair.source) * payload_share for queue_pair in queue_pairs])
     errors = np.full(len(queue_pairs), np.inf)
-    transport = Ideal(rate_bps, packet_bytes=packet)
     with (
         network.unimpaired(),
-        Engine(network.endpoints, transport=transport, check=network.check_alive) as engine,
+        DatagramEngine(
+            network.datagram_endpoints, rate_bps, packet_bytes=packet, check=network.check_alive
+        ) as engine,
     ):
         numbers = [engine.add(queue_pair) for queue_pair in queue_pairs]
         engine.connect(numbers)
@@ -126,6 +125,6 @@ def _path(queue_pair: QueuePair, fabric: Fabric, tables: FlowTables) -> Path:
     source, destination = queue_pair.source, queue_pair.destination
     if source.server == destination.server:
         return ()
-    path = tables.path(source, destination, *ports(queue_pair)) or ()
+    path = tables.datagram_path(source, destination, queue_pair.entropy) or ()
     slowest_bps = min((fabric.link_at[port].rate_bps for port in path), default=0.0)
     return path if slowest_bps >= fabric.nic_rate_bps(source) else ()

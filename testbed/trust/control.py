@@ -21,7 +21,6 @@ from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.engine import Engine
-from traffic.transports.ideal import Ideal
 from traffic.transports.transport import NicRate
 
 CONTROL_S = 0.7
@@ -55,7 +54,7 @@ def control(network: Network, hop_bps: float, *, datagrams: bool = False) -> Con
     hop_bps
         Payload times switch hops to forward in a second, at emulated scale [bit/s].
     datagrams
-        Whether the engine of datagrams moves the bytes, as it does under `credit`; else TCP does.
+        Whether the engine of datagrams moves the bytes; else TCP does.
     """
     fabric, factor, packet = network.fabric, network.rate_factor, packet_bytes(network.mtu)
     payload_share = packet / frame_bytes(network.mtu)
@@ -87,7 +86,7 @@ def _engine(network: Network, rate_bps: NicRate, packet: int, *, datagrams: bool
         return DatagramEngine(
             network.datagram_endpoints, rate_bps, packet_bytes=packet, check=network.check_alive
         )
-    return Engine(network.endpoints, transport=Ideal(rate_bps, packet), check=network.check_alive)
+    return Engine(network.endpoints, check=network.check_alive)
 
 
 def shift(

@@ -28,7 +28,7 @@ FABRICS = [
 @pytest.mark.parametrize("seed", range(5))
 def test_no_two_meet_and_no_link_is_slower_than_the_nic(fabric: Fabric, seed: int) -> None:
     paths = sampled_paths(fabric, np.random.default_rng(seed))
-    own = paths_over(fabric)
+    own = paths_over(fabric, datagrams=True)
     assert paths == {queue_pair: own[queue_pair] for queue_pair in paths}
     ports = list(chain.from_iterable(paths.values()))
     assert len(ports) == len(set(ports))

@@ -28,7 +28,7 @@ class Stuck:
 @pytest.fixture
 def lanes() -> LiveLanes:
     """Return two lanes that a change waits for."""
-    found = LiveLanes(FABRIC, cast(Engine, Stuck()), None, lambda _route: 0.0)
+    found = LiveLanes(FABRIC, cast(Engine, Stuck()), None, lambda _number, _route: None)
     found.add(dict(enumerate(PAIRS)))
     found.hold({0, 1}, 7)
     return found

@@ -184,21 +184,6 @@ def test_a_queue_pair_gets_what_it_takes_and_more_once_it_opens() -> None:
     assert wire.owed(qp) == 5 * PACKET_BYTES
 
 
-@settings(max_examples=examples(8, 25))
-@given(work=works(largest=50))
-def test_what_waits_is_counted_at_every_queue_pair_that_may_carry_it(work: Work) -> None:
-    feeder, wire = feeder_of(MinRtt(), work, PACKET_BYTES)
-    feeder.turn(wire, 0.0)
-    unbound = work.crossing.bytes * PACKET_BYTES
-    for message, size in enumerate(unbound):
-        unbound[message] = size - PACKET_BYTES * sum(feeder.carried(1000 + message).values())
-    expected = dict.fromkeys(feeder.numbers, 0)
-    for message, lanes in enumerate(wire.lanes):
-        for lane in lanes:
-            expected[lane] += unbound[message]
-    assert dict(zip(feeder.numbers, feeder.waiting_bytes, strict=True)) == expected
-
-
 def test_chunks_of_one_packet_go_the_same_way() -> None:
     feeder, wire = feeder_of(MinRtt(), one_pair(40), scale=PACKET_BYTES // 4)
     feeder.turn(wire, 0.0)

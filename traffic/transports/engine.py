@@ -4,9 +4,8 @@ One process and one epoll loop hold the sockets of all servers, so that one cloc
 A queue pair carries parcels of messages in the order in which they are posted, or chunks as a feeder
 binds them (`traffic.transports.late_binding`). Bytes are counted at the receiver.
 
-A queue pair may send what its transport lets it (`traffic.transports.transport`): by a window, what it may
-have on its way at once, by a pace, or by a count of what it may have sent. Under a transport that sets none
-of them TCP decides; under the others TCP only carries the bytes, and repairs losses.
+The kernel decides what is on its way, and when: by its congestion control, as hosts are set
+(`traffic.transports.host_settings`). A queue pair's bytes are handed to its socket as there is room in it.
 
 All times here are those of `time.monotonic`, all sizes those of the emulation.
 """
@@ -15,43 +14,24 @@ import select
 import socket
 import struct
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
-from math import inf, isfinite
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.errors import NetworkError, StuckError
-from topologies.fabric import Nic
 from traffic.backlog import Backlog
 from traffic.spraying.policy import QueuePair
 from traffic.transports import connections
 from traffic.transports.connections import DIAL_PAUSE_S, DIALS, Endpoints
-from traffic.transports.counts import Counts
-from traffic.transports.datagram_lane import Crossed
 from traffic.transports.late_binding import ReactiveFeeder
 from traffic.transports.loop import STUCK_S, TICK_S, Arrival, Health, QueuePairs, QueuePairState
-from traffic.transports.transport import (
-    PACKET_BYTES,
-    UNLIMITED_BYTES,
-    FollowsRates,
-    Limits,
-    Transport,
-)
 
-PACE_STEP = 0.05
-LONGEST_PERIODS = 4
-"""A transport is asked again after so many of its periods at most, however long it takes."""
 SLICE = 256
-"""As many queue pairs hear at once what their transport lets them do."""
-SO_MAX_PACING_RATE = 47
-MAX_PACE_BYTES_S = (1 << 31) - 1
-NO_PACE = -1
-"""All bits set: the kernel takes it for no limit."""
+"""As many queue pairs begin to send at once: events must not wait for thousands."""
 BUFFER_BYTES = 256 << 10
 ZEROS = memoryview(bytes(BUFFER_BYTES))
 TCP_INFO_BYTES = 216
@@ -67,23 +47,11 @@ class _Stream(QueuePairState):
     sender: socket.socket | None = None
     receiver: socket.socket | None = None
     sent: int = 0
-    window: int = PACKET_BYTES
-    may_send: int = UNLIMITED_BYTES
-    """What it may have sent, of all that it ever sends."""
-    pace: float = 0.0
-    first_pace: float = 0.0
     blocked: bool = True
     """Whether it waits for room in its socket, or to be connected."""
     resent_before: int = 0
     backlog: Backlog = field(default_factory=Backlog)
     feeders: list[ReactiveFeeder] = field(default_factory=list)
-    group: list["_Stream"] = field(default_factory=list)
-    """Those that share what they may send, where bytes choose among them."""
-
-    @property
-    def room(self) -> int:
-        """How many bytes more it may have been given, so that all of them may leave."""
-        return min(self.counted + self.window, self.may_send) - self.posted
 
 
 class Engine(QueuePairs[_Stream, ReactiveFeeder]):
@@ -93,45 +61,27 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
     ----------
     endpoints
         How sockets are made.
-    transport
-        Says what queue pairs may have on their way, and how fast they send.
     check, stuck_s, excused
         As of `QueuePairs`.
     """
 
-    fed = "chunks", "a scheme must choose a queue pair that has room, and a transport make room"
+    fed = "chunks", "a scheme must choose a queue pair that has room"
 
     def __init__(
         self,
         endpoints: Endpoints,
         *,
-        transport: Transport,
         check: Callable[[], None] = lambda: None,
         stuck_s: float = STUCK_S,
         excused: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(check, stuck_s, excused)
-        self._endpoints, self._transport = endpoints, transport
+        self._endpoints = endpoints
         self._listeners: dict[tuple[int, int], socket.socket] = {}
         """The socket that listens at a port of a server."""
         self._expected: dict[connections.Ends, int] = {}
-        self._groups: dict[tuple[int, Nic, int], list[_Stream]] = defaultdict(list)
-        """The queue pairs of a communicator, from a server to a NIC, among which bytes choose, or chose."""
-        self._known = 0
-        """How many queue pairs the transport knows of."""
-        self._counts = Counts()
-        """What the transport decides from."""
-        self._limits = Limits.none(0)
-        """What the transport said last."""
-        self._waiting = np.zeros(0, dtype=np.bool_)
-        """Which queue pairs chunks may choose that are on none yet."""
-        self._to_limit: list[int] = []
-        """The queue pairs that have not heard of it."""
-        self._first = False
-        """Whether something was posted before it."""
-        self._share_at = 0.0
-        self._anew = False
-        """Whether something was posted, or resumed, since the transport was last asked."""
+        self._to_send: dict[_Stream, None] = {}
+        """Those that were given something since they last sent, or resumed."""
         self._resent = 0
         self._buffer = bytearray(BUFFER_BYTES)
 
@@ -146,7 +96,6 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
     def add(self, queue_pair: QueuePair) -> int:
         """Return the number of a new queue pair, which is not connected yet."""
         self._pairs.append(_Stream(len(self._pairs), queue_pair))
-        self._counts.reserve(len(self._pairs))
         return len(self._pairs) - 1
 
     def dial(self, number: int) -> None:
@@ -187,11 +136,6 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
                 )
         for number in numbers:
             self._pairs[number].resent_before += _resent(self._pairs[number])
-
-    def crosses(self, number: int, crossed: Crossed) -> None:
-        """Note the path that a queue pair takes."""
-        self._counts.round_trip_s[number] = 2 * crossed.delay_s + crossed.forwarding_s
-        self._counts.lossy[number] = crossed.lossy
 
     def _unheard(self, numbers: Sequence[int]) -> set[tuple[int, int]]:
         """Return the servers' ports at which none listens yet, of those that queue pairs connect to."""
@@ -234,7 +178,7 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         sizes, messages = size[by_stream].tolist(), message[by_stream].tolist()
         for which, (begin, end) in zip(used.tolist(), pairwise(edges), strict=True):
             self._put(self._pairs[which], sizes[begin:end], messages[begin:end])
-        self._share_at, self._anew = 0.0, True
+            self._to_send[self._pairs[which]] = None
 
     def feed(self, feeder: ReactiveFeeder) -> None:
         """Have a feeder bind chunks to queue pairs as they go."""
@@ -242,15 +186,9 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         for number in feeder.numbers:
             stream = self._pairs[number]
             stream.feeders.append(feeder)
-            stream.first_pace = 0.0
-            pair = stream.queue_pair
-            stream.group = self._groups[pair.source.server, pair.destination, pair.communicator]
-            if stream not in stream.group:
-                stream.group.append(stream)
             if stream.sender:
                 connections.keep_none_waiting(stream.sender)
         self._feeders.append(feeder)
-        self._share_at, self._anew = 0.0, True
 
     def forget(self, feeder: ReactiveFeeder, messages: Collection[int]) -> None:
         """Have a feeder bind no more of some messages; it ends if it has no others."""
@@ -262,29 +200,19 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         """Put bytes of a message behind what a queue pair carries, and send."""
         stream = self._pairs[number]
         self._put(stream, [size], [message])
-        if stream.may_send != UNLIMITED_BYTES:
-            for other in stream.group:
-                if other is not stream:
-                    other.may_send -= size
-                    self._limits.sent_bytes[other.number] -= size
         self._send(stream)
 
     def _put(self, stream: _Stream, sizes: Sequence[int], messages: Sequence[int]) -> None:
         if not stream.left:
             self._open += 1
             stream.moved_at = time.monotonic()
-            if not stream.feeders:
-                stream.first_pace = 0.0
         stream.backlog.post(sizes, messages)
-        self._set_posted(stream)
-
-    def _set_posted(self, stream: _Stream) -> None:
-        stream.posted = self._counts.posted[stream.number] = int(stream.backlog.posted)
+        stream.posted = int(stream.backlog.posted)
 
     def takes(self, number: int) -> bool:
         """Return whether what a feeder puts on a queue pair now would begin to leave, as far as is known."""
         stream = self._pairs[number]
-        return stream.room > 0 and not (stream.blocked or stream.held)
+        return not (stream.blocked or stream.held)
 
     def carried(self, number: int) -> set[int]:
         """Return the messages whose bytes a queue pair still carries."""
@@ -297,17 +225,13 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
 
     def _set_held(self, pair: _Stream, *, is_held: bool) -> None:
         super()._set_held(pair, is_held=is_held)
-        self._counts.held[pair.number] = is_held
         if not is_held:
-            self._share_at, self._anew = 0.0, True
+            self._to_send[pair] = None
 
     def rates_changed(self) -> None:
-        """Have the transport, and what chooses as it goes, ask anew how fast NICs are."""
-        if isinstance(self._transport, FollowsRates):
-            self._transport.rates_changed()
+        """Have what chooses as it goes ask anew how fast NICs are."""
         for feeder in self._feeders:
             feeder.rates_changed()
-        self._share_at, self._anew = 0.0, True
 
     def on_the_way(self, number: int) -> int:
         """Return how many bytes a queue pair has sent that have not arrived."""
@@ -324,8 +248,7 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         self._resent += _resent(stream)
         left = stream.backlog.withdraw(stream.counted)
         stream.sent = stream.counted
-        self._counts.sent[number] = stream.sent
-        self._set_posted(stream)
+        stream.posted = int(stream.backlog.posted)
         self._drop(stream.sender)
         self._drop(stream.receiver)
         self._expected.pop(connections.ends(stream.queue_pair, self._endpoints), None)
@@ -343,9 +266,8 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         stream = self._pairs[number]
         was_open = bool(stream.left)
         back = stream.backlog.retract(stream.sent, stream.counted)
-        self._set_posted(stream)
+        stream.posted = int(stream.backlog.posted)
         self._open -= was_open and not stream.left
-        self._share_at, self._anew = 0.0, True
         return [(message, int(size), whole) for message, size, whole in back]
 
     # The loop
@@ -353,90 +275,37 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
     def serve(self, timeout_s: float) -> list[Arrival]:
         """Wait until something happens, and serve it; return the messages that arrived."""
         self.loop.begins_round(counts=not self.quiet)
-        if time.monotonic() >= self._share_at:
-            self._share()
-        self._limit_some()
+        for stream in list(islice(self._to_send, SLICE)):
+            del self._to_send[stream]
+            self._use_room(stream)
         tick_s = min([TICK_S, *(feeder.tick_s for feeder in self._feeders)])
-        waits_s = min(timeout_s, tick_s, self._share_at - time.monotonic())
-        self.loop.serve(0.0 if self._to_limit else max(waits_s, 0.0), counts=not self.quiet)
+        waits_s = 0.0 if self._to_send else max(min(timeout_s, tick_s), 0.0)
+        self.loop.serve(waits_s, counts=not self.quiet)
         now = time.monotonic()
         for feeder in self._feeders:
             feeder.turn(self, now)
         return self._ended_round(now)
-
-    def _share(self) -> None:
-        """Ask the transport what queue pairs may do, and let them."""
-        began, worked_s = time.monotonic(), time.thread_time()
-        anew, self._anew = self._anew, False
-        offered = self._counts.offered(self._feeders, began, anew)
-        outstanding = offered.left_bytes + offered.waiting_bytes > 0
-        if not outstanding.any():
-            self._share_at = inf
-            return
-        if self._known < len(self._pairs):
-            self._transport.know([stream.queue_pair for stream in self._pairs])
-            self._known = len(self._pairs)
-        limits = self._transport.limits(offered)
-        self._waiting = offered.waiting_bytes > 0
-        worked_s = time.thread_time() - worked_s
-        changed = _changed(self._limits, limits) | anew
-        changed[self._to_limit] = True  # of those before they have not heard
-        self._first = anew or (self._first and bool(self._to_limit))
-        self._limits = _kept(self._limits, limits, changed)
-        self._to_limit = np.flatnonzero(changed & outstanding).tolist()
-        # With thousands of queue pairs it takes longer: a tenth of the time, but a few periods apart at most,
-        # as receivers that grant save up five. What it waited for a CPU does not count.
-        period_s = self._transport.period_s
-        self._share_at = began + max(period_s, min(10 * worked_s, LONGEST_PERIODS * period_s))
-
-    def _limit_some(self) -> None:
-        """Let some queue pairs do what the transport has said: events must not wait for thousands."""
-        some, self._to_limit = self._to_limit[:SLICE], self._to_limit[SLICE:]
-        for number in some:
-            self._limit(self._pairs[number], self._limits, self._first)
-
-    def _limit(self, stream: _Stream, limits: Limits, anew: bool) -> None:
-        """Let a queue pair do what the transport has said, and send what that makes room for."""
-        number = stream.number
-        stream.window, stream.may_send = int(limits.window_bytes[number]), int(limits.sent_bytes[number])
-        pace = float(limits.pace_bytes_s[number])
-        # What TCP was handed whole keeps the pace that it was left with; see `_send`.
-        more = stream.sent < stream.posted or self._waiting[number]
-        if stream.sender and more and (anew or _differ(stream.pace, pace)):
-            _pace(stream, pace)
-        if anew:
-            stream.first_pace = stream.first_pace or stream.pace
-        for feeder in stream.feeders:
-            feeder.opened(number)
-        self._send(stream)
 
     def _sendable(self, stream: _Stream, event: int) -> None:
         assert stream.sender is not None
         if event & BROKEN:
             error = stream.sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             raise _broken(stream, OSError(error, "the connection is gone"))
+        self._use_room(stream)
+
+    def _use_room(self, stream: _Stream) -> None:
+        """Send what a queue pair was given, and let its feeders give it more."""
         self._send(stream)
         for feeder in stream.feeders:
             feeder.opened(stream.number)
 
     def _send(self, stream: _Stream) -> None:
-        """Hand a queue pair's socket what its window has room for."""
+        """Hand a queue pair's socket what it has room for."""
         if not stream.sender:
             return
-        # A window was looked at before a feeder put a chunk: a part of one would be a small packet.
-        window_ends = UNLIMITED_BYTES if stream.feeders else stream.counted + stream.window
-        room = min(stream.posted, window_ends, stream.may_send) - stream.sent
         try:
-            while room > 0 and not stream.held:
-                size = stream.sender.send(ZEROS[:room])
-                stream.sent += size
-                self._counts.sent[stream.number] = stream.sent
-                room -= size
-                if stream.sent == stream.posted and stream.pace < stream.first_pace:
-                    # TCP raises its pace only when something is acknowledged. At the last one's, the next
-                    # step's first packet would hold up its second: by up to a second, as measured. Not
-                    # faster than the first one's: uniform all-to-all ended 2 % later without any pace.
-                    _pace(stream, stream.first_pace)
+            while stream.sent < stream.posted and not stream.held:
+                stream.sent += stream.sender.send(ZEROS[: stream.posted - stream.sent])
         except BlockingIOError:
             if not stream.blocked:
                 self.loop.modify(stream.sender.fileno(), select.EPOLLOUT)
@@ -449,7 +318,7 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
             stream.blocked = False
 
     def _receive(self, stream: _Stream) -> None:
-        """Count what arrived, and use the room that it leaves."""
+        """Count what arrived."""
         assert stream.receiver is not None
         try:
             size = stream.receiver.recv_into(self._buffer)
@@ -465,12 +334,8 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
             raise StuckError(f"queue pair {stream.queue_pair} was closed before all had arrived")
         now = stream.moved_at = time.monotonic()
         stream.counted += size
-        self._counts.arrived[stream.number] = stream.counted
         delivered = stream.backlog.deliver(stream.counted)
-        if not stream.left:
-            self._open -= 1
-        elif stream.sent < stream.posted:
-            self._send(stream)
+        self._open -= not stream.left
         if stream.feeders:
             self._fed(stream, delivered, now)
         else:
@@ -488,51 +353,6 @@ class Engine(QueuePairs[_Stream, ReactiveFeeder]):
         self._feeders.remove(feeder)
         for number in feeder.numbers:
             self._pairs[number].feeders.remove(feeder)
-
-
-def _pace(stream: _Stream, bytes_s: float) -> None:
-    """Have a queue pair's socket send no faster than a pace; with an infinite one TCP decides again.
-
-    A socket that never had a pace is left alone: TCP begins to pace by itself at the first.
-    """
-    assert stream.sender is not None
-    before, stream.pace = stream.pace, bytes_s
-    if isfinite(bytes_s):
-        most = max(min(int(bytes_s), MAX_PACE_BYTES_S), 1)
-    elif before and isfinite(before):
-        most = NO_PACE
-    else:
-        return
-    stream.sender.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, most)
-
-
-def _differ(pace: float, other: float) -> bool:
-    """Return whether a pace is another by more than a step; of an infinite one no share is a step."""
-    if isfinite(pace) and isfinite(other):
-        return abs(other - pace) > PACE_STEP * pace
-    return pace != other
-
-
-def _changed(before: Limits, limits: Limits) -> NDArray[np.bool_]:
-    """Return for which queue pairs the limits differ from those before, paces by more than a step."""
-    known = len(before.window_bytes)
-    changed = np.ones(len(limits.window_bytes), dtype=np.bool_)
-    pace, old = limits.pace_bytes_s[:known], before.pace_bytes_s
-    changed[:known] = (
-        (limits.window_bytes[:known] != before.window_bytes)
-        | (limits.sent_bytes[:known] != before.sent_bytes)
-        | (pace > (1 + PACE_STEP) * old)
-        | (pace < (1 - PACE_STEP) * old)
-    )
-    return changed
-
-
-def _kept(before: Limits, limits: Limits, changed: NDArray[np.bool_]) -> Limits:
-    """Return limits with the paces before where nothing changed: small steps add up until they are one."""
-    paces, known = limits.pace_bytes_s.copy(), len(before.pace_bytes_s)
-    same = ~changed[:known]
-    paces[:known][same] = before.pace_bytes_s[same]
-    return replace(limits, pace_bytes_s=paces)
 
 
 def _broken(stream: _Stream, error: OSError) -> StuckError:

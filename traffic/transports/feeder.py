@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Generic, TypeVar
+from typing import Generic, NotRequired, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from traffic.scheme import Choice
 from traffic.spraying.checks import choice as lane_chosen
 from traffic.spraying.policy import Lanes, QueuePair
 from traffic.spraying.states import States
-from traffic.transports.round_trips import Crossing, RoundTrip, RoundTrips
+from traffic.transports.round_trips import RoundTrip
 from traffic.transports.transport import packet_s
 
 SMOOTHING = 1 / 8
@@ -61,6 +61,18 @@ class Fed:
         self.real = sum(real for real, *_ in self.bursts)
 
 
+class Feeding(TypedDict):
+    """The parameters of a `Feeder` that its kinds pass on."""
+
+    numbers: Sequence[tuple[int, ...]]
+    names: Sequence[int]
+    began_at: float
+    real_s: Callable[[float], float]
+    packet: int
+    volume: NotRequired[float]
+    time: NotRequired[float]
+
+
 Message = TypeVar("Message", bound=Fed)
 
 
@@ -85,8 +97,6 @@ class Feeder(ABC, Generic[Message]):
         Returns what the policy calls a time on the carrier's clock [s].
     packet
         Payload of a packet [bytes].
-    crossing
-        Returns the path of a queue pair.
     volume, time
         Emulated over real bytes, and over real time: the policy sees real ones.
     """
@@ -102,7 +112,6 @@ class Feeder(ABC, Generic[Message]):
         began_at: float,
         real_s: Callable[[float], float],
         packet: int,
-        crossing: Callable[[QueuePair], Crossing],
         volume: float = 1.0,
         time: float = 1.0,
     ) -> None:
@@ -114,7 +123,6 @@ class Feeder(ABC, Generic[Message]):
         for lanes, own in dict.fromkeys(zip(choice.lanes, numbers, strict=True)):
             self.pairs.update(zip(own, self.listed(lanes), strict=True))
         self._place = {number: place for place, number in enumerate(self.pairs)}
-        self._round_trips = RoundTrips(list(map(crossing, self.pairs.values())), packet)
         self._ready: dict[Nic, deque[int]] = {pair.source: deque() for pair in self.pairs.values()}
         self._parked: dict[int, list[Nic]] = {}
         self._sharing: dict[Hashable, list[int]] = defaultdict(list)
@@ -167,10 +175,8 @@ class Feeder(ABC, Generic[Message]):
 
     def rates_changed(self) -> None:
         """Reckon with the rates that NICs have now."""
-        rate_bps = self._nic_rate_bps
-        ends = [(rate_bps(each.source), rate_bps(each.destination)) for each in self.pairs.values()]
-        self._round_trips.rates_changed(ends)
-        self._packet_s = min((packet_s(bps, self._packet) for bps, _ in ends), default=inf)
+        rates_bps = [self._nic_rate_bps(each.source) for each in self.pairs.values()]
+        self._packet_s = min((packet_s(bps, self._packet) for bps in rates_bps), default=inf)
         """A packet's time at the fastest NIC that sends [s]."""
 
     def forget(self, names: Collection[int]) -> None:

@@ -1,7 +1,7 @@
 """The feeder of reactive policies: a chunk is bound to a queue pair when that can send it, not before.
 
 So a choice is made on what is known then, NICs hold no queue (`traffic.transports.feeder`), and what waits
-does so where the fabric is congested: a queue pair takes no more than its transport lets it have on the way.
+does so where the fabric is congested: a queue pair takes more once TCP has sent what it was given.
 
 Where dilation makes chunks smaller than a packet of the emulation, a decision covers the chunks
 that begin within one packet: it is they that meet the same queues, and a packet each would cost the
@@ -12,10 +12,10 @@ whose delay is the kernel's and is not dilated.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import ceil
-from typing import Protocol
+from typing import Protocol, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from topologies.fabric import Nic
 from traffic.messages import Chunks
 from traffic.scheme import Choice
-from traffic.spraying.policy import LaneState, each_of
+from traffic.spraying.policy import LaneState, QueuePair, each_of
 from traffic.spraying.states import States
-from traffic.transports.feeder import Fed, Feeder
+from traffic.transports.feeder import Fed, Feeder, Feeding
+from traffic.transports.round_trips import Crossing, RoundTrips
 from traffic.transports.transport import LEAST_PACKET_S
 
 DEPTH_PACKETS = 2
@@ -48,11 +49,31 @@ class QueuePairCarrier(Protocol):
 
 
 class ReactiveFeeder(Feeder[Fed]):
-    """Posts chunk by chunk what a reactive policy chooses; parameters are those of `Feeder`."""
+    """Posts chunk by chunk what a reactive policy chooses.
+
+    Parameters
+    ----------
+    choice, chunk_bytes, nic_rate_bps, feeding
+        As of `Feeder`.
+    crossing
+        Returns the path of a queue pair.
+    """
 
     listed = staticmethod(each_of)
     _carrier: QueuePairCarrier
     """Who carries; known from the first turn on."""
+
+    def __init__(
+        self,
+        choice: Choice,
+        chunk_bytes: NDArray[np.int64],
+        nic_rate_bps: Callable[[Nic], float],
+        *,
+        crossing: Callable[[QueuePair], Crossing],
+        **feeding: Unpack[Feeding],
+    ) -> None:
+        self._crossing = crossing
+        super().__init__(choice, chunk_bytes, nic_rate_bps, **feeding)
 
     def _cut(
         self,
@@ -65,6 +86,7 @@ class ReactiveFeeder(Feeder[Fed]):
         """What the carrier calls its queue pairs."""
         self._nics = {nic: _Nic(self._packet) for nic in self._ready}
         self._nic_of = [self._nics[qp.source] for qp in pairs]
+        self._round_trips = RoundTrips(list(map(self._crossing, pairs)), self._packet)
         self._next_s, self._backlog = 0.0, [0] * len(pairs)
         """At emulated scale [bytes]."""
         sets = {among: tuple(self._place[number] for number in among) for among in dict.fromkeys(numbers)}
@@ -72,24 +94,7 @@ class ReactiveFeeder(Feeder[Fed]):
         lane_of = {qps: {qp: lane for lane, qp in enumerate(qps)} for qps in sets.values()}
         self._lane_of = [lane_of[qps] for qps in of_message]
         """What the policy calls each queue pair that each message may use."""
-        self._choices = np.array([qp for qps in of_message for qp in qps], dtype=np.int64)
-        """The queue pairs that message 0 may use, those of message 1, and so on."""
-        counts = np.array([len(qps) for qps in of_message], dtype=np.int64)
-        self._choices_of = np.repeat(np.arange(len(of_message)), counts)
-        """Whose each of these is."""
-        total = np.bincount(self._choices, np.repeat(counts, counts), len(pairs))
-        messages = np.bincount(self._choices, minlength=len(pairs))
-        self.among = np.where(messages, total / np.maximum(messages, 1), 1.0)
-        """Among how many queue pairs the messages of each may choose, in the mean; shape (queue pairs,)."""
-        first: dict[tuple[int, Nic, int], int] = {}
-        ends = [(qp.source.server, qp.destination, qp.communicator) for qp in pairs]
-        self.group = np.array(
-            [first.setdefault(each, number) for each, number in zip(ends, self.numbers, strict=True)]
-        )
-        """The carrier's number of the communicator's first one from the same server to the same NIC."""
         bursts = _bursts(choice.chunks, chunk_bytes, self._packet)
-        self._unbound = np.array([sum(size for _, size in own) for own in bursts], dtype=np.int64)
-        """What of each message is on no queue pair yet [bytes]."""
         states = {qps: States(len(qps), partial(self._state, qps)) for qps in lane_of}
         nics = {qps: tuple(dict.fromkeys(pairs[qp].source for qp in qps)) for qps in lane_of}
         rows = zip(names, of_message, numbers, bursts, strict=True)
@@ -99,12 +104,6 @@ class ReactiveFeeder(Feeder[Fed]):
     def tick_s(self) -> float:
         """How often it asks for a turn [s]."""
         return TICK_PACKETS * self._packet_s
-
-    @property
-    def waiting_bytes(self) -> NDArray[np.int64]:
-        """What is on no queue pair yet and may take each of them, shape (queue pairs,) [bytes]."""
-        waiting = self._unbound[self._choices_of]
-        return np.bincount(self._choices, waiting, len(self.numbers)).astype(np.int64)
 
     def sharing(self, names: Iterable[int]) -> tuple[list[int], list[int]]:
         """Return the messages under way that may use the queue pairs of some, and these queue pairs' numbers.
@@ -121,13 +120,10 @@ class ReactiveFeeder(Feeder[Fed]):
     def rates_changed(self) -> None:
         """Reckon with the rates that NICs have now."""
         super().rates_changed()
+        rate_bps, pairs = self._nic_rate_bps, self.pairs.values()
+        self._round_trips.rates_changed([(rate_bps(qp.source), rate_bps(qp.destination)) for qp in pairs])
         for nic, sender in self._nics.items():
             sender.send_at(self._nic_rate_bps(nic) / 8)
-
-    def forget(self, names: Collection[int]) -> None:
-        """Bind no more of some messages that are under way."""
-        super().forget(names)
-        self._unbound[[self._message_of[name] for name in names]] = 0
 
     def turn(self, carrier: QueuePairCarrier, at: float) -> None:
         """Give the NICs that have sent nearly all of theirs what messages are ready to send."""
@@ -147,7 +143,6 @@ class ReactiveFeeder(Feeder[Fed]):
         by = self.numbers[qp], None
         self._nic_of[qp].queue += size
         self._backlog[qp] += size
-        self._unbound[number] -= size
         message.carried[by] = message.carried.get(by, 0) + real
         self._round_trips.handed_over(qp, size, at - self.began_at)
         self._carrier.put(self.numbers[qp], size, message.name)
