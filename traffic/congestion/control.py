@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from topologies.fabric import Nic
 from traffic.transports.transport import UNLIMITED_BYTES
 
 
@@ -84,8 +85,9 @@ class CongestionControl(Protocol):
     """Decides how much a source sends; made with the source's `Pipe` and a `numpy.random.Generator`.
 
     A class may have attributes: ``marks`` (`Red`), by which packets are marked; ``receiver``, a class of
-    `ReceiverControl`, where receivers grant; ``by_bytes = True`` if queue pairs that meet share by what each
-    has left, for the prediction; ``window_bytes``, which the tables and the audit read.
+    `ReceiverControl`, where receivers grant; ``overview``, a class that sees `AllSources`;
+    ``by_bytes = True`` if queue pairs that meet share by what each has left, for the prediction;
+    ``window_bytes``, which the tables and the audit read.
     """
 
     def on_events(
@@ -195,6 +197,40 @@ class Red:
     """From which share all are."""
     least_packets: float = 0.0
     """The least length at which a packet is marked [packets], if the share is of fewer."""
+
+
+# Where all is known
+
+
+class SourceEnds(NamedTuple):
+    """Between which NICs a source's bytes go."""
+
+    sources: tuple[Nic, ...]
+    """By any of them, where packets choose."""
+    destination: Nic
+    communicator: int
+
+
+class AllSources(Protocol):
+    """The view of a clairvoyant congestion control: all sources of a run, by numbers that count from 0.
+
+    No NIC has it. A class with an attribute ``overview`` is clairvoyant: that is a class, made once for a run
+    with this view and a packet's payload [bytes]. The congestion control of each source is made with it and
+    with the source's number, after its `Pipe` and generator.
+    """
+
+    @property
+    def ends(self) -> Sequence[SourceEnds]:
+        """Return those of each source; some may have come since the last time."""
+        ...
+
+    def left_bytes(self, number: int) -> int:
+        """Return what a source has to send now, or on its way."""
+        ...
+
+    def rate_bytes_s(self, nic: Nic) -> float:
+        """Return the rate that a NIC has now [bytes/s]."""
+        ...
 
 
 # Where receivers grant

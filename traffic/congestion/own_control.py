@@ -28,8 +28,8 @@ Answer = TypeVar("Answer")
 def checked(name: str, make: Callable[..., CongestionControl]) -> Callable[..., CongestionControl]:
     """Return the factory of a user's own congestion control, checked whenever it is used."""
 
-    def made(pipe: Pipe, rng: np.random.Generator) -> CongestionControl:
-        own = _Own(name).asked(make, pipe, rng)
+    def made(pipe: Pipe, rng: np.random.Generator, *seen: object) -> CongestionControl:
+        own = _Own(name).asked(make, pipe, rng, *seen)
         return OwnGranted(name, own) if isinstance(own, Granted) else OwnControl(name, own)
 
     return made

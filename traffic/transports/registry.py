@@ -13,8 +13,9 @@ from typing import cast
 
 from topologies.errors import ScenarioError
 from topologies.own import own_object
-from traffic.congestion.control import CongestionControl, ReceiverControl, Red
+from traffic.congestion.control import AllSources, CongestionControl, ReceiverControl, Red
 from traffic.congestion.credit import Credit
+from traffic.congestion.ideal import Ideal
 from traffic.congestion.own_control import PARTS, checked, checked_receiver
 
 DATAGRAMS = "datagrams"
@@ -33,18 +34,24 @@ class Algorithm:
 
     name: str
     make: Callable[..., CongestionControl]
-    """Makes the congestion control of a source from its `Pipe` and a random generator."""
+    """Makes the congestion control of a source from its `Pipe` and a random generator, and what `AllSources`
+    says besides."""
     marks: Red | None = None
     """By which queues packets are marked; None for the usual ones."""
     receiver: Callable[[float, int], ReceiverControl[object, object]] | None = None
     """Makes the receiver's side from a NIC's rate [bytes/s] and a packet's payload, where receivers grant."""
-    clairvoyant: bool = False
-    """True if it sees all sources, as no NIC can."""
+    overview: Callable[[AllSources, int], object] | None = None
+    """Makes, once for a run, what sees all sources: from their view, and a packet's payload."""
     by_bytes: bool = False
     """Whether queue pairs that meet share by what each has left, instead of evenly: for the prediction."""
 
+    @property
+    def clairvoyant(self) -> bool:
+        """Whether it sees what no NIC can: all sources."""
+        return self.overview is not None
 
-NAMED: dict[str, Callable[..., CongestionControl]] = {"credit": Credit}
+
+NAMED: dict[str, Callable[..., CongestionControl]] = {"credit": Credit, "ideal": Ideal}
 """Those that come with lightrail."""
 
 
@@ -106,7 +113,7 @@ def _of(name: str, control: Callable[..., CongestionControl]) -> Algorithm:
         checked(name, control) if is_own else control,
         getattr(control, "marks", None),
         checked_receiver(name, receiver) if is_own and receiver else receiver,
-        bool(getattr(control, "clairvoyant", False)),
+        getattr(control, "overview", None),
         bool(getattr(control, "by_bytes", False)),
     )
 

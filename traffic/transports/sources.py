@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from topologies.fabric import Nic
-from traffic.congestion.control import CongestionControl, Granted, ReceiverControl
+from traffic.congestion.control import CongestionControl, Granted, ReceiverControl, SourceEnds
 from traffic.transports.control_packets import ControlPackets
 from traffic.transports.datagram_lane import DatagramLane, Source
 from traffic.transports.packet_feeder import Group
@@ -41,6 +41,8 @@ class Sources:
         self._algorithm, self._nic_rate_bps = algorithm, nic_rate_bps
         self._packet_bytes, self._seed = packet_bytes, seed
         self._sources: list[Source] = []
+        self.ends: list[SourceEnds] = []
+        """Those of each."""
         self._news: dict[Source, None] = {}
         """Those that have something to hear, or another thing to offer than before."""
         self._ask_at: dict[Source, float] = {}
@@ -49,6 +51,7 @@ class Sources:
         self._next = 0
         """Which of them has the next turn."""
         self._announcements, self._grants = ControlPackets[object](), ControlPackets[object]()
+        self._overview = algorithm.overview(self, packet_bytes) if algorithm.overview else None
 
     def __iter__(self) -> Iterator[Source]:
         """Yield all."""
@@ -61,6 +64,7 @@ class Sources:
     def add(self, lane: DatagramLane, key: Group | None = None) -> Source:
         """Return a new source: a queue pair, or a group of which it is the first."""
         near, far = lane.queue_pair.source, lane.queue_pair.destination
+        self.ends.append(SourceEnds(*key) if key else SourceEnds((near,), far, lane.queue_pair.communicator))
         # Sources begin with different NICs: else all would send to the same first.
         order = (near.server - far.server) % (1 << 20), near.nic - far.nic, near.nic
         source = Source(len(self._sources), far, lane, key, order)
@@ -72,6 +76,15 @@ class Sources:
                 self._receivers[far] = self._algorithm.receiver(rate_bytes_s, self._packet_bytes)
             self._receivers[far].expect(source.number)
         return source
+
+    def left_bytes(self, number: int) -> int:
+        """Return what a source has to send now, or on its way."""
+        source = self._sources[number]
+        return source.offers + source.on_the_way
+
+    def rate_bytes_s(self, nic: Nic) -> float:
+        """Return the rate that a NIC has now [bytes/s]."""
+        return self._nic_rate_bps(nic) / 8
 
     def granted_bytes(self, source: Source) -> int | None:
         """Return all that a source was granted and did not give back; None where nobody grants."""
@@ -96,7 +109,9 @@ class Sources:
 
     def crosses(self, source: Source) -> None:
         """Have a source go by the path that its queue pair takes now."""
-        pipe = source.lane.crossed.pipe(self._rate_bytes_s(source), self._packet_bytes)
+        ends = self.ends[source.number]
+        bytes_s = min(sum(map(self.rate_bytes_s, ends.sources)), self.rate_bytes_s(ends.destination))
+        pipe = source.lane.crossed.pipe(bytes_s, self._packet_bytes)
         if pipe == source.pipe:
             return
         source.pipe = pipe
@@ -110,10 +125,6 @@ class Sources:
             receiver.rates_changed(self._nic_rate_bps(nic) / 8)
         for source in self._sources:
             self.crosses(source)
-
-    def _rate_bytes_s(self, source: Source) -> float:
-        near = source.key[0] if source.key else (source.lane.queue_pair.source,)
-        return min(sum(map(self._nic_rate_bps, near)), self._nic_rate_bps(source.nic)) / 8
 
     # Turns
 
@@ -153,7 +164,8 @@ class Sources:
             self.crosses(source)
             assert source.pipe
             rng = np.random.default_rng([self._seed, source.number])
-            source.control = self._algorithm.make(source.pipe, rng)
+            seen = (self._overview, source.number) if self._overview else ()
+            source.control = self._algorithm.make(source.pipe, rng, *seen)
             if self._algorithm.receiver:
                 assert isinstance(source.control, Granted)
                 source.granted = source.control
