@@ -59,7 +59,7 @@ from traffic.effects import Daemon
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.connections import Endpoints
 from traffic.transports.datagram_sockets import DATAGRAM_PORT, DATAGRAM_SOURCE_PORT, DatagramEndpoints
-from traffic.transports.host_settings import HostSettings, carrying
+from traffic.transports.host_settings import OF_DATAGRAMS, HostSettings
 
 OPENFLOW, NORTHBOUND = "openflow.sock", "northbound.sock"
 READY_S = 120.0
@@ -84,7 +84,7 @@ class Network:
     datapath
         Which of Open vSwitch's forwards; None for `testbed.machine.datapath.default_datapath`.
     host
-        What the servers' TCP is set to, and what it needs of switches; None where it only carries bytes.
+        What the servers' TCP is set to, and what it needs of switches; None where bytes go as datagrams.
     mtu
         Of every interface [bytes].
     routing
@@ -104,7 +104,7 @@ class Network:
         self.fabric, self.routing = fabric, routing
         self.mtu = mtu
         self.rate_factor = rate_factor
-        self.host = host or carrying(fabric, rate_factor, mtu)
+        self.host = host or OF_DATAGRAMS
         self.datapath = datapath or default_datapath()
         self.wiring: Wiring
         self._stack = ExitStack()

@@ -10,28 +10,34 @@ from typing import Literal
 
 from testbed.experiment.experiment import Experiment
 from testbed.trust.similitude import Number
-from traffic.congestion import credit
+from traffic.congestion import credit, ideal
 from traffic.packets import BURST_S, MIN_BURST_PACKETS, frame_bytes, packet_bytes
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import policy_named
 from traffic.spraying.reps import Reps
 from traffic.transports import datagram_engine, feeder, late_binding, nic_sender, round_trips
-from traffic.transports.host_settings import CARRYING_TIMEOUT_PACKETS, LOSSY_TIMEOUT_PACKETS
 from traffic.transports.registry import congestion_control
 from traffic.transports.transport import packet_s
 
+OF_DATAGRAMS = {
+    "between looks at sources and NICs": datagram_engine.TICK_PACKETS,
+    "held by a NIC before it takes another packet": nic_sender.DEPTH_PACKETS,
+    "missing before it counts as lost, at least": datagram_engine.LOST_PACKETS,
+}
+"""The constants of what carries all congestion controls over datagrams, in packets at a NIC's rate."""
 OF_TRANSPORTS: dict[str, dict[str, float]] = {
     "credit": {
-        "between looks at grants and NICs": datagram_engine.TICK_PACKETS,
-        "held by a NIC before it takes another packet": nic_sender.DEPTH_PACKETS,
-        "missing before it counts as lost, at least": datagram_engine.LOST_PACKETS,
         "granted and not delivered, of a NIC": credit.QUEUE_PACKETS,
         "granted and not delivered, of a source at least": credit.LEAST_PACKETS,
         "granted at once, when asked late": credit.SAVED_PACKETS,
         "granted at once, after a pause": credit.FIRST_PACKETS,
     },
+    "ideal": {
+        "on its way to a NIC": ideal.WINDOW_PACKETS,
+        "between looks at what is left": ideal.PERIOD_PACKETS,
+    },
 }
-"""The constants of the transports that come with lightrail, in packets at a NIC's rate."""
+"""Those of the congestion controls themselves."""
 OF_CHOICES = {
     "held by a NIC before it takes another chunk": late_binding.DEPTH_PACKETS,
     "between looks at NICs": late_binding.TICK_PACKETS,
@@ -82,12 +88,7 @@ def constants(experiment: Experiment) -> tuple[Constant, ...]:
 
     name, control = experiment.transport.name, congestion_control(experiment.transport.name)
     sprays = experiment.transport.sprays
-    packets = dict(OF_TRANSPORTS.get(name, {}))
-    if not (control or sprays or experiment.transport.least_timeout_s):
-        lossy = experiment.fabric.lossy
-        packets["least timeout of what carries"] = (
-            LOSSY_TIMEOUT_PACKETS if lossy else CARRYING_TIMEOUT_PACKETS
-        )
+    packets = (OF_DATAGRAMS if sprays else {}) | OF_TRANSPORTS.get(name, {})
     found = [in_packets(f"{name}: {what}", value) for what, value in packets.items()]
     bucket = max(BURST_S / sending_s, MIN_BURST_PACKETS)
     found.append(_against_clock("shapers: what they lend", MIN_BURST_PACKETS, bucket, sending_s))

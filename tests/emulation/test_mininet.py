@@ -20,7 +20,7 @@ from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.spraying.policy import QueuePair
 from traffic.steps import single
-from traffic.transports.host_settings import carrying
+from traffic.transports.host_settings import OF_DATAGRAMS
 from traffic.workloads.synthetic import uniform
 
 pytestmark = [pytest.mark.emulation, pytest.mark.early]
@@ -116,7 +116,7 @@ def test_a_replay_goes_around_a_link_that_is_down_under_another_transport(
         assert "uniform, ecmp, link:h0-leaf0: CCT " in capsys.readouterr().out
         assert links_down(net.fabric) == [net.fabric.links[0]], "as before"
         tcp = net.network.host
-        assert tcp != carrying(net.fabric, net.network.rate_factor)
+        assert tcp != OF_DATAGRAMS
         with inside_namespace(net.network.wiring.namespaces[0]):
             routes = subprocess.run(
                 ["ip", "route", "show", "table", str(FIRST_TABLE)], capture_output=True, text=True, check=True

@@ -31,7 +31,7 @@ from topologies.addresses import interface
 from topologies.errors import MachineError, NetworkError
 from topologies.fabric import Fabric, Link
 from topologies.rail import rail_fabric
-from traffic.transports.host_settings import carrying
+from traffic.transports.host_settings import OF_DATAGRAMS
 
 pytestmark = pytest.mark.emulation
 
@@ -226,8 +226,7 @@ def test_wiring_that_fails_halfway_removes_what_it_made_and_nothing_else(
 ) -> None:
     with machine(monkeypatch):
         before = things()
-        host = carrying(rail_fabric(2, 2), RATE_FACTOR)
-        made = partial(wire, rate_factor=RATE_FACTOR, private=False, netems={}, host=host)
+        made = partial(wire, rate_factor=RATE_FACTOR, private=False, netems={}, host=OF_DATAGRAMS)
         wiring = made(rail_fabric(2, 2, 1), mark=Mark.own())
         held = things()
         with pytest.raises(NetworkError, match=r"create the link .*: File exists"):

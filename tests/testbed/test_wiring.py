@@ -11,7 +11,7 @@ from testbed.network.wiring import Shape, Wiring
 from topologies.errors import NetworkError
 from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU, burst_bytes, frame_bytes
-from traffic.transports.host_settings import carrying
+from traffic.transports.host_settings import OF_DATAGRAMS
 
 
 @given(rate_bps=st.floats(1e3, 1e11), mtu=st.integers(576, 9000))
@@ -29,7 +29,7 @@ def test_all_buckets_are_full_when_the_slowest_links_is() -> None:
         port: Shape(link.rate_bps, burst_bytes(link.rate_bps), 1 << 20)
         for port, link in fabric.link_at.items()
     }
-    wiring = Wiring(fabric, (), shapes, Mark(1, 1, 1), {}, carrying(fabric, 1.0), DEFAULT_MTU)
+    wiring = Wiring(fabric, (), shapes, Mark(1, 1, 1), {}, OF_DATAGRAMS, DEFAULT_MTU)
     assert wiring.refill_s == pytest.approx(0.0481, rel=0.01)
 
 
@@ -40,7 +40,7 @@ def test_namespaces_are_closed_though_links_cannot_be_deleted(monkeypatch: pytes
     monkeypatch.setattr("testbed.network.wiring.delete_links", refuse)
     held = os.pipe()
     fabric = rail_fabric(2, 1)
-    wiring = Wiring(fabric, held, {}, Mark(1, 1, 1), {}, carrying(fabric, 1.0), DEFAULT_MTU)
+    wiring = Wiring(fabric, held, {}, Mark(1, 1, 1), {}, OF_DATAGRAMS, DEFAULT_MTU)
     with pytest.raises(NetworkError, match="busy"):
         wiring.close()
     for descriptor in held:

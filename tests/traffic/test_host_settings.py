@@ -14,16 +14,13 @@ from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU, LEAST_MTU, MOST_MTU, frame_bytes
 from traffic.transports.host_settings import (
-    CARRYING_TIMEOUT_PACKETS,
     LEAST_WINDOW_PACKETS,
-    LOSSY_TIMEOUT_PACKETS,
+    OF_DATAGRAMS,
     USUAL_WINDOW_PACKETS,
     HostSettings,
     TransportSetup,
-    carrying,
     host_settings,
 )
-from traffic.transports.transport import packet_s
 
 FABRICS = [
     rail_fabric(2, 2),
@@ -119,29 +116,18 @@ def test_what_the_user_wants_comes_before_the_rule(window: int, timeout_s: float
     )
 
 
-@pytest.mark.parametrize("name", ["credit", "ideal", "mine:Transport"])
+@pytest.mark.parametrize("name", ["credit", "ideal", "mine:Control"])
 @given(rate=RATES, delay_s=DELAYS_S)
-def test_under_the_others_tcp_carries_and_decides_nothing(name: str, rate: float, delay_s: float) -> None:
+def test_datagrams_leave_tcp_as_linux_has_it(name: str, rate: float, delay_s: float) -> None:
     fabric = rail_fabric(2, 2).with_links(delay_s=delay_s, loss=0.0)
-    found = dilated(fabric, rate, setup=TransportSetup(name))
-    assert found == carrying(fabric, rate)
-    of_a_packet_s = packet_s(100e9 * rate)
-    assert found.least_timeout_s == pytest.approx(CARRYING_TIMEOUT_PACKETS * of_a_packet_s)
-    lossy = dilated(fabric.with_links(delay_s=delay_s, loss=0.01), rate, setup=TransportSetup(name))
-    assert lossy.least_timeout_s == pytest.approx(LOSSY_TIMEOUT_PACKETS * of_a_packet_s)
-
-
-@given(mtu=MTUS)
-def test_what_tcp_may_start_with_to_carry_is_as_many_bytes_in_any_packets(mtu: int) -> None:
-    packets = dilated(rail_fabric(2, 2), 1e-3, mtu, TransportSetup("credit")).initial_window_packets
-    whole = carrying(rail_fabric(2, 2), 1e-3).initial_window_packets * DEFAULT_MTU
-    assert whole - mtu < packets * mtu <= whole
+    assert dilated(fabric, rate, setup=TransportSetup(name)) == OF_DATAGRAMS
 
 
 @pytest.mark.parametrize("entropies", [1, 2, 64])
 def test_each_packet_has_as_many_entropies_as_are_asked_for_where_it_is_a_datagram(entropies: int) -> None:
-    assert TransportSetup("credit", entropies=entropies).sprays == entropies
-    for name in ("tcp", "tcp:bbr", "ideal", "mine:Transport"):
+    for name in ("credit", "ideal", "mine:Control"):
+        assert TransportSetup(name, entropies=entropies).sprays == entropies
+    for name in ("tcp", "tcp:bbr"):
         assert TransportSetup(name, entropies=entropies).sprays is None
 
 

@@ -1,7 +1,6 @@
 """What a transport has the hosts' TCP set to, at emulated scale.
 
-Under `credit` and `ideal`, and a user's own, TCP only carries bytes: it starts with a window that theirs stay
-below, and its least timeout is longer than a packet waits for its turn.
+Where bytes go as datagrams, TCP carries none of them, and is set as Linux has it.
 
 Under `tcp` the settings stand to the emulated network as usual ones do to a real network:
 
@@ -24,17 +23,12 @@ from math import ceil, inf
 from topologies.addresses import ENTROPIES
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from traffic.packets import DEFAULT_MTU, frame_bytes, packet_bytes
+from traffic.packets import DEFAULT_MTU, frame_bytes
 from traffic.transports.registry import congestion_control, sends_datagrams
-from traffic.transports.transport import packet_s
 
-CARRYING_WINDOW_BYTES = 900_000
-CARRYING_TIMEOUT_PACKETS = 250
-"""In packets' time: one waits behind those of all queue pairs of its NICs, say 28 at each end."""
-LOSSY_TIMEOUT_PACKETS = 25
-"""The same where links lose packets: that a queue pair's last one is lost, a timeout alone tells.
-With one of 1 s all-to-alls of 1.5 s took up to 1.8 times their prediction at 0.1 % of loss, not 1.03."""
 USUAL_WINDOW_PACKETS, LEAST_WINDOW_PACKETS = 10, 2
+USUAL_TIMEOUT_S = 0.2
+"""Linux's least timeout (TCP_RTO_MIN)."""
 NEED_MARKS = ("dctcp",)
 """What controls congestion by marks."""
 
@@ -89,6 +83,8 @@ class HostSettings:
     """Whether links delay packets; else the engine of datagrams does (`traffic.transports.propagation`)."""
 
 
+OF_DATAGRAMS = HostSettings("cubic", USUAL_WINDOW_PACKETS, USUAL_TIMEOUT_S, delays=False)
+"""Where no bytes go by TCP."""
 CREDIT = TransportSetup()
 """What moves bytes unless something else is asked for: no NIC knows what one could not know."""
 
@@ -110,23 +106,14 @@ def host_settings(
         Of the emulation's links [bytes].
     """
     controlled = congestion_control(setup.name)
-    if controlled is None:
-        settings = replace(carrying(fabric, rate_factor, mtu), delays=False)
-    else:
+    settings = OF_DATAGRAMS
+    if controlled is not None:
         settings = _of_tcp(controlled, fabric, rate_factor, time_factor, mtu)
     return replace(
         settings,
         initial_window_packets=setup.initial_window_packets or settings.initial_window_packets,
         least_timeout_s=setup.least_timeout_s or settings.least_timeout_s,
     )
-
-
-def carrying(fabric: Fabric, rate_factor: float, mtu: int = DEFAULT_MTU) -> HostSettings:
-    """Return the settings of a TCP that only carries bytes; parameters are those of `host_settings`."""
-    slowest_bps = min((link.rate_bps for link in fabric.links), default=inf) * rate_factor
-    packets = LOSSY_TIMEOUT_PACKETS if fabric.lossy else CARRYING_TIMEOUT_PACKETS
-    timeout_s = packets * packet_s(slowest_bps, packet_bytes(mtu))
-    return HostSettings("cubic", CARRYING_WINDOW_BYTES // mtu, timeout_s)
 
 
 def _of_tcp(
