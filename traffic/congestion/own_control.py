@@ -112,8 +112,9 @@ class OwnControl(_Own):
 
     @property
     def window_bytes(self) -> float:
-        """The window that it names [bytes]; infinity if it names none."""
-        return self.number(self.asked(getattr, self._control, "window_bytes", inf), "window_bytes", "bytes")
+        """The window that it names [bytes], at least nothing; infinity if it names none."""
+        window = self.asked(getattr, self._control, "window_bytes", inf)
+        return max(self.number(window, "window_bytes", "bytes"), 0.0)
 
 
 class OwnGranted(OwnControl):
