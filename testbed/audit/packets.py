@@ -44,7 +44,7 @@ def packets(course: Course) -> Iterator[Found]:
 
 def _too_many(counts: PacketRow) -> str:
     """Return what came of more packets than were sent; nothing if that is not so."""
-    for others, what in ((counts.late, "arrived late"), (counts.anew, "were granted anew")):
+    for others, what in ((counts.late, "arrived late"), (counts.anew, "counted as lost")):
         if counts.arrived + others > counts.sent:
             return f"of {counts.sent} packets {counts.arrived} arrived, and {others} more {what}"
     return ""

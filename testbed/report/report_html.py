@@ -267,7 +267,7 @@ MACHINE = [
 ]  # fmt: skip
 MACHINE_CAPTION = (
     "What was seen of this machine, at emulated scale. Sent again: packets that TCP sent once more, or that "
-    "counted as lost and were granted anew; over circuits, datagrams. Late: datagrams that arrived and did "
+    "counted as lost; over circuits, datagrams. Late: datagrams that arrived and did "
     "not count, since they had counted as lost or were taken back. Marked: packets that port queues marked "
     "(ECN), for tcp:dctcp. Drops: by full port queues, by Open vSwitch's sockets, by Open vSwitch itself. "
     "CPU pressure: share of the run in which something waited for a CPU. Switch CPUs: used by Open vSwitch. "

@@ -61,7 +61,7 @@ def test_what_no_counter_has_vanished() -> None:
 
 def test_more_than_were_sent_cannot_arrive_nor_be_lost() -> None:
     assert found({"late": 1}) == ["of 10000 packets 10000 arrived, and 1 more arrived late"]
-    assert found({"anew": 1}) == ["of 10000 packets 10000 arrived, and 1 more were granted anew"]
+    assert found({"anew": 1}) == ["of 10000 packets 10000 arrived, and 1 more counted as lost"]
 
 
 LOSSY = Fault("lossy", (Lossy((sorted(EXPERIMENT.fabric.link_at)[0],), 0.3),), When("", 1.0), 0.1)

@@ -99,7 +99,7 @@ class PacketCounts:
     arrived: int = 0
     """Those that arrived and counted."""
     anew: int = 0
-    """Those that counted as lost, so that their bytes were granted anew."""
+    """Those that counted as lost, so that their bytes were sent again."""
     late: int = 0
     """Those that arrived and did not count: they counted as lost, were taken back, or came twice."""
 
@@ -117,7 +117,7 @@ class Health:
     stall_s: float = 0.0
     """The longest that the loop was away: a round of it, or a wait that ended too late [s]."""
     packets: PacketCounts = PacketCounts()
-    """What became of datagrams; of these, what is sent again is what is granted anew."""
+    """What became of datagrams; of these, what is sent again is what counted as lost."""
 
 
 class Arrival(NamedTuple):
