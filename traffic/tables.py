@@ -74,8 +74,29 @@ ORDERS = {"ocs": "int32", "at_ps": "int64", "circuits": "object"}
 """The columns of `Tables.orders`."""
 FAULTS = {"name": "str", "at_ps": "int64", "what": "str"}
 """The columns of `Tables.faults`."""
-GRANTS = {"lane": "int32", "at_ps": "int64", "granted_bytes": "int64", "sent_bytes": "int64"}
-"""The columns of `Tables.grants`."""
+SOURCES = {
+    "lane": "int32",
+    "at_ps": "int64",
+    "granted_bytes": "int64",
+    "sent_bytes": "int64",
+    "delivered_bytes": "int64",
+    "acknowledged": "int64",
+    "marked": "int64",
+    "resent": "int64",
+    "over_window_bytes": "int64",
+    "round_trip_ps": "int64",
+    "bdp_bytes": "int64",
+}
+"""The columns of `Tables.sources`."""
+FLOWS = {
+    "source": "int32",
+    "at_ps": "int64",
+    "sent_bytes": "int64",
+    "delivered_bytes": "int64",
+    "window_bytes": "float64",
+    "queue_ps": "float64",
+}
+"""The columns of `Tables.flows`."""
 WIRE = {"port": "int32", "bytes": "int64", "packets": "int64", "drops": "int64"}
 """The columns of `Tables.wire`."""
 PACKET_COUNTS = {
@@ -178,16 +199,23 @@ class Tables:
     faults: Table = Table(FAULTS)
     """What came of each fault: name, at_ps, what (failed, detected, gone around, back, in use again); and of
     each collective that was given up for one (given up)."""
-    grants: Table = Table(GRANTS)
-    """What receivers granted and senders sent in all, where the transport grants: lane, at_ps, granted_bytes,
-    sent_bytes of the emulation."""
+    sources: Table = Table(SOURCES)
+    """A row per source, which is what one congestion control over datagrams decides about: lane (of a group
+    its first), at_ps (until when it counts), granted_bytes (-1 where no receiver grants), sent_bytes,
+    delivered_bytes, how many packets of the emulation were acknowledged, marked and resent,
+    over_window_bytes (the most that was on its way above its window when a packet left; -1 without a window),
+    round_trip_ps and bdp_bytes (R and BDP of its path, as it knows them; -1 if it had nothing to send)."""
+    flows: Table = Table(FLOWS)
+    """Samples of sources over time, where those are few: source (a row of `sources`), at_ps, sent_bytes and
+    delivered_bytes until then, window_bytes (NaN without a window), queue_ps (mean queue delay of the packets
+    acknowledged since the sample before; -1 if there were none)."""
     wire: Table = Table(WIRE)
     """What each port of a link sent, by its counters before and after the run: port, bytes, packets and drops
     of the emulation; empty where nothing was emulated."""
     packets: Table = Table(PACKET_COUNTS)
     """One row, where packets over packet switches are datagrams of the emulation: how many were sent, arrived
-    and counted, were lost and granted anew, and arrived late or twice, so that they did not count; how many
-    packets, whosever, full port queues dropped, Open vSwitch's sockets, and Open vSwitch itself."""
+    and counted, counted as lost and were sent again, and arrived late or twice, so that they did not count;
+    how many packets, whosever, full port queues dropped, Open vSwitch's sockets, and Open vSwitch itself."""
     nodes: tuple[str, ...] = ()
     """The names of the job's nodes."""
     paths: tuple[Path, ...] = ()

@@ -1,4 +1,4 @@
-"""Protocols: what a transport promises. Under grants no sender sends more than it was granted."""
+"""Protocols: what a transport promises. Sources keep to grants of receivers, and to windows."""
 
 from collections.abc import Iterator
 
@@ -12,12 +12,20 @@ OVER_GRANTED = 1.02
 
 
 def protocols(course: Course) -> Iterator[Found]:
-    """Yield the lane that sent most beyond what it was granted."""
-    grants = course.tables.grants
-    granted, sent = (grants[name].to_numpy(dtype=float) for name in ("granted_bytes", "sent_bytes"))
-    over = np.flatnonzero(sent > OVER_GRANTED * granted)
-    if len(over):
-        row = int(over[(sent - OVER_GRANTED * granted)[over].argmax()])
-        lane = course.tables.lanes[int(grants["lane"].iloc[row])]
-        sentence = f"queue pair {lane} sent {int(sent[row])} bytes, and was granted {int(granted[row])}"
-        yield sentence, "grants", row
+    """Yield the source that sent most beyond what it was granted, and the one most beyond its window."""
+    sources, lanes = course.tables.sources, course.tables.lanes
+    lane, granted, sent, over = (
+        sources[name].to_numpy() for name in ("lane", "granted_bytes", "sent_bytes", "over_window_bytes")
+    )
+    beyond = np.where(granted >= 0, sent - OVER_GRANTED * granted, 0)
+    if len(sources) and beyond.max() > 0:
+        row = int(beyond.argmax())
+        sentence = f"queue pair {lanes[lane[row]]} sent {sent[row]} bytes, and was granted {granted[row]}"
+        yield sentence, "sources", row
+    if len(sources) and over.max() > 0:
+        row = int(over.argmax())
+        pair = lanes[lane[row]]
+        sentence = (
+            f"queue pair {pair} sent a packet while {over[row]} bytes beyond its window were on the way"
+        )
+        yield sentence, "sources", row

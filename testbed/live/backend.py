@@ -11,10 +11,12 @@ kernels have the routes over what is lit before anything is sent there.
 
 import contextlib
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Self, TypeVar
 
 from testbed.core.backend import (
@@ -66,7 +68,6 @@ from traffic.transports.engine import Engine
 from traffic.transports.host_settings import CREDIT, TransportSetup
 from traffic.transports.late_binding import ReactiveFeeder
 from traffic.transports.loop import STUCK_S, Health
-from traffic.transports.order import Reordering
 from traffic.transports.packet_feeder import PacketFeeder
 from traffic.transports.round_trips import Crossing, shares_of
 
@@ -149,6 +150,8 @@ class LiveBackend:
         """What carries messages that take what is lit."""
         self._least_ps = 0
         self._start = 0.0
+        self._starts: list[tuple[float, float]] = []
+        """What the start was before each change of it, and when that was [s, monotonic]."""
         self._arrived_at = 0.0
         """When bytes arrived last [s, monotonic]."""
         self._stands_at: float | None = None
@@ -206,17 +209,9 @@ class LiveBackend:
         return self._engine.health
 
     @property
-    def grants(self) -> list[tuple[QueuePair, int, int]]:
-        """What each queue pair or group was granted and has sent, where receivers grant [emulated bytes]."""
-        if not isinstance(self._engine, DatagramEngine):
-            return []
-        pair_of = self._engine.queue_pair
-        return [(pair_of(number), granted, sent) for number, granted, sent in self._engine.grants]
-
-    @property
-    def order(self) -> Reordering | None:
-        """How datagrams overtook each other; TCP delivers in order."""
-        return self._engine.order if isinstance(self._engine, DatagramEngine) else None
+    def datagrams(self) -> DatagramEngine | None:
+        """The engine of datagrams; None where TCP carries bytes."""
+        return self._engine if isinstance(self._engine, DatagramEngine) else None
 
     # Queue pairs
 
@@ -555,7 +550,7 @@ class LiveBackend:
         begins_at = self.programs.show(order, self._news)
         if self._stands_at is not None:
             self._least_ps = self.now_ps
-            self._start += begins_at - self._stands_at
+            self._set_start(self._start + begins_at - self._stands_at)
             self._stands_at = None
 
     def _set_link(self, port: Port, state: LinkState) -> None:
@@ -614,7 +609,7 @@ class LiveBackend:
             if to_ps == NEVER:
                 raise StuckError(NOTHING_COMES, "light a circuit, or add a path")
             if self._skips:
-                self._start -= self._left_s(to_ps)
+                self._set_start(self._start - self._left_s(to_ps))
         is_due = False
         while not (self._happened or is_due):
             left_s = self._left_s(to_ps)
@@ -664,7 +659,7 @@ class LiveBackend:
     def _go_on(self) -> None:
         """Have the clock go on if it stands."""
         if self._stands_at is not None:
-            self._start += time.monotonic() - self._stands_at
+            self._set_start(self._start + time.monotonic() - self._stands_at)
             self._stands_at = None
 
     @contextlib.contextmanager
@@ -675,6 +670,17 @@ class LiveBackend:
         yield
         if not stood:
             self._go_on()
+
+    def _set_start(self, start: float) -> None:
+        """Count time from another start; what was before is still known for times before."""
+        self._starts.append((time.monotonic(), self._start))
+        self._start = start
+
+    def past_ps(self, at: float) -> int:
+        """Return what the clock showed at a time [s, monotonic]."""
+        change = bisect_right(self._starts, at, key=itemgetter(0))
+        start = self._starts[change][1] if change < len(self._starts) else self._start
+        return max(ps(self._dilation.real_s(at - start)), 0)
 
     def _left_s(self, until_ps: int) -> float:
         """Return how long it is until a time [s, emulated]."""

@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-import pandas as pd
-
 from controller.circuits.status import LogEntry
 from testbed.core.event_log import EventLog
 from testbed.core.run import Run
+from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.running import simulation_of
 from testbed.live.backend import LiveBackend
 from testbed.live.light_log import LightLog
+from testbed.live.sources import Queueing, flow_table, queueing, source_table
 from testbed.machine.garbage import no_garbage_collection
 from testbed.machine.netlink import kernel_has_netem
 from testbed.machine.wall_clock import STEP_S
@@ -23,7 +23,7 @@ from topologies.errors import MachineError, ScenarioError
 from topologies.fabric import Path
 from traffic.metrics import communication_s
 from traffic.spraying.policy import QueuePair
-from traffic.tables import GRANTS
+from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.loop import STUCK_S, Health, PacketCounts
 from traffic.transports.order import Reordering
 
@@ -55,6 +55,8 @@ class EmulatedRun:
     """What of a reactive policy could not act."""
     order: Reordering | None = None
     """How packets overtook each other, where they are datagrams."""
+    queueing: Queueing | None = None
+    """The queues that they met."""
     on_the_way: int = 0
     """The most that a lane, or a message that chooses, had on its way when asked [real bytes]."""
 
@@ -65,10 +67,11 @@ class EmulatedRun:
 
     @property
     def sent_over_granted(self) -> float:
-        """All that was sent over all that was granted; NaN where nothing was granted."""
-        grants = self.run.tables.grants
-        granted, sent = (int(grants[name].sum()) for name in ("granted_bytes", "sent_bytes"))
-        return sent / granted if granted else math.nan
+        """All that was sent over what of it was granted; NaN where nothing was granted."""
+        sources = self.run.tables.sources
+        asked = sources[sources["granted_bytes"] >= 0]
+        used = int(asked[["granted_bytes", "sent_bytes"]].min(axis=1).sum())
+        return int(asked["sent_bytes"].sum()) / used if used else math.nan
 
 
 def emulate(
@@ -126,9 +129,10 @@ def emulate(
     with tapped as tap, backed as backend:
         simulation = simulation_of(experiment, backend, log=log)
         with no_garbage_collection():
-            run = _with_grants(simulation.run(), backend)
-        health, shares = backend.health, backend.shares
-        inert, order = backend.inert, backend.order
+            run = simulation.run()
+        engine, health, shares, inert = backend.datagrams, backend.health, backend.shares, backend.inert
+        if engine:
+            run = _with_sources(run, engine, backend, dilation)
     emulated_s = dilation.emulated_s(communication_s(run.tables) if skips else run.iteration_s)
     logs = {
         name: [entry for entry in network.northbound.ocs_log(name) if entry.number > number]
@@ -146,8 +150,9 @@ def emulate(
         logs,
         crossings,
         inert,
-        order,
-        backend.on_the_way,
+        order=engine.order if engine else None,
+        queueing=queueing(engine.sources, engine.marking, dilation) if engine else None,
+        on_the_way=backend.on_the_way,
     )
 
 
@@ -160,12 +165,13 @@ def check_losses(lossy: Sequence[str]) -> None:
         )
 
 
-def _with_grants(run: Run, backend: LiveBackend) -> Run:
-    """Return a run with what receivers granted and senders sent until now in its tables."""
-    grants, tables, now_ps = backend.grants, run.tables, backend.now_ps
-    lanes = tuple(dict.fromkeys([*tables.lanes, *(queue_pair for queue_pair, *_ in grants)]))
-    rows = [(lanes.index(queue_pair), now_ps, *sizes) for queue_pair, *sizes in grants]
-    return Run(replace(tables, lanes=lanes, grants=pd.DataFrame(rows, columns=list(GRANTS)).astype(GRANTS)))
+def _with_sources(run: Run, engine: DatagramEngine, backend: LiveBackend, dilation: Dilation) -> Run:
+    """Return a run with its sources until now in its tables, and what they did when."""
+    sources, tables = engine.sources, run.tables
+    lanes = tuple(dict.fromkeys([*tables.lanes, *(source.lane.queue_pair for source in sources)]))
+    of_sources = source_table(sources, sources.granted_bytes, lanes, dilation, backend.now_ps)
+    flows = flow_table(engine.flow_log.samples, backend.past_ps, dilation)
+    return Run(replace(tables, lanes=lanes, sources=of_sources, flows=flows))
 
 
 def _prepare_ocses(experiment: Experiment, network: Network) -> dict[str, int]:

@@ -38,7 +38,7 @@ from topologies.strict_json import first_of
 from traffic.tables import Tables, empty
 
 Read = TypeVar("Read")
-FORMAT = 1
+FORMAT = 2
 HEAD, NAMES, CARRIED = "point.json", "names.json", "carried.parquet"
 RunName = Literal["emulated", "predicted", "free"]
 KNOWN = ("cct_s", "predicted_s", "free_s", "bound_s")

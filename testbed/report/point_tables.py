@@ -26,7 +26,8 @@ TABLES: Mapping[str, Mapping[str, str]] = {
     "light": columns_of.LIGHT_CHANGES,
     "orders": columns_of.ORDERS,
     "faults": columns_of.FAULTS,
-    "grants": columns_of.GRANTS,
+    "sources": columns_of.SOURCES,
+    "flows": columns_of.FLOWS,
     "wire": columns_of.WIRE,
     "packets": columns_of.PACKET_COUNTS,
 }
@@ -174,10 +175,12 @@ def tables_of(names: Names, found: Mapping[str, pd.DataFrame], fabric: Fabric) -
     numbers = {"message": messages, "group": messages, **gpus}
     numbers |= {"node": len(names.nodes), "lane": len(names.lanes), "path": len(names.paths)}
     numbers |= {"port": len(names.ports), "ocs": len(names.ocses)}
+    of_flows = {"source": len(found["sources"]) if "sources" in found else 0}
     for name, table in found.items():
-        for column in numbers.keys() & set(TABLES[name]):
+        most = of_flows if name == "flows" else numbers
+        for column in most.keys() & set(TABLES[name]):
             found_numbers, least = table[column].to_numpy(), -1 if column in ABSENT.get(name, ()) else 0
-            if not least <= found_numbers.min() <= found_numbers.max() < numbers[column]:
+            if not least <= found_numbers.min() <= found_numbers.max() < most[column]:
                 raise ScenarioError(f"{name} has numbers in {column} that stand for nothing")
     if "legs" in found and not ((found["legs"]["lane"] < 0) == (found["legs"]["path"] < 0)).all():
         raise ScenarioError("legs have a lane without a path, or a path without a lane")

@@ -12,6 +12,7 @@ import pandas as pd
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
 from testbed.live.light_log import LightLog
+from testbed.live.sources import Queueing
 from testbed.trust.agreement import findings, nic_busy
 from testbed.trust.similitude import Number, likeness, message_packets
 from topologies.fabric import Port
@@ -36,6 +37,9 @@ ORDER = ("overtaken", "overtaken_p50", "overtaken_p99", "overtaken_max", "held_b
 """What the summary has of how packets overtook each other: the share that was overtaken (RFC 4737), by how
 many packets the median one was, the 99th percentile and the most; and the most that a receiver that delivers
 in order would hold of one message [real bytes]."""
+QUEUES = ("queue_p50_s", "queue_p99_s", "queue_max_s", "packets_marked")
+"""What the summary has of the queues that packets met: the median delay, the 99th percentile and the largest
+[real s]; and how many packets were marked."""
 Word = Literal["faithful", "strained", "void", "unsound", "model"]
 MEASURED = (
     "cct_s",
@@ -81,7 +85,7 @@ class Measures:
     """
 
     retransmits: int | float = math.nan
-    """Packets that were sent again: by TCP, or granted anew since they were lost; over circuits datagrams."""
+    """Packets that were sent again, by TCP or since they counted as lost; over circuits datagrams."""
     packets: int | float = math.nan
     """Packets that the servers' NICs sent."""
     queue_drops: int | float = math.nan
@@ -121,7 +125,7 @@ class Measures:
     packets_arrived: int | float = math.nan
     """Those of them that arrived and counted."""
     packets_anew: int | float = math.nan
-    """Those that counted as lost, so that their bytes were granted anew."""
+    """Those that counted as lost, so that their bytes were sent again."""
     packets_late: int | float = math.nan
     """Those that arrived and did not count: they counted as lost, were taken back, or came twice."""
 
@@ -162,7 +166,8 @@ class Outcome:
     """What the emulation keeps of the real network's dimensionless numbers; none where nobody asked."""
     order: Reordering | None = None
     """How packets overtook each other, at emulated scale; None where nothing says so."""
-
+    queueing: Queueing | None = None
+    """The queues that packets met; None where TCP carries them, or none was sent."""
     machine: str = field(default_factory=platform.node)
     """Name of the machine that carried it out."""
 
@@ -346,6 +351,7 @@ def summary_row(outcome: Outcome) -> dict[str, object]:
         **asdict(outcome.measures),
         **{name: outcome.shares.get(name, float("nan")) for name in SHARES},
         **order_columns(outcome.order, experiment.dilation.volume),
+        **queue_columns(outcome.queueing),
         "inert": "; ".join(outcome.inert),
         "machine": outcome.machine,
         "key": experiment.key,
@@ -362,6 +368,14 @@ def order_columns(order: Reordering | None, volume: float) -> dict[str, float]:
         return dict.fromkeys(ORDER, math.nan)
     extents = [order.extent(share) for share in (0.5, 0.99, 1.0)]
     return dict(zip(ORDER, [order.overtaken, *extents, order.held_bytes / volume], strict=True))
+
+
+def queue_columns(queueing: Queueing | None) -> dict[str, float]:
+    """Return what `QUEUES` names, NaN where nothing measures queues."""
+    if queueing is None:
+        return dict.fromkeys(QUEUES, math.nan)
+    found = queueing.p50_s, queueing.p99_s, queueing.max_s, queueing.marked
+    return dict(zip(QUEUES, found, strict=True))
 
 
 def summary(outcomes: list[Outcome]) -> pd.DataFrame:

@@ -85,6 +85,7 @@ def tried(
         emulation.inert,
         free,
         order=emulation.order,
+        queueing=emulation.queueing,
     )
 
 

@@ -65,7 +65,7 @@ from traffic.scheme import Placement, Sprayed
 from traffic.scheme_setup import WHILE_LIT
 from traffic.spraying.policy import QueuePair
 from traffic.spread import Spread
-from traffic.tables import GRANTS, WIRE, Tables
+from traffic.tables import SOURCES, WIRE, Tables
 
 RUNS = dict(small_runs())
 Patch = pytest.MonkeyPatch
@@ -657,7 +657,7 @@ def test_there_are_as_many_as_promised() -> None:
     assert len(MUTANTS) + len(TRANSPORTS) >= 25
 
 
-# Transports are no part of the model: what they did is in the tables of grants and of the wire.
+# Transports are no part of the model: what they did is in the tables of sources and of the wire.
 
 WIRED = Circumstances(live=True, wire=Wire(1.0, 9000, 0.0))
 
@@ -680,19 +680,26 @@ def ports_of(run: Run) -> tuple[object, ...]:
     return tuple(dict.fromkeys(port for path in run.tables.paths for port in path))
 
 
-def granted(run: Run, factor: float) -> pd.DataFrame:
-    """Return grants of which so many times as much was sent."""
+def sources(run: Run, factor: float, over_window_bytes: int = -1) -> pd.DataFrame:
+    """Return a source per lane, which sent so many times what it was granted.
+
+    The last one has sent a packet with so many bytes beyond its window on the way.
+    """
     legs = run.tables.legs[run.tables.legs["lane"] >= 0]
-    sizes = legs.groupby("lane")["bytes"].sum()
-    rows = [(lane, 0, int(size / factor), size) for lane, size in zip(sizes.index, sizes, strict=True)]
-    return pd.DataFrame(rows, columns=list(GRANTS)).astype(GRANTS)
+    sent = legs.groupby("lane")["bytes"].sum()
+    table = pd.DataFrame(dict.fromkeys(SOURCES, -1), index=range(len(sent))).astype(SOURCES)
+    table = table.assign(lane=sent.index.to_numpy(), at_ps=0, sent_bytes=sent.to_numpy())
+    table.loc[len(table) - 1, "over_window_bytes"] = over_window_bytes
+    return table.assign(granted_bytes=(table["sent_bytes"] / factor).astype(int) if factor else -1)
 
 
 TRANSPORTS: Mapping[str, tuple[str, Callable[[Run], pd.DataFrame], str]] = {
     "sends all twice": ("wire", lambda run: counted(run, 2.0), "paths"),
     "delivers what was not sent": ("wire", lambda run: counted(run, 0.5), "paths"),
-    "sends beyond what was granted": ("grants", lambda run: granted(run, 1.34), "protocols"),
-    "sends a little beyond": ("grants", lambda run: granted(run, 1.03), "protocols"),
+    "sends beyond what was granted": ("sources", lambda run: sources(run, 1.34), "protocols"),
+    "sends a little beyond": ("sources", lambda run: sources(run, 1.03), "protocols"),
+    "sends beyond its window": ("sources", lambda run: sources(run, 0, 1), "protocols"),
+    "sends beyond its window what was granted": ("sources", lambda run: sources(run, 1, 9000), "protocols"),
 }
 
 
@@ -706,15 +713,15 @@ def test_a_transport_that_breaks_its_word_is_unsound(name: str) -> None:
     assert {finding.check for finding in found.findings} == {check}
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.009])
-def test_a_transport_that_keeps_it_is_not(factor: float) -> None:
+@pytest.mark.parametrize(("factor", "over_window_bytes"), [(1.0, -1), (1.009, 0), (0, 0), (0, -1)])
+def test_a_transport_that_keeps_it_is_not(factor: float, over_window_bytes: int) -> None:
     experiment = RUNS["uniform, rails"]
     run = predict(experiment)
     tables = replace(
         run.tables,
         ports=ports_of(run),  # type: ignore[arg-type]
-        wire=counted(run, factor),
-        grants=granted(run, factor),
+        wire=counted(run, factor or 1.0),
+        sources=sources(run, factor, over_window_bytes),
     )
     assert audited(tables, experiment.job, experiment.fabric, WIRED).findings == ()
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pandas as pd
@@ -42,5 +43,25 @@ def test_a_job_is_emulated_beside_its_prediction(tmp_path: Path) -> None:
     records = pd.read_csv(tmp_path / "out" / "records.csv")
     sums = records.groupby(["transport", "backend"])["bytes"].sum().unstack()
     assert sums["emulated"].tolist() == sums["predicted"].tolist()
+    _check_sources(tmp_path / "out", both[both["transport"] == "credit"])
     assert "emulated" in done.stdout
     assert (tmp_path / "out" / "timeline.png").stat().st_size > 1000
+
+
+def _check_sources(out: Path, nodes: pd.DataFrame) -> None:
+    """Assert that sources sent while collectives ran, by the clock of the run, and all that they owed."""
+    archives = [zipfile.ZipFile(file) for file in (out / "points").iterdir() if not file.suffix]
+    point = next(archive for archive in archives if "sources.parquet" in archive.namelist())
+    sources, flows = (pd.read_parquet(point.open(f"{name}.parquet")) for name in ("sources", "flows"))
+    assert (sources["granted_bytes"] == sources["sent_bytes"]).all()
+    assert sources["over_window_bytes"].unique().tolist() == [-1], "credit has no window"
+    assert (flows.groupby("source")["delivered_bytes"].max() > 0.5 * sources["delivered_bytes"]).all()
+    assert (flows.groupby("source")["at_ps"].diff().dropna() >= 0).all()
+    starts_ps, ends_ps = 1e12 * nodes["start_s"].to_numpy()[1:], 1e12 * nodes["end_s"].to_numpy()[1:]
+    at_ps = flows["at_ps"].to_numpy()[:, None]
+    slack_ps = 0.02 * ends_ps[-1]  # between its counting and its being seen
+    assert ((starts_ps <= at_ps) & (at_ps <= ends_ps + slack_ps)).any(axis=1).all(), "outside collectives"
+    summary = pd.read_csv(out / "summary.csv").set_index("transport")
+    columns = ["queue_p50_s", "queue_p99_s", "queue_max_s"]
+    assert summary.loc["credit", columns].between(0, summary.loc["credit", "queue_max_s"]).all()
+    assert summary.loc["tcp", columns].isna().all()

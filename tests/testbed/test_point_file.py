@@ -21,11 +21,12 @@ from pandas.testing import assert_frame_equal
 
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
+from testbed.live.sources import Queueing
 from testbed.model.predict import predict
 from testbed.report.checksums import with_checksum
 from testbed.report.finished import finished
 from testbed.report.kept_points import KeptPoints
-from testbed.report.point_file import HEAD, KNOWN, NAMES, PointFile, point_bytes
+from testbed.report.point_file import FORMAT, HEAD, KNOWN, NAMES, PointFile, point_bytes
 from testbed.report.point_tables import ARROW, TABLES, UNFOLDS
 from testbed.study.emulating import Asked
 from testbed.study.prediction import kept_point
@@ -39,7 +40,7 @@ from tests.testbed.shard_cases import FIRST, OTHER, sharded
 from tests.testbed.test_ocs_report import executed_of
 from tests.testbed.test_unsound import outcomes_with
 from topologies.errors import MachineError, ScenarioError
-from traffic.tables import Tables
+from traffic.tables import FLOWS, Tables
 from traffic.transports.order import Reordering
 
 LISTS = ("nodes", "paths", "lanes", "ports", "ocses")
@@ -146,14 +147,18 @@ MEASURES = st.builds(
 )  # fmt: skip
 NUMBERS = st.lists(st.builds(Number, TEXTS, FLOATS, FLOATS, st.booleans(), TEXTS), max_size=3).map(tuple)
 ORDERS = st.none() | st.builds(Reordering, st.dictionaries(st.integers(0, 99), st.integers(0, 1 << 40)))
+QUEUES = st.none() | st.builds(
+    Queueing, FLOATS, FLOATS, FLOATS, st.integers(0, 1 << 40), *[st.tuples(FLOATS, FLOATS)] * 2
+)
 VERDICTS = st.builds(Verdict, st.just("strained"), st.lists(TEXTS, max_size=2).map(tuple), TEXTS)
 
 
-@given(MEASURES, NUMBERS, ORDERS, VERDICTS, st.dictionaries(TEXTS, FLOATS, max_size=3), LENT, TEXTS)
+@given(MEASURES, NUMBERS, ORDERS, QUEUES, VERDICTS, st.dictionaries(TEXTS, FLOATS, max_size=3), LENT, TEXTS)
 def test_any_numbers_and_texts_are_read_as_they_were_written(
     measures: Measures,
     numbers: tuple[Number, ...],
     order: Reordering | None,
+    queueing: Queueing | None,
     verdict: Verdict,
     shares: Mapping[str, float],
     lent_bytes: float,
@@ -164,6 +169,7 @@ def test_any_numbers_and_texts_are_read_as_they_were_written(
         measures=measures,
         numbers=numbers,
         order=order,
+        queueing=queueing,
         verdict=verdict,
         shares=shares,
         machine=machine,
@@ -185,7 +191,11 @@ def frames(name: str) -> st.SearchStrategy[pd.DataFrame]:
     return rows.map(lambda found: pd.DataFrame(found, columns=list(TABLES[name])).astype(TABLES[name]))
 
 
-@given(st.fixed_dictionaries({}, optional={name: frames(name) for name in TABLES if name != "messages"}))
+@given(
+    st.fixed_dictionaries({}, optional={name: frames(name) for name in TABLES if name != "messages"}).filter(
+        lambda found: "sources" in found or "flows" not in found
+    )
+)
 def test_any_tables_are_read_as_they_were_written(found: dict[str, Any]) -> None:
     outcome = outcome_of_kind("panels of shards")
     known = outcome.predicted.tables
@@ -248,6 +258,12 @@ def events(rows: int, text: str) -> pa.Table:
     return pa.table({"run": run, "at_ps": none, "what": what, "which": which})
 
 
+def flows_without_sources() -> pa.Table:
+    """Return a sample of the first source."""
+    row = pd.DataFrame([(0, 0, 0, 0, 0.0, 0.0)], columns=list(FLOWS)).astype(FLOWS)
+    return pa.Table.from_pandas(row.assign(run="predicted")[["run", *FLOWS]], preserve_index=False)
+
+
 def named_with(names: Mapping[str, list[Any]], place: int, found: list[Any]) -> bytes:
     """Return names as JSON, in which the first ones of a list of each run are others."""
     changed = {run: [*of[:place], found + of[place][1:], *of[place + 1 :]] for run, of in names.items()}
@@ -268,7 +284,7 @@ def hostile(data: bytes) -> dict[str, dict[str, bytes | None]]:
             "point_json": json.dumps({**head, "verdict": {**head["verdict"], "x": 1}}).encode()
         },
         "a key less": {"point_json": json.dumps({**head, "verdict": {}}).encode()},
-        "another format": {"point_json": json.dumps({**head, "format": 2}).encode()},
+        "another format": {"point_json": json.dumps({**head, "format": FORMAT - 1}).encode()},
         "another experiment": {"point_json": json.dumps({**head, "experiment": "0"}).encode()},
         "another word": {
             "point_json": json.dumps({**head, "verdict": {**head["verdict"], "word": "good"}}).encode()
@@ -288,6 +304,7 @@ def hostile(data: bytes) -> dict[str, dict[str, bytes | None]]:
         "a node that is absent": {"legs_parquet": table_with(legs, "node", -1)},
         "a GPU that is not there": {"messages_parquet": table_with(messages, "destination", 99)},
         "a run that is not there": {"messages_parquet": table_with(messages, "run", "other")},
+        "a sample of a source that is not there": {"flows_parquet": parquet(flows_without_sources())},
         "a time that is missing": {"messages_parquet": table_with(messages, "end_ps", None)},
     }
 

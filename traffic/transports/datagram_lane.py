@@ -131,8 +131,8 @@ class Source:
     """The bytes that may be sent now, by its congestion control."""
     window_bytes: float = inf
     """Its congestion control's window when that was asked last."""
-    over_window: float = 0.0
-    """The most that was on the way above the window when a packet left [bytes]."""
+    over_window: float = -inf
+    """The most that was on the way above the window when a packet left; -inf without one [bytes]."""
     acknowledged: int = 0
     marked: int = 0
     resent: int = 0
