@@ -71,6 +71,8 @@ class FluidBackend:
     datagrams
         Whether packets have their entropy in the destination's address, so that what chooses does so for each
         packet; else a port has that of a connection.
+    grants
+        Whether receivers grant: bytes are announced, and leave when the grant has come, a round trip later.
     lent_bytes
         What each port lets through at once after a pause, at real scale [bytes]; those that are not named
         have no shaper: an emulation's shapers are token buckets, which are full whenever a collective begins
@@ -103,9 +105,12 @@ class FluidBackend:
         paths: dict[QueuePair, Path] | None = None,
         routing: CheckedRouting | None = None,
         datagrams: bool = False,
+        grants: bool = False,
         lent_bytes: Mapping[Port, float] = NOTHING_LENT,
     ) -> None:
         self._fabric, self._lent_bytes = fabric, lent_bytes
+        self._crossings = 3 if grants else 1
+        """How often a path is crossed until bytes arrive: by an announcement, a grant, and them."""
         self._ocses = frozenset(delay_s)
         self._from_rest = False
         """Whether a collective began while nothing was on its way, and buckets have not lent yet."""
@@ -547,7 +552,7 @@ class FluidBackend:
         flows = self._network.add_flows(
             list(map(self._links_of, new)),
             delivered=effects.delivered,
-            delay_s=effects.delay_s,
+            delay_s=self._crossings * effects.delay_s,
             communicator=[self._pairs[number].communicator for number in new],
         )
         for place, number in enumerate(new):
@@ -574,7 +579,7 @@ class FluidBackend:
             pool=np.repeat(np.arange(pool, pool + len(sets)), np.diff(first_of)),
             part_of=[self._flows[first] for first in firsts],
             delivered=effects.delivered,
-            delay_s=np.maximum.reduceat(effects.delay_s, first_of[:-1]),
+            delay_s=self._crossings * np.maximum.reduceat(effects.delay_s, first_of[:-1]),
             communicator=[self._pairs[number].communicator for number in numbers],
         )
         self._choices.add_pools(pool, sets, flows)

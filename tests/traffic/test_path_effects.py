@@ -18,6 +18,7 @@ from traffic.demand import Demand
 from traffic.metrics import communication_s
 from traffic.path_effects import path_effects
 from traffic.steps import single
+from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import uniform
 
 RATE_BPS = 100e9
@@ -28,15 +29,18 @@ def experiment(fabric: Fabric, scheme: str = "rails") -> Experiment:
     return Experiment(fabric, single(uniform(fabric.gpus)), scheme, Dilation(1.0, 1.0))
 
 
-def test_one_message_takes_its_bytes_its_losses_and_its_way_as_by_hand() -> None:
+@pytest.mark.parametrize(("transport", "ways"), [("tcp", 1), ("credit", 3)])
+def test_one_message_takes_its_bytes_its_losses_and_its_way_as_by_hand(transport: str, ways: int) -> None:
     fabric = rail_fabric(2, 1, 0, rate_bps=RATE_BPS)
     matrix = np.array([[0, 10_000_000], [0, 0]])
-    plain = Experiment(fabric, single(Demand("one", matrix)), "rails", Dilation(1.0, 1.0))
+    job, setup = single(Demand("one", matrix)), TransportSetup(transport)
+    plain = Experiment(fabric, job, "rails", Dilation(1.0, 1.0), transport=setup)
     sending_s = 8 * 10_000_000 / RATE_BPS
     assert communication_s(predict(plain).tables) == pytest.approx(sending_s)
     impaired = replace(plain, fabric=fabric.with_links(delay_s=5e-6, loss=0.1))
-    # Two links: 10 us one way; 0.9 x 0.9 of what is sent gets through, so 1 / 0.81 as much is sent.
-    assert communication_s(predict(impaired).tables) == pytest.approx(sending_s / 0.81 + 10e-6)
+    # Two links: 10 us one way, and there and back before where receivers grant; 0.9 x 0.9 of what is sent
+    # gets through, so 1 / 0.81 as much is sent.
+    assert communication_s(predict(impaired).tables) == pytest.approx(sending_s / 0.81 + ways * 10e-6)
     assert bound_s(impaired) == pytest.approx(sending_s + 10e-6)
 
 
@@ -49,8 +53,8 @@ def test_delay_and_loss_only_ever_add_and_the_bound_stays_below(
     plain = experiment(rail_fabric(3, 2, 2), scheme)
     impaired = replace(plain, fabric=plain.fabric.with_links(delay_s=delay_us * 1e-6, loss=loss))
     before_s, after_s = communication_s(predict(plain).tables), communication_s(predict(impaired).tables)
-    # Every path has two links or four; each loses its share of what is sent.
-    assert before_s * (1 - 1e-9) <= after_s <= before_s / (1 - loss) ** 4 + 4e-6 * delay_us + 1e-12
+    # Every path has two links or four; each loses its share of what is sent. Receivers grant: three ways.
+    assert before_s * (1 - 1e-9) <= after_s <= before_s / (1 - loss) ** 4 + 3 * 4e-6 * delay_us + 1e-12
     assert bound_s(plain) <= bound_s(impaired) <= after_s * (1 + 1e-9)
 
 
