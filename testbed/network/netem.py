@@ -1,6 +1,7 @@
 """Delay and loss of links: a netem (tc-netem(8)) at each end, in front of the shaper's queue.
 
-Not every kernel has netem. Where a fabric asks for delay or loss and there is none, nothing is booted.
+Datagrams need none for their delay: their engine has it (`traffic.transports.propagation`). Not every kernel
+has netem. Where links are to lose packets, or to delay those of TCP, and there is none, nothing is booted.
 """
 
 from collections.abc import Mapping
@@ -15,8 +16,9 @@ LIMIT_PACKETS = 1 << 20
 ORPHAN_DELAY_S = TICK_NS * 1e-9
 """The least delay that the kernel keeps [s]; it takes packets out of their sender's account, and no more."""
 LEAST_DELAY_S, MOST_DELAY_S = 50e-6, 1.0
-"""What is honoured of a link's delay at emulated scale [s]: timers are late by up to 50 us, and queue pairs
-that make no progress for some seconds are given up."""
+"""What a netem honours of a link's delay at emulated scale [s]: timers are late by up to 50 us, and queue
+pairs that make no progress for some seconds are given up. The engine of datagrams has no least: it reckons
+with the time at which a packet was due, however late it looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +81,29 @@ def check_netem(netems: Mapping[Port, Netem]) -> None:
     if netems and not kernel_has_netem():
         raise MachineError(
             "this machine's kernel has no netem, which delay and loss of links need",
-            "leave out --link-delay-us and --loss, or load or install its module sch_netem",
+            "leave out --link-delay-us and --loss, or take a transport of datagrams for a delay alone "
+            "(--transport credit), or load or install its module sch_netem",
         )
 
 
-def check_delays(fabric: Fabric, time_factor: float) -> None:
+def check_delays(fabric: Fabric, time_factor: float, *, by_links: bool) -> None:
     """Raise ScenarioError if a link's delay is too short or too long to be emulated.
 
     Parameters
     ----------
     time_factor
         Emulated time over real time.
+    by_links
+        Whether links delay packets (`HostSettings.delays`), and not the engine of datagrams.
     """
+    by, least_s = ("netem", LEAST_DELAY_S) if by_links else ("the engine of datagrams", 0.0)
     for delay_s in sorted({link.delay_s for link in fabric.links if link.delay_s}):
         emulated_s = delay_s * time_factor
-        if LEAST_DELAY_S <= emulated_s <= MOST_DELAY_S:
+        if least_s <= emulated_s <= MOST_DELAY_S:
             continue
-        least_us, most_us = (limit_s / time_factor * 1e6 for limit_s in (LEAST_DELAY_S, MOST_DELAY_S))
+        least_us, most_us = (limit_s / time_factor * 1e6 for limit_s in (least_s, MOST_DELAY_S))
         raise ScenarioError(
             f"a link's delay of {delay_s * 1e6:g} us would be {emulated_s:.2g} s in the emulation, "
-            f"which honours {LEAST_DELAY_S:g} to {MOST_DELAY_S:g} s",
+            f"where {by} honours {least_s:g} to {MOST_DELAY_S:g} s",
             f"give a --link-delay-us of {least_us:.2g} to {most_us:.2g}, or leave it out",
         )

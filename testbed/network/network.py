@@ -122,7 +122,8 @@ class Network:
         self._loses = True
         """Whether links have their own loss when they have delay."""
         self.netems: dict[Port, Netem] = {}
-        self.netems = self._netems(None)
+        """The netem of each port that has one, as it is now."""
+        self.netems = self._netems(self.host, None)
 
     def __enter__(self) -> "Network":
         """Boot, or leave nothing behind and raise NetworkError, MachineError or FabricError."""
@@ -244,13 +245,8 @@ class Network:
         if loss:
             check_netem({port: Netem(loss=loss)})
         self._shaped[link] = (rate, loss)
-        shares = dict.fromkeys((link.a, link.b), rate)
-        wanted = self._netems(self._impaired, loss=self._loses)
-        new = {end: netem for end, netem in wanted.items() if end not in self.netems}
-        put_netems(self.wiring, new, shares)
-        self.netems |= new
-        reshape(self.wiring, shares, self.netems)
-        self._set(wanted)
+        self._set(self._netems(self.host, self._impaired, loss=self._loses))
+        reshape(self.wiring, dict.fromkeys((link.a, link.b), rate), self.netems)
 
     def mend(self) -> None:
         """Start again what was killed, and wait until all is as it was at first."""
@@ -264,10 +260,23 @@ class Network:
         self._wait_ready(frozenset())
 
     def set_hosts(self, host: HostSettings) -> None:
-        """Have the servers' TCP begin as another transport needs it; ScenarioError if that takes a boot."""
-        if host != self.host:
-            self.wiring = with_hosts(self.wiring, host)
-            self.host = host
+        """Have the servers' TCP begin as another transport needs it, and links delay packets only for TCP.
+
+        Raises
+        ------
+        ScenarioError
+            If that takes a boot, or a delay is too short or too long to be emulated.
+        MachineError
+            If links are to delay packets and the kernel has no netem. In both cases nothing is changed.
+        """
+        if host == self.host:
+            return
+        if self._impaired is not None:
+            check_delays(self.fabric, self._impaired, by_links=host.delays)
+        netems = self._netems(host, self._impaired, loss=self._loses)
+        check_netem({port: netem for port, netem in netems.items() if port not in self.netems})
+        self.wiring, self.host = with_hosts(self.wiring, host), host
+        self._set(netems)
 
     def _wait_ready(self, failed: frozenset[Link] | None) -> None:
         if self._is_new:
@@ -320,33 +329,40 @@ class Network:
         ScenarioError
             If a delay is too short or too long to be emulated.
         """
-        check_delays(self.fabric, time_factor)
+        check_delays(self.fabric, time_factor, by_links=self.host.delays)
         self._impaired, self._loses = time_factor, loss
-        self._set(self._netems(time_factor, loss=loss))
+        self._set(self._netems(self.host, time_factor, loss=loss))
 
     @contextmanager
     def unimpaired(self) -> Iterator[None]:
         """Have links neither delay nor lose packets inside the block."""
         before = self.netems
-        self._set(self._netems(None))
+        self._set(self._netems(self.host, None))
         try:
             yield
         finally:
             self._set(before)
 
     def _set(self, netems: dict[Port, Netem]) -> None:
-        if netems != self.netems:
-            set_netems(self.wiring, netems)
-            self.netems = netems
+        """Have ports delay and lose packets so; what waits at one that has no netem yet is lost."""
+        new = {port: netem for port, netem in netems.items() if port not in self.netems}
+        shares = {end: rate for link, (rate, _) in self._shaped.items() for end in (link.a, link.b)}
+        put_netems(self.wiring, new, shares)
+        changed = {port: netem for port, netem in self.netems.items() if netem != netems[port]}
+        set_netems(self.wiring, {port: netems[port] for port in changed})
+        self.netems = netems
 
-    def _netems(self, time_factor: float | None, *, loss: bool = True) -> dict[Port, Netem]:
+    def _netems(
+        self, host: HostSettings, time_factor: float | None, *, loss: bool = True
+    ) -> dict[Port, Netem]:
+        """Return the netem of each port that has one already, or needs one."""
         # Through a veth pair and the kernel's datapath a packet stays charged to its sender's socket.
         orphan = self.datapath == "kernel"
-        netems = link_netems(self.fabric, time_factor, loss=loss, delays=self.host.delays, orphan=orphan)
+        needed = link_netems(self.fabric, time_factor, loss=loss, delays=host.delays, orphan=orphan)
+        netems = dict.fromkeys(self.netems, Netem()) | needed
         for link, (_, lost) in self._shaped.items():
-            for end in (link.a, link.b):
-                if lost or end in self.netems:
-                    netems[end] = netems.get(end, Netem()).losing(lost)
+            for end in (link.a, link.b) if lost else ():
+                netems[end] = netems.get(end, Netem()).losing(lost)
         return netems
 
     def _boot(self, stack: ExitStack, mark: Mark) -> None:

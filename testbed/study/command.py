@@ -68,7 +68,8 @@ class StudyChanges:
     link_delay_us: Annotated[
         float,
         typer.Option(
-            help="Propagation delay of every link, one way, at real scale [us]; needs a kernel with netem."
+            help="Propagation delay of every link, one way, at real scale [us]; under tcp it needs a kernel"
+            " with netem."
         ),
     ] = 0.0
     real_link_delay_us: Annotated[

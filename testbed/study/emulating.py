@@ -30,7 +30,7 @@ from testbed.trust.scale import load_bps
 from testbed.trust.similitude import Number, facts_of, similitude
 from testbed.trust.trial import tried
 from topologies.fabric import Fabric
-from traffic.transports.registry import congestion_control, sends_datagrams
+from traffic.transports.registry import congestion_control
 
 GROWN = 1.5
 """A point that forwards so many times what was controlled needs another control."""
@@ -213,7 +213,7 @@ class ControlledPoints:
 
 
 def check_able(
-    fabrics: Sequence[Fabric],
+    wired: Sequence[tuple[Fabric, bool]],
     transports: Sequence[tuple[str, int]],
     lossy: Sequence[str],
     datapath: Datapath,
@@ -222,8 +222,8 @@ def check_able(
 
     Parameters
     ----------
-    fabrics
-        What is booted.
+    wired
+        What is booted, and whether its links delay packets where they have a delay.
     transports
         Names and MTUs.
     lossy
@@ -232,8 +232,7 @@ def check_able(
         Which of Open vSwitch's forwards.
     """
     check_datapath(datapath)
-    delays = any(not sends_datagrams(name) for name, _ in transports)
-    for fabric in fabrics:
+    for fabric, delays in wired:
         check_netem(link_netems(fabric, None, delays=delays))
     check_losses(lossy)
     for name, mtu in transports:

@@ -32,6 +32,7 @@ from testbed.trust.control import Control
 from testbed.trust.fidelity import with_control
 from testbed.trust.outcome import Outcome
 from topologies.errors import ScenarioError
+from traffic.transports.registry import sends_datagrams
 
 
 def emulated_study(study: Study, options: Options) -> Directory:
@@ -81,7 +82,8 @@ def checked_machine(worker: EmulationWorker, study: Study, options: Options) -> 
     own = [fault.name for each in study.experiments for fault in each.faults if fault.loses]
     lossy = [*own, *(fault.text for fault in written if fault.loses)]
     transports = list({(each.transport.name, each.mtu) for each in study.experiments})
-    list(worker.call(check_able, study.fabrics, transports, lossy, options.datapath))
+    wired = list({(each.fabric, not sends_datagrams(each.transport.name)) for each in study.experiments})
+    list(worker.call(check_able, wired, transports, lossy, options.datapath))
     return machine_by(worker, study, options)
 
 

@@ -55,7 +55,7 @@ def scaled(
             _dilated(each, Dilation(rate, volumes[each.job.name]), machine.excess) for each in experiments
         ]
     for experiment in experiments:
-        check_delays(experiment.fabric, experiment.dilation.time)
+        check_delays(experiment.fabric, experiment.dilation.time, by_links=experiment.host.delays)
     return experiments
 
 

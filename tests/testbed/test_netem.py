@@ -11,6 +11,7 @@ from topologies.rail import rail_fabric
 
 PLAIN = rail_fabric(2, 2)
 IMPAIRED = PLAIN.with_links(delay_s=2e-6, loss=0.01)
+DELAYED = PLAIN.with_links(delay_s=2e-6, loss=0.0)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,8 @@ def test_delays_are_dilated_and_losses_are_not() -> None:
     assert set(netems.values()) == {Netem(2e-3, 0.01)}
     assert set(link_netems(IMPAIRED, 1000.0, loss=False).values()) == {Netem(2e-3, 0.0)}
     assert set(link_netems(IMPAIRED, None).values()) == {Netem()}
+    assert set(link_netems(IMPAIRED, 1000.0, delays=False).values()) == {Netem(0.0, 0.01)}
+    assert link_netems(DELAYED, 1000.0, delays=False) == {}
 
 
 def test_packets_leave_their_senders_account_at_packet_switches_only() -> None:
@@ -48,19 +51,34 @@ def test_packets_leave_their_senders_account_at_packet_switches_only() -> None:
     assert set(both.values()) == {Netem(2e-3, 0.01)}, "a delay does that anyway"
 
 
-@pytest.mark.parametrize("time_factor", [1.0, 1e7])
-def test_a_delay_that_cannot_be_honoured_is_refused_with_those_that_can(time_factor: float) -> None:
-    with pytest.raises(ScenarioError, match="give a --link-delay-us of") as caught:
-        check_delays(IMPAIRED, time_factor)
+@pytest.mark.parametrize(
+    ("by_links", "time_factor", "by"),
+    [(True, 1.0, "netem"), (True, 1e7, "netem"), (False, 1e7, "the engine of datagrams")],
+)
+def test_a_delay_that_cannot_be_honoured_is_refused_with_those_that_can(
+    by_links: bool, time_factor: float, by: str
+) -> None:
+    with pytest.raises(ScenarioError, match=f"where {by} honours .* give a --link-delay-us of") as caught:
+        check_delays(IMPAIRED, time_factor, by_links=by_links)
     least_us, most_us = (
         float(word) for word in str(caught.value).split("of ")[-1].split(",")[0].split(" to ")
     )
     for delay_us in (1.1 * least_us, 0.9 * most_us):
-        check_delays(PLAIN.with_links(delay_s=delay_us * 1e-6, loss=0.0), time_factor)
+        check_delays(PLAIN.with_links(delay_s=delay_us * 1e-6, loss=0.0), time_factor, by_links=by_links)
+
+
+def test_the_engine_has_no_least_delay() -> None:
+    check_delays(IMPAIRED, 1.0, by_links=False)
 
 
 def test_no_netem_is_said_where_one_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "kernel_has_netem", lambda: False)
     check_netem(link_netems(PLAIN, None))
-    with pytest.raises(MachineError, match="no netem"):
-        check_netem(link_netems(IMPAIRED, None))
+    check_netem(link_netems(DELAYED, None, delays=False))
+    for netems in (
+        link_netems(DELAYED, None),
+        link_netems(IMPAIRED, None, delays=False),
+        link_netems(PLAIN, None, orphan=True),
+    ):
+        with pytest.raises(MachineError, match=r"no netem.* \(--transport credit\)"):
+            check_netem(netems)

@@ -80,7 +80,8 @@ class HostSettings:
     mark_bytes: int = 0
     """Behind how much that waits a switch's ports mark packets (ECN) [bytes]; 0 for none."""
     delays: bool = True
-    """Whether links delay packets; else the engine of datagrams does (`traffic.transports.propagation`)."""
+    """Whether links delay packets, as TCP needs it; else the engine of datagrams does
+    (`traffic.transports.propagation`)."""
 
 
 OF_DATAGRAMS = HostSettings("cubic", USUAL_WINDOW_PACKETS, USUAL_TIMEOUT_S, delays=False)
