@@ -21,6 +21,7 @@ from tests.second_run import FinalError
 from tests.tools import need_sandbox
 from topologies.fabric import Fabric
 from traffic.packets import DEFAULT_MTU
+from traffic.transports.host_settings import HostSettings
 
 Booted = Callable[..., Live]
 FOLLOWING = pytest.StashKey[str]()
@@ -66,8 +67,13 @@ def _things() -> set[str]:
 def booted(sandbox: Box | None) -> Booted:
     """Boot a fabric: ``with booted(rail_fabric(2, 2)) as net: assert net.reaches(0, 3)``."""
 
-    def boot(fabric: Fabric, rate_factor: float = RATE_FACTOR, mtu: int = DEFAULT_MTU) -> Live:
-        return Live(fabric, rate_factor, mtu)
+    def boot(
+        fabric: Fabric,
+        rate_factor: float = RATE_FACTOR,
+        mtu: int = DEFAULT_MTU,
+        host: HostSettings | None = None,
+    ) -> Live:
+        return Live(fabric, rate_factor, mtu, host)
 
     return boot
 

@@ -17,6 +17,7 @@ from topologies.fabric import Fabric, Path
 from traffic.packets import DEFAULT_MTU
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import ends, ports
+from traffic.transports.host_settings import HostSettings
 
 RATE_FACTOR = 1e-3
 ANSWER_S = 5.0
@@ -28,8 +29,10 @@ DIALS = 50
 class Live:
     """A network that boots and ends with its block."""
 
-    def __init__(self, fabric: Fabric, rate_factor: float, mtu: int = DEFAULT_MTU) -> None:
-        self.fabric, self.network = fabric, Network(fabric, rate_factor, mtu=mtu)
+    def __init__(
+        self, fabric: Fabric, rate_factor: float, mtu: int = DEFAULT_MTU, host: HostSettings | None = None
+    ) -> None:
+        self.fabric, self.network = fabric, Network(fabric, rate_factor, host=host, mtu=mtu)
 
     def __enter__(self) -> "Live":
         """Boot."""

@@ -23,11 +23,11 @@ from tests.emulation.live import RATE_FACTOR, Live
 from tests.tools import CHECKOUT
 from topologies.addresses import nic_ip
 from topologies.errors import MachineError
-from topologies.fabric import Nic
+from topologies.fabric import Fabric, Nic
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.steps import single
-from traffic.transports.host_settings import TransportSetup
+from traffic.transports.host_settings import HostSettings, TransportSetup, host_settings
 
 pytestmark = pytest.mark.emulation
 
@@ -40,6 +40,11 @@ def need_netem() -> None:
     """Skip a test where the kernel has no netem."""
     if not kernel_has_netem():
         pytest.skip("this kernel has no netem")
+
+
+def over_tcp(fabric: Fabric) -> HostSettings:
+    """Return the settings of hosts whose packets the links delay."""
+    return host_settings(TransportSetup("tcp"), fabric, RATE_FACTOR, TIME_FACTOR)
 
 
 def one_way_s(net: Live) -> float:
@@ -87,7 +92,8 @@ def drained(receiver: socket.socket) -> int:
 
 def test_a_ping_takes_the_delays_of_its_links(booted: Booted) -> None:
     need_netem()
-    with booted(rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=0.0)) as net:
+    fabric = rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=0.0)
+    with booted(fabric, host=over_tcp(fabric)) as net:
         taken_s = []
         for time_factor in (TIME_FACTOR, 10 * TIME_FACTOR):
             net.network.impair(time_factor)
@@ -96,6 +102,19 @@ def test_a_ping_takes_the_delays_of_its_links(booted: Booted) -> None:
     assert taken_s[0] >= 2e-3
     # What a slow CPU adds to each ping is the same in both.
     assert taken_s[1] - taken_s[0] == pytest.approx(18e-3, rel=0.05)
+
+
+def test_links_delay_packets_for_tcp_only(booted: Booted) -> None:
+    need_netem()
+    fabric = rail_fabric(2, 1, 0).with_links(delay_s=5e-6, loss=0.0)
+    with booted(fabric) as net:
+        carries = net.network.host
+        net.network.impair(TIME_FACTOR)
+        assert one_way_s(net) < 5e-3
+        for host, least_s, most_s in ((over_tcp(fabric), 10e-3, 15e-3), (carries, 0.0, 5e-3)):
+            net.network.set_hosts(host)
+            assert not unmet(net.network, port_settings(net.network))
+            assert least_s <= one_way_s(net) < most_s
 
 
 def test_a_link_loses_its_share_and_no_queue_drops_any(booted: Booted) -> None:
@@ -114,7 +133,8 @@ def test_a_link_loses_its_share_and_no_queue_drops_any(booted: Booted) -> None:
 
 def test_a_delay_that_the_kernel_has_otherwise_is_named(booted: Booted) -> None:
     need_netem()
-    with booted(rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=LOSS)) as net:
+    fabric = rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=LOSS)
+    with booted(fabric, host=over_tcp(fabric)) as net:
         for time_factor in (TIME_FACTOR, 2 * TIME_FACTOR):
             net.network.impair(time_factor)
             assert unmet(net.network, port_settings(net.network)) == []
@@ -128,11 +148,11 @@ def test_a_delay_that_the_kernel_has_otherwise_is_named(booted: Booted) -> None:
 
 @pytest.mark.parametrize("loss", [0.0, 1e-3, 1e-2])
 def test_a_collective_over_long_links_takes_what_was_predicted(booted: Booted, loss: float) -> None:
-    need_netem()
+    if loss:
+        need_netem()
     fabric = rail_fabric(4, 2, 0).with_links(delay_s=100e-6, loss=loss)
-    matrix = np.kron(1 - np.eye(4), np.eye(2)).astype(np.int64) * 400_000_000
-    scale, ideal = Dilation(5e-5, 5e-3), TransportSetup("ideal")
-    experiment = Experiment(fabric, single(Demand("shift", matrix)), "rails", scale, transport=ideal)
+    matrix = np.kron(1 - np.eye(4), np.eye(2)).astype(np.int64) * 100_000_000
+    experiment = Experiment(fabric, single(Demand("shift", matrix)), "rails", Dilation(5e-5, 5e-3))
     with Network(fabric, experiment.dilation.rate, host=experiment.host) as network:
         outcome = tried(experiment, network, 0.0, [])
     assert outcome.emulated
@@ -158,6 +178,19 @@ def test_without_netem_nothing_is_booted_and_a_sentence_says_so(
     sandbox: Box | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(netem_module, "kernel_has_netem", lambda: False)
-    network = Network(rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=0.0), RATE_FACTOR)
-    with pytest.raises(MachineError, match="no netem"), network:
+    fabric = rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=0.0)
+    with pytest.raises(MachineError, match="no netem"), Network(fabric, RATE_FACTOR, host=over_tcp(fabric)):
         pass
+
+
+def test_without_netem_links_with_delay_carry_datagrams_and_not_tcp(
+    sandbox: Box | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabric = rail_fabric(2, 1, 0).with_links(delay_s=1e-6, loss=0.0)
+    monkeypatch.setattr(netem_module, "kernel_has_netem", lambda: False)
+    with Network(fabric, RATE_FACTOR, "netdev") as network:
+        network.impair(TIME_FACTOR)
+        before = network.host
+        with pytest.raises(MachineError, match="no netem"):
+            network.set_hosts(over_tcp(fabric))
+        assert (network.host, network.netems) == (before, {})
