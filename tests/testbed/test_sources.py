@@ -71,8 +71,9 @@ def test_a_sample_has_a_row_in_real_bytes_and_picoseconds() -> None:
 
 def test_queues_are_those_of_all_packets_in_real_seconds() -> None:
     marking = Marking(Red(0.0, 0.0, 50.0), np.random.default_rng(0))
+    curve = marking.curve(base_s=10.0, packet_s=1.0, lent_s=2.0)
     for queue_s in range(101):
-        marking.met(float(queue_s), packet_s=1.0, bdp_packets=10.0, lent_packets=2.0)
+        marking.met(float(queue_s), curve)
     other = Pipe(rate_bytes_s=2e6, round_trip_s=0.02, packet_bytes=1000)
     found = queueing([source(0, pipe=PIPE), source(1), source(1, pipe=other)], marking, SCALE)
     assert found == Queueing(0.05, 0.099, 0.1, 50, (1.2e-5, 2e-5), (12.0, 40.0))

@@ -57,7 +57,6 @@ from traffic.transports.loop import PacketCounts
 from traffic.transports.nic_sender import DEPTH_PACKETS, NicSender
 from traffic.transports.order import Reordering
 from traffic.transports.packet_feeder import NEW, Burst, PacketFeeder
-from traffic.transports.round_trips import Crossing
 from traffic.transports.transport import LEAST_PACKET_S
 
 SEEDS = st.integers(0, 1 << 16)
@@ -694,7 +693,6 @@ class Fed:
             began_at=of.clock.now,
             real_s=lambda at: at - 1000.0,
             packet=PACKET,
-            crossing=lambda pair: Crossing(pair.source, RATE_BPS, RATE_BPS),
             volume=volume,
         )
         of.engine.feed(self.feeder)

@@ -1,7 +1,7 @@
 """The feeder of packets: all bytes go out, each packet when its NIC can send it, and again if it is lost."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -119,7 +119,6 @@ def feeder_of(
     time: float = 1.0,
     *,
     rate: NicRate = rate_bps,
-    crossing: Callable[[QueuePair], Crossing] = unhindered,
     began_at: float = 0.0,
     packet: int = PACKET,
     first: int = 0,
@@ -137,7 +136,6 @@ def feeder_of(
         began_at=began_at,
         real_s=lambda at: (at - began_at) / time,
         packet=packet,
-        crossing=crossing,
         volume=volume,
         time=time,
     )
@@ -453,7 +451,6 @@ def test_a_policy_sees_real_scale_whatever_that_of_the_emulation_is(rate: float,
             volume,
             time,
             rate=lambda _: bps,
-            crossing=lambda pair: Crossing(pair.source, bps, bps),
             began_at=100.0,
             packet=int(PACKET * volume),
         )

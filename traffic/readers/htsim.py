@@ -23,13 +23,14 @@ What htsim does, and how it is read:
   all lines start together, and are refused elsewhere, as an ``id`` of two connections is everywhere.
 - ``addon`` changes nothing: no part of htsim asks for it.
 
-The loader takes starts for picoseconds, and so do NDP and TCP. htsim_uec, EQDS, RoCE and Swift take the same
-number for microseconds. So the caller says the unit where starts differ; the note has their range.
+The loader takes starts for picoseconds, and so do NDP and csg-htsim's EQDS. UEC, EQDS and RoCE of uet-htsim,
+and Swift's program in both, take the same number for microseconds. So the caller says the unit where starts
+differ; the note has their range.
 
 References
 ----------
 csg-htsim, sim/datacenter/connection_matrix.cpp and sim/trigger.cpp; spcl/HTSIM, main_uec.cpp, for ``msg``;
-ultraethernet/uet-htsim at 40ccb05, ``UecSrc::connectPort`` in sim/uec.cpp, for microseconds.
+ultraethernet/uet-htsim at 40ccb05, ``UecSrc::connectPort``, and csg-htsim, main_swift.cpp, for microseconds.
 """
 
 import re
@@ -51,7 +52,7 @@ from traffic.readers.text import MAX_BYTES, MAX_GPUS, bad_line, count_of, file_n
 from traffic.steps import Step, job_of_steps
 
 StartUnit = Literal["us", "ps"]
-"""The unit of starts: microseconds, as htsim_uec takes them, or picoseconds, as NDP and TCP do."""
+"""The unit of starts: microseconds, as htsim_uec takes them, or picoseconds, as older programs do."""
 UNIT_PS: Mapping[StartUnit, int] = {"us": 10**6, "ps": 1}
 MAX_CELLS = MAX_GPUS**2
 """Most cells that the matrices of all rounds have together; more or larger rounds stay lists of messages."""
@@ -301,8 +302,7 @@ def _starts_s(file: _File, start_unit: StartUnit | None) -> dict[int | None, flo
     if start_unit is None and len(starts) > 1:
         raise TraceError(
             f"{file.path} has connections that start at different times, and does not say in which unit",
-            "give start_unit (--start-unit): us if it was made for htsim_uec, EQDS, RoCE or Swift, ps if for"
-            " htsim's other programs",
+            "give start_unit (--start-unit): us if it was made for htsim_uec, ps if for its older programs",
         )
     if start_unit not in (None, *UNIT_PS):
         raise TraceError(f"unknown unit of starts {start_unit!r}", "give us or ps")

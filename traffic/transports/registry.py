@@ -15,7 +15,9 @@ from topologies.errors import ScenarioError
 from topologies.own import own_object
 from traffic.congestion.control import AllSources, CongestionControl, ReceiverControl, Red
 from traffic.congestion.credit import Credit
+from traffic.congestion.dctcp import Dctcp
 from traffic.congestion.ideal import Ideal
+from traffic.congestion.nscc import Nscc
 from traffic.congestion.own_control import PARTS, checked, checked_receiver
 
 DATAGRAMS = "datagrams"
@@ -51,7 +53,12 @@ class Algorithm:
         return self.overview is not None
 
 
-NAMED: dict[str, Callable[..., CongestionControl]] = {"credit": Credit, "ideal": Ideal}
+NAMED: dict[str, Callable[..., CongestionControl]] = {
+    "credit": Credit,
+    "nscc": Nscc,
+    "dctcp": Dctcp,
+    "ideal": Ideal,
+}
 """Those that come with lightrail."""
 
 

@@ -35,7 +35,6 @@ from traffic.spraying.policy import QueuePair
 from traffic.steps import single
 from traffic.transports.engine import Engine
 from traffic.transports.host_settings import TransportSetup
-from traffic.transports.tcp import Tcp
 from traffic.workloads.synthetic import uniform
 
 pytestmark = [pytest.mark.emulation, pytest.mark.real_cpus]
@@ -105,7 +104,7 @@ def test_hosts_are_set_as_the_transport_has_it(sandbox: Box | None, setup: Trans
     experiment = asked("rails", setup)
     host = experiment.host
     least_ms = round(1000 * host.least_timeout_s)
-    with booted(experiment) as network, Engine(network.endpoints, transport=Tcp(lambda _: 1.0)) as engine:
+    with booted(experiment) as network, Engine(network.endpoints) as engine:
         for server in range(len(FABRIC.servers)):
             expected = (host.initial_window_packets, least_ms, 1 << RTAX_RTO_MIN)
             assert route_metrics(network, server) == {expected}

@@ -17,7 +17,7 @@ LOST = ("overtaken", "silent")
 def windows(events: Sequence[Event], bdp: float) -> list[float]:
     """Return W after each event."""
     most = max(1.5 * bdp, 1.0)
-    w, alpha, begun = most, 1.0, 0
+    w, alpha, begun = most, 0.0, 0
     result = []
     for i in range(1, len(events) + 1):
         window = events[begun:i]

@@ -192,14 +192,14 @@ def test_nscc_decreases_once_in_a_round_trip_by_how_far_the_average_is_above_its
 
 MARKED, UNMARKED = (24, "acknowledged", 0.05, 1.5, True), (24, "acknowledged", 0.05, 1.0, False)
 OF_DCTCP: dict[str, tuple[list[Phase], float]] = {
-    "a marked window": ([MARKED], 12),
-    "alpha falls": ([UNMARKED, MARKED], 24 * (1 - (15 / 16 * 15 / 16 + 1 / 16) / 2)),
-    "a packet a window": ([MARKED, (12 + 13, "acknowledged", 0.05, 1.0, False)], 14),
+    "a marked window": ([MARKED], 24 * (1 - 1 / 16 / 2)),
+    "alpha falls": ([MARKED, UNMARKED, MARKED], 24 * (1 - ((15 / 16) ** 2 + 1) / 16 / 2)),
+    "a packet a window": ([MARKED, MARKED, UNMARKED], 24 * (1 - 1 / 16 / 2) * (1 - 31 / 256 / 2) + 1),
     "no more than 1.5 BDP": ([UNMARKED, UNMARKED], 24),
     "a loss halves": ([UNMARKED, (1, "overtaken", 0.05, 0, False), (23, *UNMARKED[1:])], 12),
     "once in a window": ([UNMARKED, (5, "silent", 0.05, 0, False), (19, *UNMARKED[1:])], 12),
     "taken back: nothing": ([(48, "taken back", 0.05, 0, False)], 24),
-    "no less than m": ([MARKED] * 4, 1),
+    "no less than m": ([MARKED] * 40, 1),
 }
 
 
