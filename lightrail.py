@@ -8,7 +8,7 @@ demands      uniform, sparse, sender_skew, receiver_skew, ocs_demand; demand_of_
 jobs         Job, Compute, Collective, AllToAll, Ring, PointToPoint; read_job, read_trace
 circuits     Scheduled, over_ocses, Foreseen, ReconfigurationDelay, device_named; ONCE_LIT, WHILE_LIT
 faults       Fault, When; Down, Slow, Lossy
-one's own    ProactivePolicy, ReactivePolicy, Schedule, Slot, Rule, Routing, Pattern, Transport, LinkEffect
+one's own    ProactivePolicy, ReactivePolicy, Schedule, Slot, Rule, Routing, Pattern, PerPacket, LinkEffect
 ===========  ===========================================================================================
 
 Each is loaded when it is asked for first, so the import itself takes no time. ``dir(lightrail)`` lists all of
@@ -76,6 +76,17 @@ if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `
     from traffic.collectives.pattern import Pattern as Pattern
     from traffic.collectives.point_to_point import PointToPoint as PointToPoint
     from traffic.collectives.ring import Ring as Ring
+    from traffic.congestion.control import (
+        Acknowledged as Acknowledged,
+        CongestionControl as CongestionControl,
+        Granted as Granted,
+        Lost as Lost,
+        PerPacket as PerPacket,
+        Pipe as Pipe,
+        ReceiverControl as ReceiverControl,
+        Red as Red,
+        Sent as Sent,
+    )
     from traffic.demand import Demand as Demand
     from traffic.effects import (
         DaemonEffect as DaemonEffect,
@@ -102,7 +113,6 @@ if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `
     from traffic.spraying.rails import rails_of as rails_of, same_rail as same_rail
     from traffic.steps import single as single
     from traffic.transports.host_settings import TransportSetup as TransportSetup
-    from traffic.transports.transport import Limits as Limits, Transport as Transport
     from traffic.workloads.ocs_workloads import demand_of_file as demand_of_file, ocs_demand as ocs_demand
     from traffic.workloads.synthetic import (
         receiver_skew as receiver_skew,

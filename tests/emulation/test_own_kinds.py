@@ -58,7 +58,7 @@ def experiment() -> Experiment:
         DILATION,
         circuits=CIRCUITS.named("own_circuits:ByBytesOwed", {"hold_s": 2e-4}),
         routing=ROUTING.named("own_routing:Valiant"),
-        transport=TransportSetup("own_transport:EvenShares"),
+        transport=TransportSetup("own_transport:Aimd"),
         faults=(Fault("flaps", (flaps, flaps), When(after_s=3e-4, lasts_s=4e-4), 1e-5),),
     )
 
