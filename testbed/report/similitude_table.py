@@ -15,7 +15,7 @@ CAPTION = (
     f"{KEPT_WITHIN:g}. Real is RoCE in packets of 4096 bytes, with a port buffer of 52 µs (Tomahawk 2) and "
     "NCCL's timeout. A round trip is a packet's and its acknowledgement's, over the longest path with empty "
     "queues: the delays of links, a real one's {} µs, and sending. Below are constants of transports, as "
-    "meant and as they are here."
+    "meant and as they are here: sizes in packets, and times in round trips, are kept at every scale."
 )
 WORDS = (
     "alike: all are kept. partly: BDP, port buffer / BDP and reconfiguration delay / CCT are kept, another "

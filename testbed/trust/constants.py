@@ -1,50 +1,43 @@
 """The constants of a transport and of a reactive scheme, in what they are of and in seconds of the emulation.
 
-They are in packets at a NIC's rate or in round trips, so that both are the same at every scale, but for two
-kinds, which are named as not kept: where a NIC is so fast that a packet counts as `LEAST_PACKET_S`, the
-constants are of more packets; and what the kernel's TCP times by its own clock no dilation reaches.
+A congestion control's own are in its file (`traffic.congestion`). Sizes in packets, times in round trips and
+sizes in bandwidth-delay products are kept at every scale, since packets are real and round trips are dilated.
+Times in packets at a NIC's rate are kept too, but where a NIC is so fast that a packet counts as
+`LEAST_PACKET_S`: there they are of more packets. What the kernel's TCP times by its own clock no dilation
+reaches. Both are named as not kept.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from testbed.experiment.experiment import Experiment
 from testbed.trust.similitude import Number
-from traffic.congestion import credit, ideal
 from traffic.packets import BURST_S, MIN_BURST_PACKETS, frame_bytes, packet_bytes
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import policy_named
 from traffic.spraying.reps import Reps
 from traffic.transports import datagram_engine, feeder, late_binding, nic_sender, round_trips
-from traffic.transports.registry import congestion_control
+from traffic.transports.datagram_engine import LOST_ROUND_TRIPS
+from traffic.transports.marking import USUAL
+from traffic.transports.registry import Algorithm, algorithm_named, congestion_control
 from traffic.transports.transport import packet_s
 
 OF_DATAGRAMS = {
-    "between looks at sources and NICs": datagram_engine.TICK_PACKETS,
+    "between looks at congestion controls and NICs": datagram_engine.TICK_PACKETS,
     "held by a NIC before it takes another packet": nic_sender.DEPTH_PACKETS,
     "missing before it counts as lost, at least": datagram_engine.LOST_PACKETS,
 }
-"""The constants of what carries all congestion controls over datagrams, in packets at a NIC's rate."""
-OF_TRANSPORTS: dict[str, dict[str, float]] = {
-    "credit": {
-        "granted and not delivered, of a NIC": credit.QUEUE_PACKETS,
-        "granted and not delivered, of a source at least": credit.LEAST_PACKETS,
-        "granted at once, when asked late": credit.SAVED_PACKETS,
-        "granted at once, after a pause": credit.FIRST_PACKETS,
-    },
-    "ideal": {
-        "on its way to a NIC": ideal.WINDOW_PACKETS,
-        "between looks at what is left": ideal.PERIOD_PACKETS,
-    },
-}
-"""Those of the congestion controls themselves."""
+"""Those of the engine of datagrams, whatever the congestion control, in packets at a NIC's rate."""
 OF_CHOICES = {
     "held by a NIC before it takes another chunk": late_binding.DEPTH_PACKETS,
     "between looks at NICs": late_binding.TICK_PACKETS,
     "between looks at what waits": feeder.SWEEP_PACKETS,
+    "queued unmarked": round_trips.MARK_PACKETS,
 }
 """Those of what carries reactive schemes over connections."""
-OF_MARKS = {"queued unmarked": round_trips.MARK_PACKETS}
+UNMARKED, MARKED = "queued unmarked", "queued and marked always"
+"""The lengths of queues between which packets are marked at random, in bandwidth-delay products."""
 OF_THE_KERNEL_S = {
     "delayed acknowledgement, at least": 0.04,
 }
@@ -68,7 +61,7 @@ class Constant:
     emulated: float
     """As it is in this emulation, in its unit."""
     emulated_s: float | None
-    """The same in the emulation's time [s]; None of round trips, which are measured."""
+    """The same in the emulation's time [s]; None of sizes, and of round trips, which paths differ in."""
     kept: bool
     """Whether it is as it is meant."""
 
@@ -88,8 +81,7 @@ def constants(experiment: Experiment) -> tuple[Constant, ...]:
 
     name, control = experiment.transport.name, congestion_control(experiment.transport.name)
     sprays = experiment.transport.sprays
-    packets = (OF_DATAGRAMS if sprays else {}) | OF_TRANSPORTS.get(name, {})
-    found = [in_packets(f"{name}: {what}", value) for what, value in packets.items()]
+    found = _of_control(algorithm_named(name), in_packets) if sprays else []
     bucket = max(BURST_S / sending_s, MIN_BURST_PACKETS)
     found.append(_against_clock("shapers: what they lend", MIN_BURST_PACKETS, bucket, sending_s))
     if control is not None:
@@ -98,15 +90,28 @@ def constants(experiment: Experiment) -> tuple[Constant, ...]:
             _against_clock(f"{name}: {what}", 0.0, s / sending_s, sending_s) for what, s in clocks.items()
         ]
     policy = policy_named(experiment.spraying, sprays) if experiment.spraying else None
-    if isinstance(policy, ReactivePolicy):
-        of_choices = OF_MARKS if sprays else OF_CHOICES | OF_MARKS
-        found += [in_packets(f"reactive schemes: {what}", value) for what, value in of_choices.items()]
-    if sprays:
-        found.append(_in_trips(f"{name}: missing before it counts as lost", datagram_engine.LOST_ROUND_TRIPS))
+    if isinstance(policy, ReactivePolicy) and not sprays:
+        found += [in_packets(f"reactive schemes: {what}", value) for what, value in OF_CHOICES.items()]
     if isinstance(policy, Reps):
-        found.append(_in_trips("reps: silent before it counts as failed", policy.silent_round_trips))
-        found.append(_in_trips("reps: frozen", policy.freeze_round_trips))
+        found.append(
+            _kept("reps: silent before it counts as failed", "round trips", policy.silent_round_trips)
+        )
+        found.append(_kept("reps: frozen", "round trips", policy.freeze_round_trips))
     return tuple(found)
+
+
+def _of_control(algorithm: Algorithm, in_packets: Callable[[str, float], Constant]) -> list[Constant]:
+    """Return the constants of a congestion control over datagrams, of its marks, and of the engine."""
+    name, red = algorithm.name, algorithm.marks or USUAL
+    times = dict(algorithm.in_packet_times) | _positive({"queued unmarked, at least": red.least_packets})
+    trips = dict(algorithm.in_round_trips) | _positive({UNMARKED: red.least, MARKED: red.most})
+    return [
+        *(in_packets(f"{name}: {what}", value) for what, value in times.items()),
+        *(_kept(f"{name}: {what}", "packets", value) for what, value in algorithm.in_packets.items()),
+        *(_kept(f"{name}: {what}", "round trips", value) for what, value in trips.items()),
+        *(in_packets(f"datagrams: {what}", value) for what, value in OF_DATAGRAMS.items()),
+        _kept("datagrams: missing before it counts as lost", "round trips", LOST_ROUND_TRIPS),
+    ]
 
 
 def constant_numbers(experiment: Experiment) -> tuple[Number, ...]:
@@ -117,8 +122,12 @@ def constant_numbers(experiment: Experiment) -> tuple[Number, ...]:
     )
 
 
-def _in_trips(name: str, trips: float) -> Constant:
-    return Constant(name, "round trips", trips, trips, None, True)
+def _kept(name: str, unit: Unit, value: float) -> Constant:
+    return Constant(name, unit, value, value, None, True)
+
+
+def _positive(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value > 0}
 
 
 def _against_clock(name: str, packets: float, here: float, sending_s: float) -> Constant:

@@ -8,8 +8,9 @@ dilated, and what depends on them is kept only where rate, volume, MTU and buffe
 A round trip is that of a full packet and its acknowledgement over the longest path, with empty queues:
 the links' delays there and back, and the time that every NIC and packet switch takes to send the packet
 and the acknowledgement. A real link has a delay of its own, whether or not the emulation gives its links
-one; where those have none, the emulation's round trip is the time to send alone. Light passes an OCS
-unstored.
+one; where those have none, the emulation's round trip is the time to send alone. It is the same whether the
+kernel delays packets (netem) or the engine of datagrams does (`traffic.transports.propagation`). Light passes
+an OCS unstored.
 The emulation's shapers lend a burst after a pause; the numbers are of links that are busy.
 
 How like the two scales are is one word (`likeness`):

@@ -6,6 +6,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -61,9 +62,7 @@ def _check_sources(out: Path, nodes: pd.DataFrame) -> None:
     at_ps = flows["at_ps"].to_numpy()[:, None]
     slack_ps = 0.02 * ends_ps[-1]  # between its counting and its being seen
     assert ((starts_ps <= at_ps) & (at_ps <= ends_ps + slack_ps)).any(axis=1).all(), "outside collectives"
-    queues = pd.read_csv(out / "summary.csv").set_index("transport")[
-        ["queue_p50_s", "queue_p99_s", "queue_max_s"]
-    ]
-    assert queues.loc[["credit"]].ge(0).all(axis=None)
-    assert queues.loc[["credit"]].diff(axis=1).iloc[:, 1:].ge(0).all(axis=None), "not in order"
-    assert queues.loc[["tcp"]].isna().all(axis=None)
+    summary = pd.read_csv(out / "summary.csv").set_index("transport")
+    columns = ["queue_p50_s", "queue_p99_s", "queue_max_s"]
+    assert (np.diff(summary[columns].loc["credit"].to_numpy(dtype=float), prepend=0.0) >= 0).all()
+    assert summary[columns].loc["tcp"].isna().all()

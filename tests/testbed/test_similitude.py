@@ -37,6 +37,7 @@ from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.scheme_setup import WHILE_LIT
 from traffic.steps import single
+from traffic.transports.host_settings import TransportSetup
 
 BDP, BUFFER = "bandwidth-delay product (BDP) [packets]", "port buffer / BDP"
 MEDIAN, LEAST = "packets per message, median", "packets per message, least"
@@ -141,6 +142,16 @@ def test_an_example_computed_by_hand(delay_s: float, real_delay_s: float) -> Non
     assert found[BUFFER].emulated == pytest.approx(15_140 / (1e8 / 8 * emulated_s))
     assert (found[MEDIAN].real, found[MEDIAN].emulated) == (math.ceil(1e6 / 4096), math.ceil(1e4 / 1448))
     assert found[TRIP].emulated / found[TRIP].real == pytest.approx(emulated_s / real_s / 10)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 3e-6])
+def test_round_trips_are_alike_whether_the_kernel_delays_packets_or_the_engine(delay_s: float) -> None:
+    of = {}
+    for name in ("tcp", "credit"):
+        experiment = replace(experiment_of(delay_s), transport=TransportSetup(name))
+        found = similitude(experiment, facts_of(experiment, predict(experiment)), TIMEOUT_S)
+        of[name] = {number.name: number.emulated for number in found}
+    assert of["tcp"] == of["credit"]
 
 
 def test_a_real_link_s_delay_is_not_the_emulated_one_s() -> None:

@@ -87,7 +87,9 @@ class CongestionControl(Protocol):
     A class may have attributes: ``marks`` (`Red`), by which packets are marked; ``receiver``, a class of
     `ReceiverControl`, where receivers grant; ``overview``, a class that sees `AllSources`;
     ``by_bytes = True`` if queue pairs that meet share by what each has left, for the prediction;
-    ``window_bytes``, which the tables and the audit read.
+    ``window_bytes``, which the tables and the audit read; and, for the table of constants, its constants by
+    name: ``in_packets``, sizes; ``in_round_trips``, times in R and sizes in BDP; ``in_packet_times``, times in
+    that of a packet at its NIC (`traffic.transports.transport.packet_s`).
     """
 
     def on_events(

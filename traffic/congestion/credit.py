@@ -26,9 +26,10 @@ NSDI 2022; Ultra Ethernet Specification 1.0, section 3.6.14, receiver-credit con
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import numpy as np
 
@@ -198,6 +199,14 @@ class Credit:
 
     receiver = Receiver
     marks = Red(0.0, 0.0, MARK_PACKETS)
+    in_packets: ClassVar[Mapping[str, float]] = {
+        "granted and not delivered, of a source at least": LEAST_PACKETS
+    }
+    in_packet_times: ClassVar[Mapping[str, float]] = {
+        "granted and not delivered, of a NIC": QUEUE_PACKETS,
+        "granted at once, when asked late": SAVED_PACKETS,
+        "granted at once, after a pause": FIRST_PACKETS,
+    }
 
     def __init__(self, pipe: Pipe, rng: np.random.Generator) -> None:
         self.pipe = pipe

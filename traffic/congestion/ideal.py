@@ -14,7 +14,8 @@ is on its way to a NIC never makes it wait longer than that, however many send t
 that comes on top.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +93,10 @@ class Ideal(PerPacket):
 
     overview = Shares
     by_bytes = True
+    in_packet_times: ClassVar[Mapping[str, float]] = {
+        "on its way to a NIC": WINDOW_PACKETS,
+        "between looks at what is left": PERIOD_PACKETS,
+    }
 
     def __init__(self, pipe: Pipe, rng: np.random.Generator, shares: Shares, number: int) -> None:
         super().__init__(pipe, rng)

@@ -5,10 +5,11 @@ All others are congestion controls over datagrams (`traffic.congestion`).
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from inspect import isclass, signature
+from numbers import Real
 from typing import cast
 
 from topologies.errors import ScenarioError
@@ -46,6 +47,10 @@ class Algorithm:
     """Makes, once for a run, what sees all sources: from their view, and a packet's payload."""
     by_bytes: bool = False
     """Whether queue pairs that meet share by what each has left, instead of evenly: for the prediction."""
+    in_packets: Mapping[str, float] = field(default_factory=dict)
+    in_round_trips: Mapping[str, float] = field(default_factory=dict)
+    in_packet_times: Mapping[str, float] = field(default_factory=dict)
+    """Its constants (`traffic.congestion.control.CongestionControl`)."""
 
     @property
     def clairvoyant(self) -> bool:
@@ -122,6 +127,17 @@ def _of(name: str, control: Callable[..., CongestionControl]) -> Algorithm:
         checked_receiver(name, receiver) if is_own and receiver else receiver,
         getattr(control, "overview", None),
         bool(getattr(control, "by_bytes", False)),
+        *(_constants(name, control, kind) for kind in ("in_packets", "in_round_trips", "in_packet_times")),
+    )
+
+
+def _constants(name: str, control: Callable[..., CongestionControl], kind: str) -> Mapping[str, float]:
+    """Return the constants of a kind; ScenarioError if a user's own are not numbers by name."""
+    found = getattr(control, kind, {})
+    if isinstance(found, Mapping) and all(isinstance(value, Real) for value in found.values()):
+        return {str(what): float(value) for what, value in found.items()}
+    raise ScenarioError(
+        f"{kind} of the transport {name!r} is {found!r}", "give names and numbers, as {'a': 8}"
     )
 
 
