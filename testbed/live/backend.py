@@ -151,7 +151,7 @@ class LiveBackend:
         self._least_ps = 0
         self._start = 0.0
         self._starts: list[tuple[float, float]] = []
-        """What the start was before each change of it, and when that was [s, monotonic]."""
+        """The start before each change of it, and when that was [s, monotonic]."""
         self._arrived_at = 0.0
         """When bytes arrived last [s, monotonic]."""
         self._stands_at: float | None = None
@@ -677,7 +677,7 @@ class LiveBackend:
         self._start = start
 
     def past_ps(self, at: float) -> int:
-        """Return what the clock showed at a time [s, monotonic]."""
+        """Return the run's time at a time [s, monotonic]."""
         change = bisect_right(self._starts, at, key=itemgetter(0))
         start = self._starts[change][1] if change < len(self._starts) else self._start
         return max(ps(self._dilation.real_s(at - start)), 0)

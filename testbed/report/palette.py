@@ -53,6 +53,14 @@ CIRCUIT_COLOURS = {
     BIG_SWITCH: "#2b2b2b",
 }
 """Of circuits by their scheduler, and of the packets beside them."""
+TRANSPORT_COLOURS = {
+    "credit": "#0072b2",
+    "nscc": "#d55e00",
+    "dctcp": "#009e73",
+    "tcp": "#9a9a9a",
+    "ideal": "#2b2b2b",
+}
+"""Of transports, where a plot compares those."""
 OWN = ("#d55e00", "#a6a000", "#6f4e9c", "#17becf", "#8c564b", "#2f6b2f")
 """For schemes that have no colour of their own, in the order of their names; others follow."""
 GOLDEN = 0.618
@@ -169,7 +177,8 @@ def _texts(artist: Artist) -> Iterator[Text]:
 def colours(schemes: Iterable[str]) -> dict[str, str]:
     """Return the colour of each of a run's schemes, in the order in which they are shown: no two share one.
 
-    A name that has a known scheme, or scheduler, in it has the colour of that, if no name before has it.
+    A name that has a known scheme, scheduler or transport in it has the colour of that, if no name before has
+    it.
 
     Parameters
     ----------
@@ -187,7 +196,7 @@ def colours(schemes: Iterable[str]) -> dict[str, str]:
 
 
 def _known(name: str) -> str | None:
-    known = CIRCUIT_COLOURS | COLOURS
+    known = TRANSPORT_COLOURS | CIRCUIT_COLOURS | COLOURS
     return next((known[word] for word in (name, *name.split(", ")) if word in known), None)
 
 

@@ -47,9 +47,9 @@ from testbed.report.kept_points import FOLDER, TRACES, KeptFiles, KeptPoints
 from testbed.report.order import order_sheets
 from testbed.report.page import Findings, Format, Page, apart, slug
 from testbed.report.rows import GrowingTable
-from testbed.report.run_json import Known, RunRecord, planned_lines, run_json
+from testbed.report.run_json import Known, RunRecord, pipes_of, planned_lines, run_json
 from testbed.report.slow_links import slow_text
-from testbed.report.transports import alike_text, choices_text
+from testbed.report.transports import alike_text, choices_text, transport_sheets
 from testbed.trust.outcome import Outcome, summary_row
 from topologies.errors import MachineError, ScenarioError
 
@@ -354,6 +354,10 @@ class ResultsDirectory(RunDirectory):
         if outcome.inert:
             under = f"{experiment.name}, {experiment.transport_name}"
             self.run = replace(self.run, inert={**self.run.inert, under: outcome.inert})
+        if outcome.queueing:
+            words = experiment.job.name, experiment.name, experiment.transport_name, f"seed {experiment.seed}"
+            pipes = {**self.run.pipes, ", ".join(words): pipes_of(outcome.queueing)}
+            self.run = replace(self.run, pipes=pipes)
         self._write_rows([self._row(point.row, experiment)], experiment)
 
     def _row(self, row: Mapping[str, object], experiment: Experiment) -> Mapping[str, object]:
@@ -401,7 +405,8 @@ class ResultsDirectory(RunDirectory):
         said = " ".join(filter(None, texts))
         of_kind = [replace(page.results, caption=said)]
         first, *more = [*found.sheets, *of_kind] if found.leads else [*of_kind, *found.sheets]
-        more += [*page.more, *order_sheets(self.table), *fault_sheets(self.outcomes)]
+        more += [*page.more, *transport_sheets(self.outcomes)]
+        more += [*order_sheets(self.table), *fault_sheets(self.outcomes)]
         plots = [*found.plots, *page.plots]
         return replace(page, results=first, more=more, plots=plots, fabrics=fabric_plots(fabrics))
 

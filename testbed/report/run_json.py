@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, NonNegativeInt, Va
 
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import LIMIT, Experiment
+from testbed.live.sources import Queueing
 from testbed.machine.datapath import Datapath
 from testbed.machine.files import read_whole
 from testbed.machine.versions import machine, versions
@@ -31,6 +32,9 @@ from traffic.job import LONGEST_S
 FORMAT_VERSION: Literal[6] = 6
 SEAL = '\n,"sha256": "'
 HINT = "give the run.json of a results directory"
+
+LATER = "typed", "pipes"
+"""Keys that files of older versions lack."""
 
 Kind = Literal["schemes", "circuits", "nodes", "rings"]
 """What a report compares: schemes over the same packet switches, schedules over OCSes, a job's nodes, or
@@ -51,6 +55,15 @@ class Typed:
     """The options that decide results, and files, by the names of its parameters."""
     directory: str
     """Where it was started: names of files are relative to it."""
+
+
+@dataclass(frozen=True)
+class Pipes:
+    """The unloaded paths of a point's sources, as congestion controls know them: the least and the most."""
+
+    round_trip_us: tuple[float, float]
+    """R, at real scale."""
+    bdp_packets: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -79,6 +92,8 @@ class RunRecord:
     """The dimensionless numbers of each workload that was emulated (`testbed.trust.similitude`)."""
     inert: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By scheme and transport, the constants of a reactive scheme that could not act."""
+    pipes: Mapping[str, Pipes] = field(default_factory=dict)
+    """By point, the round trips and bandwidth-delay products that its congestion controls reckoned with."""
     real_link_delay_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = REAL_LINK_DELAY_S
     """What a link of the real network delays in them, one way [s]."""
     versions: Mapping[str, str] = field(default_factory=versions)
@@ -104,6 +119,12 @@ class Known(TypedDict, total=False):
     calibration: Mapping[str, object]
     settings: Mapping[str, object]
     similitude: Mapping[str, Sequence[Number]]
+
+
+def pipes_of(queueing: Queueing) -> Pipes:
+    """Return the unloaded paths of the sources whose packets met queues."""
+    least_us, most_us = (1e6 * each for each in queueing.round_trip_s)
+    return Pipes((least_us, most_us), queueing.bdp_packets)
 
 
 def run_json(run: RunRecord, planned: Sequence[str]) -> str:
@@ -314,7 +335,7 @@ def _checked(run_file: Path, text: str) -> _RunFile:
             "run the command line in it again",
         )
     head = {each.name: data.pop(each.name) for each in fields(RunRecord) if each.name in data}
-    if missing := [each.name for each in fields(RunRecord) if each.name not in {*head, "typed"}]:
+    if missing := [each.name for each in fields(RunRecord) if each.name not in {*head, *LATER}]:
         raise _not_valid(run_file, f"{missing[0]}: is missing")
     try:
         read = _RunFile.model_validate_json(json.dumps({**data, "run": head}))

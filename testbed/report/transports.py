@@ -5,8 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from testbed.trust.outcome import SHARES
-from traffic.transports.registry import DATAGRAMS, by_bytes, congestion_control
+from testbed.report.page import Block, Line, Sheet
+from testbed.report.run_json import pipes_of
+from testbed.report.table import significant
+from testbed.trust.marks import marking_rule
+from testbed.trust.outcome import SHARES, Outcome
+from traffic.transports.registry import DATAGRAMS, by_bytes, congestion_control, is_clairvoyant
 
 SENT_WITHIN = 1.02
 """What is sent over what was granted is said where it is more."""
@@ -14,11 +18,21 @@ SENT_WITHIN = 1.02
 WHAT = {
     "credit": "each NIC grants what it can take, a packet at a time, round robin over the queue pairs that "
     "announced bytes to it; it knows no more than that, and datagrams carry what was granted",
-    "ideal": "clairvoyant, so what a better transport could reach; windows and paces follow what all senders "
-    "still owe each destination, which no NIC knows, and TCP carries the bytes",
+    "nscc": "Ultra Ethernet's window of a sender, which the delay and the marks of its datagrams move",
+    "dctcp": "a window of a sender, which shrinks by the share of its datagrams that are marked",
+    "ideal": "clairvoyant, so what a better transport could reach; what senders may send follows what all "
+    "still owe each destination, which no NIC knows, and datagrams carry it",
     DATAGRAMS: "numbered packets over UDP along circuits, since light goes one way",
 }
 """What each transport is; the kernel's TCP has its congestion control besides."""
+HEADERS = ("R [µs]", "BDP [packets]")
+CAPTION = (
+    "Transports as they were emulated. Marks: from which queue on packets are marked, and by whom; the "
+    "engine marks by the queue delay of each packet, and no queue as short as what a token bucket lends. R: "
+    "the round trip over an empty path that sources reckon with, propagation there and back and a packet's "
+    "time. BDP: what they send in R, in packets of the emulation. Both are ranges over all sources; a dash "
+    "is unknown."
+)
 
 
 def each_transport(names: Iterable[str]) -> list[str]:
@@ -35,6 +49,43 @@ def transports_text(names: Iterable[str]) -> str:
     "Transport tcp:reno: the kernel's TCP with reno, a connection per queue pair, which nothing else limits."
     """
     return " ".join(f"Transport {name}: {_what(name)}." for name in each_transport(names))
+
+
+def transport_sheets(outcomes: Sequence[Outcome]) -> list[Sheet]:
+    """Return the table of the transports that were emulated; none where nothing was."""
+    of: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.emulated:
+            of.setdefault(outcome.experiment.transport_name, []).append(outcome)
+    lines = [Line([labelled(name), *_cells(mine)]) for name, mine in of.items()]
+    return [Sheet(("transport", "marks"), HEADERS, [Block(lines)], CAPTION)] if lines else []
+
+
+def labelled(transport: str) -> str:
+    """Return a transport as tables name it, with whether it sees what no NIC can."""
+    parts = each_transport([transport])
+    return ", ".join(f"{name} (clairvoyant)" if is_clairvoyant(name) else name for name in parts)
+
+
+def _cells(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the marks, R and BDP of a transport's outcomes."""
+    rules = dict.fromkeys(marking_rule(outcome.experiment).text for outcome in outcomes)
+    found = [pipes_of(each.queueing) for each in outcomes if each.queueing]
+    trips_us = [each for pipes in found for each in pipes.round_trip_us]
+    packets = [each for pipes in found for each in pipes.bdp_packets]
+    return ["; ".join(rules), span_text(trips_us), span_text(packets)]
+
+
+def span_text(values: Sequence[float]) -> str:
+    """Return the range of some values, a dash where there are none.
+
+    Examples
+    --------
+    >>> span_text([12.04, 12.041]), span_text([16.7, 9]), span_text([])
+    ('12', '9 .. 16.7', '-')
+    """
+    ends = dict.fromkeys(significant(end) for end in (min(values), max(values))) if values else ["-"]
+    return " .. ".join(ends)
 
 
 def alike_text(alike: Mapping[str, Sequence[str]]) -> str:
@@ -87,4 +138,7 @@ def _what(name: str) -> str:
     control = congestion_control(name)
     if control:
         return f"the kernel's TCP with {control}, a connection per queue pair, which nothing else limits"
-    return WHAT.get(name, "the user's own")
+    if name in WHAT:
+        return WHAT[name]
+    own = "the user's own congestion control over datagrams"
+    return f"clairvoyant, {own}" if is_clairvoyant(name) else own

@@ -38,8 +38,8 @@ ORDER = ("overtaken", "overtaken_p50", "overtaken_p99", "overtaken_max", "held_b
 many packets the median one was, the 99th percentile and the most; and the most that a receiver that delivers
 in order would hold of one message [real bytes]."""
 QUEUES = ("queue_p50_s", "queue_p99_s", "queue_max_s", "packets_marked")
-"""What the summary has of the queues that packets met: the median delay, the 99th percentile and the largest
-[real s]; and how many packets were marked."""
+"""The columns of the summary about the queues that packets met: the median delay, the 99th percentile and the
+largest [real s]; and how many packets were marked."""
 Word = Literal["faithful", "strained", "void", "unsound", "model"]
 MEASURED = (
     "cct_s",
@@ -371,7 +371,7 @@ def order_columns(order: Reordering | None, volume: float) -> dict[str, float]:
 
 
 def queue_columns(queueing: Queueing | None) -> dict[str, float]:
-    """Return what `QUEUES` names, NaN where nothing measures queues."""
+    """Return the columns that `QUEUES` names, NaN where nothing measures queues."""
     if queueing is None:
         return dict.fromkeys(QUEUES, math.nan)
     found = queueing.p50_s, queueing.p99_s, queueing.max_s, queueing.marked

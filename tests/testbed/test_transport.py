@@ -8,22 +8,39 @@ from pathlib import Path
 
 import pytest
 
+from testbed.live.sources import Queueing
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.collective_report import sentence
 from testbed.report.results import ResultsDirectory
-from testbed.report.run_json import RunRecord, datapath_of
-from testbed.report.transports import WHAT, shares_text, transports_text
+from testbed.report.run_json import RunRecord, datapath_of, experiments_of
+from testbed.report.transports import WHAT, shares_text, transport_sheets, transports_text
 from testbed.study.directories import new_run
-from testbed.trust.outcome import Verdict
+from testbed.trust.outcome import Outcome, Verdict
 from tests.testbed.cases import outcome_of, small_outcomes
 from tests.testbed.run_files import unsealed
 from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
+from traffic.congestion.control import PerPacket, Red
 from traffic.transports.host_settings import TransportSetup
 from traffic.transports.registry import DATAGRAMS, NAMED
 
+
+class Window(PerPacket):
+    """A user's own congestion control, which changes nothing."""
+
+    marks = Red(0.2, 0.8)
+
+
+class SeesAll(Window):
+    """One that says that it sees what no NIC can."""
+
+    marks = Red(0.25, 0.25)
+    clairvoyant = True
+
+
+OWN, SEES_ALL = f"{__name__}:Window", f"{__name__}:SeesAll"
 RUN = RunRecord("rails_sparse", "RailS", ["rails_sparse.py"], datetime(2026, 1, 2))
 
 
@@ -67,10 +84,11 @@ def test_the_report_of_a_circuits_run_says_datagrams(circuits: Path) -> None:
 
 def test_every_transport_is_described_and_the_user_s_own_is_said_to_be_so() -> None:
     assert {*NAMED, DATAGRAMS} == set(WHAT)
-    said = transports_text(["datagrams, tcp:bbr", "mine:Own", "tcp:bbr"])
-    assert re.findall(r"Transport ([a-zA-Z:]+):", said) == ["datagrams", "tcp:bbr", "mine:Own"]
+    said = transports_text(["datagrams, tcp:bbr", OWN, SEES_ALL, "tcp:bbr"])
+    assert re.findall(r"Transport ([\w.:]+):", said) == ["datagrams", "tcp:bbr", OWN, SEES_ALL]
     assert "TCP with bbr" in said
-    assert "mine:Own: the user's own." in said
+    assert f"{OWN}: the user's own congestion control over datagrams." in said
+    assert f"{SEES_ALL}: clairvoyant, the user's own congestion control over datagrams." in said
 
 
 def test_a_report_says_how_the_queue_pairs_of_its_transports_share_and_of_no_other() -> None:
@@ -83,6 +101,57 @@ def test_a_report_says_how_the_queue_pairs_of_its_transports_share_and_of_no_oth
 def test_a_report_of_predictions_says_that_they_are_and_names_the_transport() -> None:
     predicted = [replace(outcome, emulated=None) for outcome in small_outcomes(seeds=1)]
     assert "Nothing was emulated: all numbers are the fluid model's. Transport credit:" in sentence(predicted)
+
+
+def queueing_of(least_us: float, most_us: float) -> Queueing:
+    """Return the queues of sources whose round trips were so long; 100 Gbit/s carry 1.4 packets in 1 us."""
+    trips_s = 1e-6 * least_us, 1e-6 * most_us
+    return Queueing(0.0, 1e-6, 2e-6, 7, trips_s, (1.4 * least_us, 1.4 * most_us))
+
+
+def under(name: str, queueing: Queueing | None, seed: int = 0) -> Outcome:
+    """Return an outcome under a transport, as if emulated."""
+    experiment = small_outcomes(seeds=1)[0].experiment
+    setup = TransportSetup(name)
+    return replace(
+        outcome_of(replace(experiment, transport=setup, seed=seed), Verdict("faithful")), queueing=queueing
+    )
+
+
+def test_a_table_names_by_which_queue_and_by_whom_packets_are_marked_and_each_r_and_bdp() -> None:
+    outcomes = [
+        under("credit", queueing_of(10, 20)),
+        under("credit", queueing_of(12, 30), seed=1),
+        under("tcp", None),
+        under("tcp:dctcp", None),
+        under(OWN, queueing_of(10, 10)),
+        under(SEES_ALL, queueing_of(10, 10)),
+        replace(under("credit", None, seed=2), emulated=None),
+    ]
+    (sheet,) = transport_sheets(outcomes)
+    assert [line.cells for line in sheet.blocks[0].lines] == [
+        ["credit", "by the engine, from 8 packets on", "10 .. 30", "14 .. 42"],
+        ["tcp", "by nobody", "-", "-"],
+        ["tcp:dctcp", "by switches, from 90.14 kB on", "-", "-"],
+        [OWN, "by the engine, from 0.2 BDP on, all from 0.8 BDP on", "10", "14"],
+        [f"{SEES_ALL} (clairvoyant)", "by the engine, from 0.25 BDP on", "10", "14"],
+    ]
+    assert transport_sheets(outcomes[-1:]) == []
+
+
+def test_run_json_has_the_r_and_bdp_of_each_point_and_is_read_without(tmp_path: Path) -> None:
+    with ResultsDirectory(RUN, out=tmp_path / "out") as results:
+        results.add(under("credit", queueing_of(10, 20)))
+        results.add(under("tcp", None))
+    file = results.path / "run.json"
+    data = json.loads(unsealed(file))
+    assert data["pipes"] == {
+        "uniform, ecmp, credit, seed 0": {"round_trip_us": [10.0, 20.0], "bdp_packets": [14.0, 28.0]}
+    }
+    assert "Transports as they were emulated" in (results.path / "report.html").read_text()
+    del data["pipes"]
+    file.write_text(json.dumps(data))
+    assert len(experiments_of(file)) == 2
 
 
 @pytest.mark.parametrize("datapath", ["netdev", "kernel"])

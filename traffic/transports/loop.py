@@ -117,7 +117,7 @@ class Health:
     stall_s: float = 0.0
     """The longest that the loop was away: a round of it, or a wait that ended too late [s]."""
     packets: PacketCounts = PacketCounts()
-    """What became of datagrams; of these, what is sent again is what counted as lost."""
+    """The fates of datagrams; of these, what is sent again is what counted as lost."""
 
 
 class Arrival(NamedTuple):

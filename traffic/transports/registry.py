@@ -117,6 +117,11 @@ def by_bytes(name: str) -> bool:
     return sends_datagrams(name) and algorithm_named(name).by_bytes
 
 
+def is_clairvoyant(name: str) -> bool:
+    """Return whether a transport sees what no NIC can."""
+    return name != DATAGRAMS and sends_datagrams(name) and algorithm_named(name).clairvoyant
+
+
 def _of(name: str, control: Callable[..., CongestionControl]) -> Algorithm:
     receiver = getattr(control, "receiver", None)
     is_own = ":" in name
