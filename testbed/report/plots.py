@@ -31,6 +31,7 @@ from testbed.report.palette import (
     write_mark,
 )
 from testbed.report.table import time_unit
+from testbed.report.transports import labelled
 from testbed.trust.agreement import AGREES_FROM, AGREES_TO
 from testbed.trust.outcome import LEFT_OUT, Outcome
 from traffic.metrics import crossing_times_s
@@ -173,14 +174,15 @@ def cct_over_transports(table: pd.DataFrame, shades: Shades) -> Figure:
     rows = points(table)
     transports = transports_of(table)
     notes = {point.workload: point.note for point in rows}
-    figure, panels = _panels(notes, over("CCT / lower bound: lower is better", transports))
+    figure, panels = _panels(notes, "CCT / lower bound, by transport: lower is better")
     for workload, axes in panels.items():
         mine = [point for point in rows if point.workload == workload]
         for group, transport in enumerate(transports):
             for bar in beside([p for p in mine if p.transport == transport], rows, group, shades):
                 draw(axes, bar, bar.point["over_bound"])
         axes.axhline(1.0, color=BOUND, linewidth=1.4)
-        axes.set_xticks(range(len(transports)), transports)
+        labels = [labelled(transport).replace(" (", "\n(") for transport in transports]
+        axes.set_xticks(range(len(transports)), labels, rotation=30, rotation_mode="anchor", ha="right")
         axes.set_xlim(-0.5, len(transports) - 0.5)
         axes.set_ylabel("CCT / lower bound")
         axes.set_ymargin(HEADROOM)

@@ -88,6 +88,12 @@ def span_text(values: Sequence[float]) -> str:
     return " .. ".join(ends)
 
 
+def clairvoyant_text(names: Iterable[str]) -> str:
+    """Return which of some transports see what no NIC can; nothing where none does."""
+    found = [name for name in each_transport(names) if is_clairvoyant(name)]
+    return f"Clairvoyant, by what no NIC knows: {', '.join(found)}." if found else ""
+
+
 def alike_text(alike: Mapping[str, Sequence[str]]) -> str:
     """Return which transports a run leaves out, by the one that each is predicted as.
 

@@ -6,13 +6,14 @@ from rich.table import Table
 
 from testbed.report.collective_report import links_text
 from testbed.report.doubts import doubts
+from testbed.report.means import transports_of
 from testbed.report.node_report import node_sheet
 from testbed.report.ocs_report import executions_table
 from testbed.report.order import order_text
 from testbed.report.results import ResultsDirectory
 from testbed.report.ring_report import ring_sheet
 from testbed.report.table import summary_table
-from testbed.report.transports import alike_text, choices_text
+from testbed.report.transports import alike_text, choices_text, clairvoyant_text
 from testbed.study.output import sheet_table
 
 SAID = ("nodes", "rings")
@@ -29,6 +30,7 @@ def results_table(results: ResultsDirectory) -> Table:
     table = results.table
     said = [
         str(shown.caption),
+        clairvoyant_text(transports_of(table)),
         alike_text(results.run.alike),
         choices_text(table),
         order_text(table),

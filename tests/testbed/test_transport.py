@@ -14,8 +14,9 @@ from testbed.report.claims_circuits import circuit_claims
 from testbed.report.collective_report import sentence
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import RunRecord, datapath_of, experiments_of
-from testbed.report.transports import WHAT, shares_text, transport_sheets, transports_text
+from testbed.report.transports import WHAT, clairvoyant_text, shares_text, transport_sheets, transports_text
 from testbed.study.directories import new_run
+from testbed.study.results_table import results_table
 from testbed.trust.outcome import Outcome, Verdict
 from tests.testbed.cases import outcome_of, small_outcomes
 from tests.testbed.run_files import unsealed
@@ -137,6 +138,14 @@ def test_a_table_names_by_which_queue_and_by_whom_packets_are_marked_and_each_r_
         [f"{SEES_ALL} (clairvoyant)", "by the engine, from 0.25 BDP on", "10", "14"],
     ]
     assert transport_sheets(outcomes[-1:]) == []
+
+
+def test_what_sees_all_sources_is_called_clairvoyant_on_the_terminal(tmp_path: Path) -> None:
+    with ResultsDirectory(RUN, out=tmp_path / "out") as results:
+        for name in ("credit", "tcp", OWN, SEES_ALL):
+            results.add(under(name, None))
+    assert f"Clairvoyant, by what no NIC knows: {SEES_ALL}." in str(results_table(results).caption)
+    assert clairvoyant_text(["datagrams, tcp", "credit"]) == ""
 
 
 def test_run_json_has_the_r_and_bdp_of_each_point_and_is_read_without(tmp_path: Path) -> None:
