@@ -90,7 +90,8 @@ class StudyChanges:
         str | None,
         typer.Option(
             help="What moves bytes between NICs, comma-separated: credit (datagrams that receivers grant),"
-            " tcp (the kernel's; also tcp:bbr, tcp:reno ...), ideal (clairvoyant), or your own as"
+            " nscc and dctcp (datagrams in windows of senders), ideal (clairvoyant), tcp (the kernel's; also"
+            " tcp:bbr, tcp:reno ...), or your own as"
             f" module:Class (docs/howto/own_transport.md). By default {DEFAULT_TRANSPORTS}, or the one that"
             " the scenario is about; the first of them where nothing is emulated."
         ),
@@ -99,7 +100,7 @@ class StudyChanges:
         int,
         typer.Option(
             help=f"How many of a NIC's {ENTROPIES} entropies schemes have that choose as they go, where"
-            " packets are datagrams (credit; docs/explain/spraying.md)."
+            " packets are datagrams (docs/explain/spraying.md)."
         ),
     ] = ENTROPIES
     initial_window: Annotated[
