@@ -171,6 +171,7 @@ class LiveBackend:
                 control=transport.name,
                 packet_bytes=self._packet_bytes,
                 seed=self._seed,
+                switches_mark=transport.marks == "switches",
                 check=network.check_alive,
                 stuck_s=stuck_s,
                 excused=is_excused,

@@ -106,7 +106,8 @@ def flow_table(samples: Iterable[Sample], at_ps: Callable[[float], int], dilatio
 
 def queueing(sources: Iterable[Source], marking: Marking, dilation: Dilation) -> Queueing | None:
     """Return the queues that the packets of sources met; None if no source had something to send."""
-    pipes = [source.pipe for source in sources if source.pipe]
+    known = [(source.pipe, source.marked) for source in sources if source.pipe]
+    pipes = [pipe for pipe, _ in known]
     if not pipes:
         return None
     known_s = np.asarray(marking.queues_s, dtype=float)
@@ -115,5 +116,10 @@ def queueing(sources: Iterable[Source], marking: Marking, dilation: Dilation) ->
     trips_s = [dilation.real_s(pipe.round_trip_s) for pipe in pipes]
     packets = [pipe.bdp_bytes / pipe.packet_bytes for pipe in pipes]
     return Queueing(
-        p50_s, p99_s, max_s, marking.marked, (min(trips_s), max(trips_s)), (min(packets), max(packets))
+        p50_s,
+        p99_s,
+        max_s,
+        sum(marked for _, marked in known),
+        (min(trips_s), max(trips_s)),
+        (min(packets), max(packets)),
     )

@@ -8,7 +8,6 @@ from testbed.machine.datapath import Datapath
 from testbed.machine.netlink import kernel_takes, marker_request, shaper_request
 from topologies.errors import MachineError, ScenarioError
 from traffic.packets import frame_bytes
-from traffic.transports.host_settings import NEED_MARKS
 
 MOST_MARKED_BYTES = 3800
 """The largest packet of Open vSwitch's daemon that the kernel marks: of larger ones it keeps the IP header in
@@ -47,28 +46,28 @@ def _available() -> list[str]:
     return Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 
 
-def check_marks(congestion_control: str | None, datapath: Datapath, mtu: int) -> None:
-    """Raise MachineError if a congestion control needs marks (ECN) that ports cannot give packets.
+def check_marks(marked_for: str | None, datapath: Datapath, mtu: int) -> None:
+    """Raise MachineError if ports are to mark packets (ECN) and cannot.
 
     Parameters
     ----------
-    congestion_control
-        What controls the hosts' congestion; None where TCP does not.
+    marked_for
+        The reason (`TransportSetup.marked_for`); None if they are not.
     datapath
         What forwards.
     mtu
         Of the emulation's links [bytes].
     """
-    if congestion_control not in NEED_MARKS:
+    if marked_for is None:
         return
     if not kernel_has_red():
         raise MachineError(
-            f"this kernel has no RED, which marks packets (ECN) for tcp:{congestion_control}",
-            "load or install its module sch_red, or take tcp, tcp:bbr or credit",
+            f"this kernel has no RED, which marks packets (ECN) for {marked_for}",
+            "load or install its module sch_red, or take credit, tcp or tcp:bbr, and --marks engine",
         )
     if datapath == "netdev" and frame_bytes(mtu) > MOST_MARKED_BYTES:
         raise MachineError(
-            f"the kernel cannot mark packets of --mtu {mtu} (ECN), as tcp:{congestion_control} needs it",
+            f"the kernel cannot mark packets of --mtu {mtu} (ECN), as {marked_for} needs it",
             "give --mtu 3000, or --datapath kernel",
         )
 
@@ -76,4 +75,4 @@ def check_marks(congestion_control: str | None, datapath: Datapath, mtu: int) ->
 @cache
 def kernel_has_red() -> bool:
     """Return whether RED can be put below a shaper; the kernel loads its module for that if it has one."""
-    return kernel_takes(shaper_request(1 << 20, 1 << 20, 1 << 20), marker_request(1 << 19, 1 << 20))
+    return kernel_takes(shaper_request(1 << 20, 1 << 20, 1 << 20), marker_request(1 << 19, 0, 1 << 20))

@@ -16,9 +16,9 @@ LIMIT_PACKETS = 1 << 20
 ORPHAN_DELAY_S = TICK_NS * 1e-9
 """The least delay that the kernel keeps [s]; it takes packets out of their sender's account, and no more."""
 LEAST_DELAY_S, MOST_DELAY_S = 50e-6, 1.0
-"""What a netem honours of a link's delay at emulated scale [s]: timers are late by up to 50 us, and queue
-pairs that make no progress for some seconds are given up. The engine of datagrams has no least: it reckons
-with the time at which a packet was due, however late it looks."""
+"""Range of a link's delays that a netem honours, at emulated scale [s]: timers are late by up to 50 us, and
+queue pairs that make no progress for some seconds are given up. The engine of datagrams has no least: it
+reckons with the time at which a packet was due, however late it looks."""
 
 
 @dataclass(frozen=True, slots=True)

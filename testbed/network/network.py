@@ -133,7 +133,7 @@ class Network:
         check_shares(self.fabric)
         check_datapath(self.datapath)
         check_netem(self.netems)
-        check_marks(self.host.congestion_control, self.datapath, self.mtu)
+        check_marks(self.host.marked_for, self.datapath, self.mtu)
         check_open_files(self.fabric, raise_descriptor_limit())
         with self._stack as stack:
             mark = Mark.own()

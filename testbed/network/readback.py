@@ -109,15 +109,18 @@ def _shape(shaper: "dict[str, object]", marker: "dict[str, object] | None") -> S
     parameters = shaper.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")  # type: ignore[attr-defined]
     burst_s = parameters["buffer"] * TICK_NS / 1e9
     rate_bytes_s, queue_bytes = parameters["rate"], parameters["limit"]
-    marks = _mark_bytes(marker) if marker else 0
-    return Shape(8.0 * rate_bytes_s, round(burst_s * rate_bytes_s), queue_bytes, marks)
+    marks = _mark_bytes(marker) if marker else (0, 0)
+    return Shape(8.0 * rate_bytes_s, round(burst_s * rate_bytes_s), queue_bytes, *marks)
 
 
-def _mark_bytes(marker: "dict[str, object]") -> int:
-    """Return behind how much a RED marks packets; pyroute2 knows none, and gives bytes as they are."""
+def _mark_bytes(marker: "dict[str, object]") -> tuple[int, int]:
+    """Return behind how much a RED marks packets, and over how much more the share of them rises.
+
+    pyroute2 knows no RED, and gives bytes as they are.
+    """
     first = bytes.fromhex(marker.get_attr("TCA_OPTIONS").replace(":", ""))  # type: ignore[attr-defined]
-    least_bytes: int = RED.unpack_from(first, ATTRIBUTE_BYTES)[1]
-    return least_bytes
+    _, least_bytes, most_bytes, *_ = RED.unpack_from(first, ATTRIBUTE_BYTES)
+    return least_bytes, most_bytes - least_bytes
 
 
 def _marked(marker: "dict[str, object]") -> int:

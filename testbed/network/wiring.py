@@ -104,6 +104,8 @@ class Shape:
     """What may wait [bytes]; more is dropped, and counted."""
     mark_bytes: int = 0
     """Behind how much that waits packets are marked (ECN) [bytes]; 0 for none."""
+    mark_rise_bytes: int = 0
+    """Over how much more the share of them rises to all [bytes]."""
 
     @property
     def refill_s(self) -> float:
@@ -317,7 +319,7 @@ def _shape(fabric: Fabric, port: Port, rate_factor: float, mtu: int, host: HostS
     burst = burst_bytes(rate_bps, mtu)
     if port.node in fabric.server_index:
         return Shape(rate_bps, burst, SERVER_QUEUE_BYTES)
-    return Shape(rate_bps, burst, fabric.buffer_bytes, host.mark_bytes)
+    return Shape(rate_bps, burst, fabric.buffer_bytes, host.mark_bytes, host.mark_rise_bytes)
 
 
 def _set_sysctls(values: dict[str, str]) -> None:
@@ -413,9 +415,10 @@ def with_hosts(wiring: Wiring, host: HostSettings) -> Wiring:
     ScenarioError
         If ports would have to mark packets otherwise (ECN): that takes other queues.
     """
-    if host.mark_bytes != wiring.host.mark_bytes:
+    marks, before = ((each.mark_bytes, each.mark_rise_bytes) for each in (host, wiring.host))
+    if marks != before:
         raise ScenarioError(
-            "switch ports mark packets (ECN) for one of the two transports and not for the other",
+            "switch ports mark packets (ECN) for one of the two transports and not so for the other",
             "start anew with that --transport",
         )
     wiring = replace(wiring, host=host)
@@ -465,7 +468,8 @@ def _qdiscs(port: Port, shape: Shape | None, netem: Netem | None, *, replaces: b
     if shape:  # light does not queue
         requests.append((f"shape {port}", shape.request(below_netem=below_netem)))
     if shape and shape.mark_bytes:
-        marker = marker_request(shape.mark_bytes, shape.queue_bytes, below_netem=below_netem)
+        sizes = shape.mark_bytes, shape.mark_rise_bytes, shape.queue_bytes
+        marker = marker_request(*sizes, below_netem=below_netem)
         requests.append((f"mark packets at {port}", marker))
     return requests
 

@@ -45,7 +45,7 @@ from topologies.fabric import Fabric
 from topologies.own import NotLoadedError, without_own_code
 from traffic.fault_text import DETECT_S
 from traffic.packets import DEFAULT_MTU
-from traffic.transports.host_settings import TransportSetup
+from traffic.transports.host_settings import Marks, TransportSetup
 
 Taken = TypeVar("Taken")
 
@@ -103,6 +103,13 @@ class StudyChanges:
             " packets are datagrams (docs/explain/spraying.md)."
         ),
     ] = ENTROPIES
+    marks: Annotated[
+        Marks,
+        typer.Option(
+            help="What marks packets that are datagrams (ECN): the engine, from the queue that each met, or"
+            " switches, where the kernel has RED (docs/explain/spraying.md)."
+        ),
+    ] = "engine"
     initial_window: Annotated[
         int | None,
         typer.Option(
@@ -182,7 +189,7 @@ class StudyChanges:
         """Return the transports that are asked for, else usual ones by commas, each once."""
         named = listed(usual if self.transport is None else self.transport)
         timeout_s = None if self.least_rto_ms is None else self.least_rto_ms / 1e3
-        hosts = self.initial_window, timeout_s, self.entropies
+        hosts = self.initial_window, timeout_s, self.entropies, self.marks
         return [TransportSetup(transport_named(name), *hosts) for name in named]
 
     def fabric(self, fabric: Fabric, mtu: int) -> Fabric:

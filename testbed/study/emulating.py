@@ -31,6 +31,7 @@ from testbed.trust.scale import load_bps
 from testbed.trust.similitude import Number, facts_of, similitude
 from testbed.trust.trial import tried
 from topologies.fabric import Fabric
+from traffic.transports.host_settings import TransportSetup
 from traffic.transports.registry import congestion_control
 
 GROWN = 1.5
@@ -215,7 +216,7 @@ class ControlledPoints:
 
 def check_able(
     wired: Sequence[tuple[Fabric, bool]],
-    transports: Sequence[tuple[str, int]],
+    transports: Sequence[tuple[TransportSetup, int]],
     lossy: Sequence[str],
     datapath: Datapath,
 ) -> Iterator[None]:
@@ -226,7 +227,7 @@ def check_able(
     wired
         What is booted, and whether its links delay packets where they have a delay.
     transports
-        Names and MTUs.
+        And MTUs.
     lossy
         The faults by which links lose packets.
     datapath
@@ -236,10 +237,9 @@ def check_able(
     for fabric, delays in wired:
         check_netem(link_netems(fabric, None, delays=delays))
     check_losses(lossy)
-    for name, mtu in transports:
-        control = congestion_control(name)
-        check_congestion_control(control)
-        check_marks(control, datapath, mtu)
+    for transport, mtu in transports:
+        check_congestion_control(congestion_control(transport.name))
+        check_marks(transport.marked_for, datapath, mtu)
     yield None
 
 

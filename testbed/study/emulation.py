@@ -81,7 +81,7 @@ def checked_machine(worker: EmulationWorker, study: Study, options: Options) -> 
     written = study.failures.faults if study.failures else ()
     own = [fault.name for each in study.experiments for fault in each.faults if fault.loses]
     lossy = [*own, *(fault.text for fault in written if fault.loses)]
-    transports = list({(each.transport.name, each.mtu) for each in study.experiments})
+    transports = list({(each.transport, each.mtu) for each in study.experiments})
     wired = list({(each.fabric, not sends_datagrams(each.transport.name)) for each in study.experiments})
     list(worker.call(check_able, wired, transports, lossy, options.datapath))
     return machine_by(worker, study, options)

@@ -80,7 +80,8 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
 """By scenario, options with their values, and others that it has."""
 COMMON = [
     "--volume", "--mtu", "--buffer", "--emulated-rate", "--fail", "--detect-us", "--transport",
-    "--initial-window", "--least-rto-ms", "--entropies", "--out", "--datapath", "--link-delay-us", "--loss",
+    "--initial-window", "--least-rto-ms", "--entropies", "--marks", "--out", "--datapath", "--link-delay-us",
+    "--loss",
 ]  # fmt: skip
 JOB = """{"format": "lightrail job 1", "name": "step", "gpus": 4,
           "nodes": [{"kind": "all_to_all", "name": "a", "uniform_bytes": 4000000}]}"""

@@ -9,6 +9,7 @@ from testbed.machine.congestion import check_congestion_control, check_known, ch
 from testbed.machine.datapath import Datapath
 from topologies.errors import MachineError
 from traffic.packets import LEAST_MTU, MOST_MTU
+from traffic.transports.host_settings import TransportSetup
 
 
 def available() -> list[str]:
@@ -41,18 +42,30 @@ def red(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None
 
 @pytest.mark.parametrize("red", [False], indirect=True)
 @pytest.mark.parametrize("datapath", get_args(Datapath))
-def test_without_red_dctcp_is_refused_and_nothing_else(red: None, datapath: Datapath) -> None:
-    with pytest.raises(MachineError, match=r"this kernel has no RED, .* for tcp:dctcp"):
-        check_marks("dctcp", datapath, 1500)
-    for other in (None, "cubic", "bbr"):
-        check_marks(other, datapath, MOST_MTU)
+@pytest.mark.parametrize(
+    "setup",
+    [TransportSetup("tcp:dctcp"), TransportSetup("credit", marks="switches")],
+    ids=lambda each: each.name,
+)
+def test_without_red_what_switches_are_to_mark_is_refused(
+    red: None, datapath: Datapath, setup: TransportSetup
+) -> None:
+    with pytest.raises(MachineError, match=f"this kernel has no RED, .* for {setup.marked_for}"):
+        check_marks(setup.marked_for, datapath, 1500)
+
+
+@pytest.mark.parametrize("red", [False], indirect=True)
+@pytest.mark.parametrize("datapath", get_args(Datapath))
+def test_without_red_nothing_else_is(red: None, datapath: Datapath) -> None:
+    for other in (TransportSetup("tcp:bbr", marks="switches"), TransportSetup("credit")):
+        check_marks(other.marked_for, datapath, MOST_MTU)
 
 
 @pytest.mark.parametrize("red", [True], indirect=True)
 def test_the_daemons_packets_are_marked_where_they_fit_a_page(red: None) -> None:
     for mtu in (LEAST_MTU, 3000):
-        check_marks("dctcp", "netdev", mtu)
+        check_marks("tcp:dctcp", "netdev", mtu)
     with pytest.raises(MachineError, match="cannot mark packets of --mtu 9000") as caught:
-        check_marks("dctcp", "netdev", 9000)
+        check_marks("tcp:dctcp", "netdev", 9000)
     assert caught.value.hint == "give --mtu 3000, or --datapath kernel"
-    check_marks("dctcp", "kernel", MOST_MTU)
+    check_marks("tcp:dctcp", "kernel", MOST_MTU)

@@ -12,7 +12,19 @@ from pyroute2.netlink.rtnl import RTM_DELLINK, RTM_DELROUTE, RTM_NEWLINK, RTM_NE
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from testbed.machine.netlink import CERTAIN, METRICS, Batch, netem_request, route_request, shaper_request
+from testbed.machine.netlink import (
+    ATTRIBUTE_BYTES,
+    CERTAIN,
+    METRICS,
+    RED,
+    SPACED,
+    TCA_RED_MAX_P,
+    Batch,
+    marker_request,
+    netem_request,
+    route_request,
+    shaper_request,
+)
 from tests.examples import examples
 from topologies.errors import NetworkError
 
@@ -106,6 +118,17 @@ def test_a_shaper_is_an_interface_s_own_or_below_its_netem() -> None:
     assert of_below == root + 1, "class 1:1 of qdisc 1:"
     assert root == own != child
     assert alone[PLACES + 8 :] == below[PLACES + 8 :]
+
+
+@pytest.mark.parametrize("rise_bytes", [0, 50_000])
+def test_a_marker_has_two_thresholds_and_says_how_likely_marks_are_between_them(rise_bytes: int) -> None:
+    message = tcmsg(marker_request(20_000, rise_bytes, 1 << 20))
+    message.decode()
+    assert message.get_attr("TCA_KIND") == "red"
+    options = bytes.fromhex(message.get_attr("TCA_OPTIONS").replace(":", ""))
+    assert RED.unpack_from(options, ATTRIBUTE_BYTES)[:3] == (1 << 20, 20_000, 20_000 + rise_bytes)
+    probability = struct.pack("=HHI", 8, TCA_RED_MAX_P, round(SPACED * CERTAIN))
+    assert probability in options
 
 
 def places(request: bytes) -> tuple[int, int]:

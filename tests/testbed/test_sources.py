@@ -75,6 +75,8 @@ def test_queues_are_those_of_all_packets_in_real_seconds() -> None:
     for queue_s in range(101):
         marking.met(float(queue_s), curve)
     other = Pipe(rate_bytes_s=2e6, round_trip_s=0.02, packet_bytes=1000)
-    found = queueing([source(0, pipe=PIPE), source(1), source(1, pipe=other)], marking, SCALE)
+    found = queueing(
+        [source(0, pipe=PIPE, marked=20), source(1), source(1, pipe=other, marked=30)], marking, SCALE
+    )
     assert found == Queueing(0.05, 0.099, 0.1, 50, (1.2e-5, 2e-5), (12.0, 40.0))
     assert queueing([source(0)], marking, SCALE) is None

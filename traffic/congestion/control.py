@@ -88,8 +88,8 @@ class CongestionControl(Protocol):
     `ReceiverControl`, where receivers grant; ``overview``, a class that sees `AllSources`;
     ``by_bytes = True`` if queue pairs that meet share by what each has left, for the prediction;
     ``window_bytes``, which the tables and the audit read; and, for the table of constants, its constants by
-    name: ``in_packets``, sizes; ``in_round_trips``, times in R and sizes in BDP; ``in_packet_times``, times in
-    that of a packet at its NIC (`traffic.transports.transport.packet_s`).
+    name: ``in_packets``, sizes; ``in_round_trips``, times in R and sizes in BDP; ``in_packet_times``, times
+    in that of a packet at its NIC (`traffic.transports.transport.packet_s`).
     """
 
     def on_events(
@@ -199,6 +199,19 @@ class Red:
     """From which share all are."""
     least_packets: float = 0.0
     """The least length at which a packet is marked [packets], if the share is of fewer."""
+
+    def lengths(self, bdp_packets: float, lent_packets: float) -> tuple[float, float]:
+        """Return up to which length no packet is marked, and from which on all are [packets].
+
+        Parameters
+        ----------
+        bdp_packets
+            The bandwidth-delay product [packets].
+        lent_packets
+            What a token bucket lends [packets].
+        """
+        least = max(self.least * bdp_packets, self.least_packets, lent_packets)
+        return least, max(self.most * bdp_packets, least)
 
 
 # Where all is known

@@ -48,6 +48,7 @@ from traffic.transports.datagram_sockets import (
     PROBE,
     Address,
     DatagramEndpoints,
+    received_marked,
     receiving,
     sending,
 )
@@ -92,6 +93,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         Payload of a packet [bytes].
     seed
         Decides what is random in congestion controls and marks.
+    switches_mark
+        Whether switches' ports mark packets, by whose marks it goes; else it marks them itself.
     check, stuck_s, excused
         As of `QueuePairs`.
     """
@@ -106,12 +109,14 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         control: str = "credit",
         packet_bytes: int = PACKET_BYTES,
         seed: int = 0,
+        switches_mark: bool = False,
         check: Callable[[], None] = lambda: None,
         stuck_s: float = STUCK_S,
         excused: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(check, stuck_s, excused)
         self._endpoints, self._nic_rate_bps, self._packet_bytes = endpoints, nic_rate_bps, packet_bytes
+        self._switches_mark = switches_mark
         algorithm = algorithm_named(control)
         self.sources = Sources(algorithm, nic_rate_bps, packet_bytes, seed)
         self.marking = Marking(algorithm.marks or USUAL, np.random.default_rng(seed))
@@ -176,10 +181,16 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """Return the number of a new queue pair; nothing is opened for it but the sockets of its ends."""
         source, destination = queue_pair.source, queue_pair.destination
         if source not in self._nics:
-            endpoint = sending(self.loop.stack, self._endpoints, source)
+            endpoint = sending(self.loop.stack, self._endpoints, source, marks=self._switches_mark)
             self._nics[source] = NicSender(endpoint, self._nic_rate_bps(source) / 8, self._packet_bytes)
         if destination.server not in self._receivers:
-            receiver = receiving(self.loop.stack, self._endpoints, destination.server, self._token)
+            receiver = receiving(
+                self.loop.stack,
+                self._endpoints,
+                destination.server,
+                self._token,
+                marks=self._switches_mark,
+            )
             self._receivers[destination.server] = receiver
             self.loop.watch(receiver.fileno(), lambda _event: self._receive(receiver))
         if destination not in self._addresses:
@@ -376,9 +387,13 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def _receive(self, receiver: socket.socket) -> None:
         """Count packets that arrived at a server, each once."""
+        size, marked = 0, False
         for _ in range(AT_ONCE):
             try:
-                size = receiver.recv_into(self._buffer)
+                if self._switches_mark:
+                    size, marked = received_marked(receiver, self._buffer)
+                else:  # in 1 us, not 3
+                    size = receiver.recv_into(self._buffer)
             except BlockingIOError:
                 return
             if size < HEADER.size:
@@ -389,6 +404,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             if which == PROBE:
                 self._probed.add(number)
             elif (packet := self._pairs[number].flying.get(which)) and not packet.over:
+                packet.marked = marked
                 self._land(packet, time.monotonic())
             else:
                 self._late += 1
@@ -446,7 +462,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         queue_s = max(rtt_s - curve.base_s, 0.0)
         source.queued_s += queue_s
         source.queued += 1
-        marked = self.marking.met(queue_s, curve)
+        met = self.marking.met(queue_s, curve)
+        marked = packet.marked if self._switches_mark else met
         source.marked += marked
         source.news_acknowledged.append(Acknowledged(packet.size, rtt_s, marked, packet.entropy))
         self.sources.touch(source)

@@ -68,6 +68,8 @@ class Packet:
     """True once it was taken back."""
     awaited: bool = True
     """True while its receiver waits for it."""
+    marked: bool = False
+    """True if a switch marked it."""
 
     @property
     def entropy(self) -> int:

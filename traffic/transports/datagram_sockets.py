@@ -30,6 +30,9 @@ PROBE = 0xFFFFFFFF
 PAYLOAD = bytes(MOST_MTU)
 SEND_BUFFER_BYTES, RECEIVE_BUFFER_BYTES = 4 << 20, 16 << 20
 """What a NIC has to send, and what all NICs of a server were granted, twice over."""
+UNMARKABLE, MARKABLE, MARKED, ECN_BITS = 0, 2, 3, 3
+"""Whether a packet may be marked, and is (ECN, RFC 3168); and which bits of its type of service say so."""
+ANCILLARY_BYTES = socket.CMSG_SPACE(4)
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 """The options that exceed a system's limits, for who may."""
 DATAGRAM_PORT = 4793
@@ -70,23 +73,39 @@ def enlarge(endpoint: socket.socket, *, send_bytes: int = 0, receive_bytes: int 
             endpoint.setsockopt(socket.SOL_SOCKET, option, size)
 
 
-def sending(stack: contextlib.ExitStack, endpoints: DatagramEndpoints, nic: Nic) -> socket.socket:
-    """Return the socket that a NIC sends by; ``stack`` closes it."""
+def sending(
+    stack: contextlib.ExitStack, endpoints: DatagramEndpoints, nic: Nic, *, marks: bool = False
+) -> socket.socket:
+    """Return the socket that a NIC sends by; ``stack`` closes it.
+
+    ``marks`` says whether switches may mark its packets.
+    """
     sender = stack.enter_context(endpoints.open_sender(nic))
     sender.setblocking(False)
+    sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, MARKABLE if marks else UNMARKABLE)
     enlarge(sender, send_bytes=SEND_BUFFER_BYTES)
     return sender
 
 
 def receiving(
-    stack: contextlib.ExitStack, endpoints: DatagramEndpoints, server: int, token: int
+    stack: contextlib.ExitStack, endpoints: DatagramEndpoints, server: int, token: int, *, marks: bool = False
 ) -> socket.socket:
-    """Return the socket that a server receives a run's packets with; ``stack`` closes it."""
+    """Return the socket that a server receives a run's packets with; ``stack`` closes it.
+
+    ``marks`` says whether it is to say which are marked (`received_marked`).
+    """
     receiver = stack.enter_context(endpoints.open_receiver(server))
     receiver.setblocking(False)
+    receiver.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, marks)
     enlarge(receiver, receive_bytes=RECEIVE_BUFFER_BYTES)
     attach_filter(receiver, _only(token))
     return receiver
+
+
+def received_marked(receiver: socket.socket, buffer: bytearray) -> tuple[int, bool]:
+    """Return how many bytes of a packet were put into a buffer, and whether a switch marked it."""
+    size, ancillary, _, _ = receiver.recvmsg_into([buffer], ANCILLARY_BYTES)
+    return size, any(kind == socket.IP_TOS and value[0] & ECN_BITS == MARKED for _, kind, value in ancillary)
 
 
 def unsent_bytes(sender: socket.socket) -> int:

@@ -15,22 +15,30 @@ Under `tcp` the settings stand to the emulated network as usual ones do to a rea
 - *Marks* (ECN), for what controls congestion by them: behind as much as the longest path holds unloaded, and
   no less than ten packets, which may come at once from one sender; but half a buffer at most. DCTCP's
   authors mark behind 20 packets at 1 Gbit/s and 65 at 10, about what their paths hold (SIGCOMM 2010, 3.5).
+
+Datagrams are marked by their engine, from the queue that each met, or by switch ports where that is asked
+for: by the same curve (`traffic.congestion.control.Red`), for one BDP, that of the longest path.
 """
 
 from dataclasses import dataclass, replace
 from math import ceil, inf
+from typing import Literal
 
 from topologies.addresses import ENTROPIES
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from traffic.packets import DEFAULT_MTU, frame_bytes
-from traffic.transports.registry import congestion_control, sends_datagrams
+from traffic.packets import DEFAULT_MTU, burst_bytes, frame_bytes, packet_bytes
+from traffic.transports.marking import USUAL
+from traffic.transports.registry import algorithm_named, congestion_control, sends_datagrams
+from traffic.transports.transport import packet_s
 
 USUAL_WINDOW_PACKETS, LEAST_WINDOW_PACKETS = 10, 2
 USUAL_TIMEOUT_S = 0.2
 """Linux's least timeout (TCP_RTO_MIN)."""
 NEED_MARKS = ("dctcp",)
 """What controls congestion by marks."""
+Marks = Literal["engine", "switches"]
+"""Marker of datagrams."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,9 @@ class TransportSetup:
     """TCP's least retransmission timeout, at emulated scale [s]; None for the rule above."""
     entropies: int = ENTROPIES
     """How many entropies a NIC's packets have, where they are datagrams."""
+    marks: Marks = "engine"
+    """The marker of packets that are datagrams; switches need a kernel with RED, and mark by each queue of a
+    path alone."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -68,6 +79,13 @@ class TransportSetup:
         """How many entropies each packet may choose from; None over connections, which have one each."""
         return self.entropies if sends_datagrams(self.name) else None
 
+    @property
+    def marked_for(self) -> str | None:
+        """Reason for switch ports to mark packets, as it was asked for; None if they do not."""
+        if (control := congestion_control(self.name)) in NEED_MARKS:
+            return f"tcp:{control}"
+        return "--marks switches" if control is None and self.marks == "switches" else None
+
 
 @dataclass(frozen=True)
 class HostSettings:
@@ -79,9 +97,18 @@ class HostSettings:
     """TCP's least retransmission timeout, at emulated scale [s]."""
     mark_bytes: int = 0
     """Behind how much that waits a switch's ports mark packets (ECN) [bytes]; 0 for none."""
+    mark_rise_bytes: int = 0
+    """Over how much more the share of packets that are marked rises to all [bytes]."""
     delays: bool = True
     """Whether links delay packets, as TCP needs it; else the engine of datagrams does
     (`traffic.transports.propagation`)."""
+
+    @property
+    def marked_for(self) -> str | None:
+        """Reason for switch ports to mark packets, as of `TransportSetup`."""
+        if not self.mark_bytes:
+            return None
+        return f"tcp:{self.congestion_control}" if self.delays else "--marks switches"
 
 
 OF_DATAGRAMS = HostSettings("cubic", USUAL_WINDOW_PACKETS, USUAL_TIMEOUT_S, delays=False)
@@ -107,14 +134,35 @@ def host_settings(
         Of the emulation's links [bytes].
     """
     controlled = congestion_control(setup.name)
-    settings = OF_DATAGRAMS
-    if controlled is not None:
+    if controlled is None:
+        settings = _of_datagrams(setup, fabric, rate_factor, time_factor, mtu)
+    else:
         settings = _of_tcp(controlled, fabric, rate_factor, time_factor, mtu)
     return replace(
         settings,
         initial_window_packets=setup.initial_window_packets or settings.initial_window_packets,
         least_timeout_s=setup.least_timeout_s or settings.least_timeout_s,
     )
+
+
+def _of_datagrams(
+    setup: TransportSetup, fabric: Fabric, rate_factor: float, time_factor: float, mtu: int
+) -> HostSettings:
+    if setup.marks == "engine":
+        return OF_DATAGRAMS
+    slowest_bps = min(link.rate_bps for link in fabric.links) * rate_factor
+    time_s = packet_s(slowest_bps, packet_bytes(mtu))
+    delay_s = _most_links(fabric) * max(link.delay_s for link in fabric.links) * time_factor
+    a_packet = slowest_bps / 8 * time_s
+    lent_packets = burst_bytes(slowest_bps, mtu) / a_packet
+    red = algorithm_named(setup.name).marks or USUAL
+    least, most = (a_packet * each for each in red.lengths(2 * delay_s / time_s + 1, lent_packets))
+    return replace(OF_DATAGRAMS, mark_bytes=round(least), mark_rise_bytes=round(most - least))
+
+
+def _most_links(fabric: Fabric) -> int:
+    """Return how many links the longest path has, up and down again."""
+    return 2 * (1 + max((switch.tier for switch in fabric.switches), default=0))
 
 
 def _of_tcp(
@@ -125,7 +173,7 @@ def _of_tcp(
     link_s = sending_s + 2 * time_factor * max(link.delay_s for link in fabric.links)
     """Of a link, there and back: an acknowledgement is short."""
     window = min(USUAL_WINDOW_PACKETS, max(LEAST_WINDOW_PACKETS, round(2 * link_s / sending_s)))
-    most_links = 2 * (1 + max((switch.tier for switch in fabric.switches), default=0))
+    most_links = _most_links(fabric)
     full_s = 8 * fabric.buffer_bytes / slowest_bps
     timeout_s = 2 * (full_s + most_links * link_s)
     if controlled not in NEED_MARKS:

@@ -47,8 +47,6 @@ class Marking:
         self._red, self._rng = red, rng
         self.queues_s = array("f")
         """The queue delay of each packet that was acknowledged [s]."""
-        self.marked = 0
-        """How many were marked."""
 
     def curve(self, base_s: float, packet_s: float, lent_s: float) -> MarkCurve:
         """Return the curve of a path.
@@ -62,8 +60,8 @@ class Marking:
         lent_s
             For how long a token bucket lets packets pass at that link at once [s].
         """
-        least_s = max(self._red.least * base_s, self._red.least_packets * packet_s, lent_s)
-        return MarkCurve(base_s, least_s, max(self._red.most * base_s, least_s))
+        least, most = self._red.lengths(base_s / packet_s, lent_s / packet_s)
+        return MarkCurve(base_s, least * packet_s, most * packet_s)
 
     def met(self, queue_s: float, curve: MarkCurve) -> bool:
         """Return whether a packet is marked that queued for so long [s]."""
@@ -71,6 +69,4 @@ class Marking:
         if queue_s <= curve.least_s:
             return False
         over_s, within_s = queue_s - curve.least_s, curve.most_s - curve.least_s
-        marked = over_s >= within_s or self._rng.random() * within_s < over_s
-        self.marked += marked
-        return marked
+        return over_s >= within_s or self._rng.random() * within_s < over_s

@@ -179,7 +179,7 @@ def test_marks_of_switches_keep_an_incast_of_dctcp_out_of_full_queues(
     experiment = replace(incast(7, "tcp:dctcp"), mtu=3000)
     try:
         check_congestion_control("dctcp")
-        check_marks("dctcp", default_datapath(), experiment.mtu)
+        check_marks("tcp:dctcp", default_datapath(), experiment.mtu)
     except MachineError as error:
         pytest.skip(str(error))
     with booted(experiment) as network:
