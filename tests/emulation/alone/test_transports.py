@@ -18,7 +18,7 @@ from testbed.machine.congestion import check_congestion_control, check_marks
 from testbed.machine.datapath import default_datapath
 from testbed.machine.kernel import inside_namespace
 from testbed.network.network import Network
-from testbed.network.readback import port_settings
+from testbed.network.readback import port_settings, unmet
 from testbed.network.wiring import RTAX_RTO_MIN
 from testbed.trust.outcome import Outcome, bound_s
 from testbed.trust.trial import tried
@@ -191,6 +191,22 @@ def test_marks_of_switches_keep_an_incast_of_dctcp_out_of_full_queues(
     for port, shape in shapes.items():
         assert shape
         assert shape.mark_bytes == (experiment.host.mark_bytes if port.node == "leaf0" else 0)
+
+
+def test_switches_mark_the_datagrams_of_an_incast(sandbox: Box | None, machine: Machine) -> None:
+    setup = TransportSetup("tests.emulation.wide_window:WideWindow", marks="switches")
+    experiment = replace(incast(7, setup.name), transport=setup, mtu=3000)
+    try:
+        check_marks(setup.marked_for, default_datapath(), experiment.mtu)
+    except MachineError as error:
+        pytest.skip(str(error))
+    with booted(experiment) as network:
+        outcome = tried(experiment, network)
+        broken = unmet(network, port_settings(network))
+    assert_all_arrived(outcome, machine)
+    assert broken == []
+    assert outcome.measures.queue_marks > 0
+    assert outcome.measures.queue_drops == 0
 
 
 def test_the_pages_own_transport_moves_all_bytes_at_their_rate(
