@@ -1,4 +1,4 @@
-"""Sources without sockets: their queue pairs, and what an engine would note of a packet that it sends."""
+"""Sources without sockets: their queue pairs, and the part of an engine in what happens to packets."""
 
 from typing import cast
 
@@ -21,3 +21,9 @@ def send(sources: Sources, source: Source, size: int) -> None:
     source.allowed -= size
     source.news_sent.append(Sent(size, 0))
     sources.want(source, -size)
+
+
+def arrive(source: Source, size: int) -> None:
+    """Have the receiver of a source know that bytes have arrived, or are missing."""
+    assert source.receiver
+    source.receiver.on_arrived(source.number, size)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.examples import examples
-from tests.traffic.source_cases import lane_of, send
+from tests.traffic.source_cases import arrive, lane_of, send
 from topologies.fabric import Nic
 from traffic.congestion.credit import (
     FIRST_PACKETS,
@@ -302,7 +302,7 @@ class World:
 
     def _land(self, number: int, size: int) -> None:
         source = next(each for each in self.sources if each.number == number)
-        self.sources.arrived(source, size)
+        arrive(source, size)
         (self.lost if self._rng.random() < self.loses else self.arrived)[number] += size
 
     def owed(self) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.traffic.source_cases import lane_of, send
+from tests.traffic.source_cases import arrive, lane_of, send
 from topologies.fabric import Nic
 from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_lane import Crossed, Source
@@ -47,7 +47,7 @@ def granted_packets(sources: Sources, source: Source, at_s: float, lasts_s: floa
         sources.turn(at_s + turn * 0.002)
         more = source.allowed
         send(sources, source, more)
-        sources.arrived(source, more)
+        arrive(source, more)
         granted += more
     return granted / PACKET
 

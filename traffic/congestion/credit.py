@@ -248,7 +248,8 @@ class Credit:
         now_s: float,
     ) -> None:
         """Count what it sent; the rest is its receiver's affair."""
-        self._sent += sum(packet.bytes for packet in sent)
+        for packet in sent:
+            self._sent += packet.bytes
 
     def may_send(self, now_s: float) -> int:
         """Return the bytes that it was granted and has not sent."""

@@ -335,25 +335,30 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._send(lane.nic)
 
     def _line_up(self, lane: DatagramLane) -> None:
-        """Have a queue pair wait for its turn at its NIC, or for its source to be allowed more."""
+        """Have a queue pair wait for its turn at its NIC, or for its source to be allowed something."""
         if lane.lined_up or lane.held or not lane.unsent:
             return
         source = lane.unsent[0].parcel.source
-        if source.allowed < lane.next_bytes(self._packet_bytes):
+        if source.allowed > 0:
+            lane.lined_up = True
+            self._ready[lane.nic].append(lane)
+        else:
             source.waiting[lane] = None
-            return
-        lane.lined_up = True
-        self._ready[lane.nic].append(lane)
 
     def _send(self, nic: NicSender) -> None:
         """Send packets of a NIC's queue pairs in turn, as far as there is room."""
-        ready = self._ready[nic]
+        ready, most = self._ready[nic], self._packet_bytes
         while ready and nic.room(PLACED_PACKETS, self._turns):
             lane = ready[0]
-            size = lane.next_bytes(self._packet_bytes)
-            may = bool(size) and not lane.held and size <= lane.unsent[0].parcel.source.allowed
-            if may and not self._send_packet(lane, size):
-                break
+            if lane.unsent and not lane.held:
+                size, source = lane.next_bytes(most), lane.unsent[0].parcel.source
+                if size > source.allowed:
+                    ready.popleft()
+                    lane.lined_up = False
+                    source.waiting[lane] = None
+                    continue
+                if not self._send_packet(lane, size):
+                    break
             ready.popleft()
             lane.lined_up = False
             self._line_up(lane)
@@ -374,7 +379,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         packet = lane.flying[lane.packets] = Packet(lane, lane.packets, source, pieces, path, size, left_at)
         lane.packets += 1
         self._under_way.left(packet)
-        source.over_window = max(source.over_window, source.on_the_way - source.window_bytes)
+        if (over := source.on_the_way - source.window_bytes) > source.over_window:
+            source.over_window = over
         source.sent += size
         source.on_the_way += size
         source.allowed -= size
@@ -411,25 +417,29 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def _land(self, packet: Packet, now: float) -> None:
         """Have a packet that was received arrive, and be acknowledged, once its path's delay is over."""
-        packet.over, packet.lane.moved_at = True, now
+        lane = packet.lane
+        packet.over, lane.moved_at = True, now
         overtaken = self._under_way.overtaken_by(packet)
-        received = Received(packet, overtaken, now, packet.lane.crossed.delay_s)
-        if received.delay_s:
-            self._propagation.put(received)
+        if delay_s := lane.crossed.delay_s:
+            self._propagation.put(Received(packet, overtaken, now, delay_s))
         else:
-            self._arrive(received)
-            self._acknowledge(received)
+            self._arrive(packet, overtaken, now)
+            self._acknowledge(packet, overtaken, now)
 
     def _propagate(self, now: float) -> None:
         """Have packets arrive, and be acknowledged, whose path's delay is over."""
-        for stage, received in self._propagation.due(now):
-            (self._arrive if stage == "arrives" else self._acknowledge)(received)
+        for stage, (packet, overtaken, at_s, delay_s) in self._propagation.due(now):
+            if stage == "arrives":
+                self._arrive(packet, overtaken, at_s + delay_s)
+            else:
+                self._acknowledge(packet, overtaken, at_s + 2 * delay_s)
 
-    def _arrive(self, received: Received) -> None:
+    def _arrive(self, packet: Packet, overtaken: Sequence[Packet], now: float) -> None:
         """Count a packet at its receiver, unless it was taken back; the receiver sees what is missing."""
-        packet, lane = received.packet, received.packet.lane
-        for each in (*received.lost, packet):
-            self._await_no_longer(each)
+        lane = packet.lane
+        for lost in overtaken:
+            self._await_no_longer(lost)
+        self._await_no_longer(packet)
         if packet.dropped:
             self._late += 1
             return
@@ -438,19 +448,19 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         for piece in packet.pieces:
             if not piece.parcel.gone:
                 packet.source.delivered += piece.size
-                self._deliver(lane, piece, received.at_s + received.delay_s)
+                self._deliver(lane, piece, now)
         self._open -= not lane.left
 
     def _await_no_longer(self, packet: Packet) -> None:
         """Have a packet's receiver know, once, that it is no longer on its way."""
-        if packet.awaited:
-            packet.awaited = False
-            self.sources.arrived(packet.source, packet.size)
+        source = packet.source
+        if packet.awaited and source.receiver:
+            source.receiver.on_arrived(source.number, packet.size)
+        packet.awaited = False
 
-    def _acknowledge(self, received: Received) -> None:
+    def _acknowledge(self, packet: Packet, overtaken: Sequence[Packet], now: float) -> None:
         """Have a sender hear that a packet arrived, and that those which it overtook are lost."""
-        packet, now = received.packet, received.at_s + 2 * received.delay_s
-        for lost in received.lost:
+        for lost in overtaken:
             self._lose(lost, OVERTAKEN, now)
         if packet.dropped:
             return
@@ -459,7 +469,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         source.on_the_way -= packet.size
         source.acknowledged += 1
         curve = packet.lane.curve
-        queue_s = max(rtt_s - curve.base_s, 0.0)
+        queue_s = rtt_s - curve.base_s if rtt_s > curve.base_s else 0.0
         source.queued_s += queue_s
         source.queued += 1
         met = self.marking.met(queue_s, curve)
@@ -652,9 +662,10 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             self._lose(lost, SILENT, now)
         may_send, is_over = self.sources.turn(now)
         for source in may_send:
-            waiting, source.waiting = source.waiting, {}
-            for lane in waiting:
-                self._line_up(lane)
+            if source.waiting:
+                waiting, source.waiting = source.waiting, {}
+                for lane in waiting:
+                    self._line_up(lane)
             if source.key:
                 for feeder in self._feeders:
                     feeder.opened(source.key)

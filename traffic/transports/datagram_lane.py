@@ -13,7 +13,15 @@ from math import inf
 from typing import NamedTuple
 
 from topologies.fabric import Nic
-from traffic.congestion.control import Acknowledged, CongestionControl, Granted, Lost, Pipe, Sent
+from traffic.congestion.control import (
+    Acknowledged,
+    CongestionControl,
+    Granted,
+    Lost,
+    Pipe,
+    ReceiverControl,
+    Sent,
+)
 from traffic.transports.datagram_sockets import Address
 from traffic.transports.loop import QueuePairState
 from traffic.transports.marking import UNMARKED, MarkCurve
@@ -120,7 +128,11 @@ class Source:
     """Made when it has something to send: by then its path is known."""
     granted: Granted[object, object] | None = None
     """The same, where receivers grant."""
+    receiver: ReceiverControl[object, object] | None = None
+    """Its receiver's, where that grants."""
     pipe: Pipe | None = None
+    half_s: float = 0.0
+    """How long an announcement or a grant takes [s]."""
     sent: int = 0
     """All that was sent of it, what was lost included."""
     wants: int = 0
@@ -194,6 +206,10 @@ class DatagramLane(QueuePairState):
         ``number`` gives a piece of a message that is sent for the first time its number.
         """
         pieces = list[Piece]()
+        first = self.unsent[0]
+        if first.size > most and first.number == NOT_NUMBERED:  # as most are, where messages are large
+            first.size -= most
+            return [Piece(first.parcel, most, number(first.parcel.message))]
         while most > 0 and self.unsent:
             piece = self.unsent[0]
             if pieces and piece.parcel.burst:
@@ -213,6 +229,8 @@ class DatagramLane(QueuePairState):
 
     def next_bytes(self, most: int) -> int:
         """Return how many bytes its next packet would carry, of so many at most."""
+        if self.unsent and self.unsent[0].size >= most:
+            return most
         size = 0
         for piece in self.unsent:
             if size and piece.parcel.burst:
@@ -231,15 +249,13 @@ class DatagramLane(QueuePairState):
         """Have bytes of a parcel taken off it: they go elsewhere."""
         parcel.size -= size
         self.posted -= size
-        self._look_at(parcel)
+        if not parcel.size:
+            del self.parcels[parcel]
 
     def deliver(self, parcel: Parcel, size: int) -> None:
         """Count bytes of a parcel that arrived."""
         parcel.size -= size
         self.counted += size
-        self._look_at(parcel)
-
-    def _look_at(self, parcel: Parcel) -> None:
         if not parcel.size:
             del self.parcels[parcel]
 

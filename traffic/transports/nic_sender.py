@@ -78,8 +78,10 @@ class NicSender:
 
         A token bucket lets packets leave as soon as it can lend for all of them (GCRA, ITU-T I.371).
         """
-        self._clear_s = max(self._clear_s, now_s) + (size + HEADER_BYTES) / self._bytes_s
-        return max(now_s, self._clear_s - self._lent_s)
+        begins_s = self._clear_s if self._clear_s > now_s else now_s
+        self._clear_s = begins_s + (size + HEADER_BYTES) / self._bytes_s
+        leaves_s = self._clear_s - self._lent_s
+        return leaves_s if leaves_s > now_s else now_s
 
     def _learn(self) -> None:
         """Learn what the kernel accounts for a packet, once one waits."""

@@ -7,6 +7,7 @@ Where receivers grant, announcements and grants go between the two ends.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 
@@ -74,7 +75,8 @@ class Sources:
             if far not in self._receivers:
                 rate_bytes_s = self._nic_rate_bps(far) / 8
                 self._receivers[far] = self._algorithm.receiver(rate_bytes_s, self._packet_bytes)
-            self._receivers[far].expect(source.number)
+            source.receiver = self._receivers[far]
+            source.receiver.expect(source.number)
         return source
 
     def left_bytes(self, number: int) -> int:
@@ -88,8 +90,7 @@ class Sources:
 
     def granted_bytes(self, source: Source) -> int | None:
         """Return all that a source was granted and did not give back; None where nobody grants."""
-        receiver = self._receivers.get(source.nic)
-        return receiver.granted_bytes(source.number) if receiver else None
+        return source.receiver.granted_bytes(source.number) if source.receiver else None
 
     # What happens to them
 
@@ -102,11 +103,6 @@ class Sources:
         """Ask a source anew: it has something to hear, or it was held or let go."""
         self._news[source] = None
 
-    def arrived(self, source: Source, size: int) -> None:
-        """Have a receiver know that bytes are no longer on their way."""
-        if receiver := self._receivers.get(source.nic):
-            receiver.on_arrived(source.number, size)
-
     def crosses(self, source: Source) -> None:
         """Have a source go by the path that its queue pair takes now."""
         ends = self.ends[source.number]
@@ -114,7 +110,7 @@ class Sources:
         pipe = source.lane.crossed.pipe(bytes_s, self._packet_bytes)
         if pipe == source.pipe:
             return
-        source.pipe = pipe
+        source.pipe, source.half_s = pipe, pipe.propagation_s / 2
         if source.control:
             source.control.rates_changed(pipe)
             self._news[source] = None
@@ -138,7 +134,7 @@ class Sources:
         bool
             Whether all receivers had their turn.
         """
-        heard = sorted(self._news, key=lambda each: each.order)
+        heard = sorted(self._news, key=attrgetter("order"))
         self._news = {}
         self._announce(heard, now_s)
         granted, is_over = self._grant(now_s)
@@ -148,16 +144,18 @@ class Sources:
 
     def _asked(self, source: Source, now_s: float) -> bool:
         """Have a source hear its news; return whether it may send something that it has."""
-        control = self._control(source)
+        control = source.control or self._control(source)
         if source.news_sent or source.news_acknowledged or source.news_lost:
             control.on_events(source.news_sent, source.news_acknowledged, source.news_lost, now_s)
             source.news_sent, source.news_acknowledged, source.news_lost = [], [], []
         self._ask_at.pop(source, None)
         source.allowed = control.may_send(now_s)
         source.window_bytes = getattr(control, "window_bytes", inf)
-        if source.offers and (next_s := control.next_s(now_s)) < inf:
+        if not source.offers:
+            return False
+        if (next_s := control.next_s(now_s)) < inf:
             self._ask_at[source] = next_s
-        return source.allowed > 0 and source.offers > 0
+        return source.allowed > 0
 
     def _control(self, source: Source) -> CongestionControl:
         if not source.control:
@@ -177,29 +175,28 @@ class Sources:
         if not self._receivers:
             return
         for source in sources:
-            self._control(source)
+            if not source.control:
+                self._control(source)
             assert source.granted
             news = source.granted.announcement(source.sent + source.offers, source.sent)
             if news is not None:
-                self._announcements.send(source.number, news, now_s + self._half_s(source))
+                self._announcements.send(source, news, now_s, source.half_s)
 
     def _grant(self, now_s: float) -> tuple[Sequence[Source], bool]:
         """Have receivers hear and grant; return whom grants reached, and whether all had their turn."""
-        for number, news in self._announcements.come(now_s):
-            self._receivers[self._sources[number].nic].on_announced(number, news)
+        for source, news in self._announcements.come(now_s):
+            assert source.receiver
+            source.receiver.on_announced(source.number, news)
         begin, self._next = self._next, self._next + RECEIVERS_AT_ONCE
         for receiver in islice(self._receivers.values(), begin, self._next):
             for number, grant in receiver.grants(now_s):
-                self._grants.send(number, grant, now_s + self._half_s(self._sources[number]))
+                source = self._sources[number]
+                self._grants.send(source, grant, now_s, source.half_s)
         is_over = self._next >= len(self._receivers)
         self._next *= not is_over
         granted = list[Source]()
-        for number, grant in self._grants.come(now_s):
-            source = self._sources[number]
+        for source, grant in self._grants.come(now_s):
             assert source.granted  # it announced something
             source.granted.on_granted(grant)
             granted.append(source)
         return granted, is_over
-
-    def _half_s(self, source: Source) -> float:
-        return source.pipe.propagation_s / 2 if source.pipe else 0.0
