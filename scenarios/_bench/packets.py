@@ -91,7 +91,7 @@ def packets_of_cpu() -> tuple[float, str]:
     """Packets that the engine sends and receives in a second of CPU, datagrams over TCP's; median of 5."""
     job = single(uniform(FABRIC.gpus))
     each = [_at(FABRIC, job, "rails", FAST_BPS, UNIFORM_PACKETS)] * RUNS
-    datagrams, streams = (_packets_s(each, transport) for transport in ("credit", "ideal"))
+    datagrams, streams = (_packets_s(each, transport) for transport in ("credit", "tcp"))
     return datagrams / streams, f"{datagrams:,.0f} and {streams:,.0f} packets a second of CPU"
 
 
