@@ -119,7 +119,7 @@ def measure(datapath: Datapath) -> Calibration:
     fabric = rail_fabric(8, 4, 0, rate_bps=OVERLOAD_BPS)
     each_bytes = int(OVERLOAD_BPS / 8 * TRIAL_S / fabric.gpus / 3)
     demand = Demand("overload", np.full((fabric.gpus, fabric.gpus), each_bytes))
-    # Of all transports TCP costs this process least beside what switches do: datagrams cost it more than them.
+    # TCP costs this process least: datagrams cost it more than they cost the switches.
     setup = TransportSetup("tcp")
     experiment = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0), transport=setup)
     with Network(fabric, 1.0, datapath, experiment.host) as network:
