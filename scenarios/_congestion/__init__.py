@@ -1,0 +1,1 @@
+"""The study of congestion controls: what it measures, claims and draws."""
