@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.addresses import ENTROPIES
-from topologies.errors import NetworkError
+from topologies.errors import NetworkError, StuckError
 from topologies.fabric import Nic
 from traffic.congestion.control import OVERTAKEN, SILENT, TAKEN_BACK, Acknowledged, Lost, LostHow, Sent
 from traffic.packets import burst_bytes
@@ -116,7 +116,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     ) -> None:
         super().__init__(check, stuck_s, excused)
         self._endpoints, self._nic_rate_bps, self._packet_bytes = endpoints, nic_rate_bps, packet_bytes
-        self._switches_mark = switches_mark
+        self._switches_mark, self._control = switches_mark, control
         algorithm = algorithm_named(control)
         self.sources = Sources(algorithm, nic_rate_bps, packet_bytes, seed)
         self.marking = Marking(algorithm.marks or USUAL, np.random.default_rng(seed))
@@ -678,6 +678,26 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             feeder.turn(self, now)
         # Others wait meanwhile: as long as it took, unless some receivers have yet to have their turn.
         self._turn_at = now + max(self._tick_s, time.monotonic() - now) if is_over else now
+
+    # Congestion controls that let nothing go
+
+    def _unfed(self) -> StuckError:
+        silent = [source for source in self._groups.values() if source.offers and source.allowed <= 0]
+        return self._nothing_let(silent[0].lane) if silent else super()._unfed()
+
+    def _no_progress(self, stuck: Sequence[DatagramLane]) -> StuckError:
+        for lane in stuck:
+            source = lane.unsent[0].parcel.source if lane.unsent else None
+            if source and not source.on_the_way and source.allowed < lane.next_bytes(self._packet_bytes):
+                return self._nothing_let(lane)
+        return super()._no_progress(stuck)
+
+    def _nothing_let(self, lane: DatagramLane) -> StuckError:
+        near, far = lane.queue_pair.source, lane.queue_pair.destination
+        return StuckError(
+            f"the transport {self._control!r} let {near} send nothing to {far} for {self._stuck_s:g} s",
+            "have may_send return a packet's bytes or more while nothing is on the way",
+        )
 
 
 def _in_turns(

@@ -3,7 +3,7 @@
 import contextlib
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -257,13 +257,21 @@ class QueuePairs(Generic[Pair, Feeds]):
         if self._feeders and not self._open:
             moved_at = max((pair.moved_at for pair in self._pairs), default=0.0)
             if now - max(moved_at, *(feeder.began_at for feeder in self._feeders)) > self._stuck_s:
-                what, hint = self.fed
-                raise StuckError(f"{what} waited for {self._stuck_s:g} s while nothing was on its way", hint)
+                raise self._unfed()
         stuck = [each for each in self._pairs if each.left and not each.held]
         stuck = [each for each in stuck if now - each.moved_at > self._stuck_s]
         if stuck:
-            raise StuckError(
-                f"queue pair {stuck[0].queue_pair} made no progress for {self._stuck_s:g} s "
-                f"({stuck[0].counted:,} of {stuck[0].posted:,} bytes arrived; {len(stuck)} are stuck)",
-                "look at the links with --cli, or lower --rate",
-            )
+            raise self._no_progress(stuck)
+
+    def _unfed(self) -> StuckError:
+        """Return the error that feeders bind nothing."""
+        what, hint = self.fed
+        return StuckError(f"{what} waited for {self._stuck_s:g} s while nothing was on its way", hint)
+
+    def _no_progress(self, stuck: Sequence[Pair]) -> StuckError:
+        """Return the error that some queue pairs are stuck."""
+        return StuckError(
+            f"queue pair {stuck[0].queue_pair} made no progress for {self._stuck_s:g} s "
+            f"({stuck[0].counted:,} of {stuck[0].posted:,} bytes arrived; {len(stuck)} are stuck)",
+            "look at the links with --cli, or lower --rate",
+        )
