@@ -671,7 +671,14 @@ class Fed:
     """A feeder of an engine behind a relay, and what it may use."""
 
     def __init__(
-        self, of: Net, policy: ReactivePolicy, work: Work, *, first: int = 0, volume: float = 1.0
+        self,
+        of: Net,
+        policy: ReactivePolicy,
+        work: Work,
+        *,
+        first: int = 0,
+        volume: float = 1.0,
+        round_trip_s: float = 0.0,
     ) -> None:
         choice = admitted_by(policy, work)
         self._policy, self._first = policy, first
@@ -679,7 +686,7 @@ class Fed:
         self.names = list(self.sizes)
         self._of, self._among = of, [between_nics(lanes) for lanes in choice.lanes]
         pairs = list(dict.fromkeys(pair for among in self._among for pair in among))
-        number = dict(zip(pairs, of.lanes(*pairs), strict=True))
+        number = dict(zip(pairs, of.lanes(*pairs, round_trip_s=round_trip_s), strict=True))
         self.may = {
             name: {(number[replace(lane, entropy=SPRAYED)], lane.entropy) for lane in each_of(lanes)}
             for name, lanes in zip(self.names, choice.lanes, strict=True)
