@@ -19,6 +19,9 @@ References
 M. Alizadeh et al., "Data center TCP (DCTCP)", SIGCOMM 2010, section 3.1, and section 3.4 for K and g.
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from traffic.congestion.control import Acknowledged, Lost, PerPacket, Pipe, Red
@@ -35,6 +38,8 @@ class Dctcp(PerPacket):
     """A window that moves once in a window of data."""
 
     marks = Red(K, K)
+    in_packets: ClassVar[Mapping[str, float]] = {"least window": 1, "growth of an unmarked window": 1}
+    in_round_trips: ClassVar[Mapping[str, float]] = {"largest window, and the first": MOST_BDP}
     first_alpha = 0.0
     """alpha at first; 1 in RFC 8257."""
 

@@ -21,7 +21,9 @@ Ultra Ethernet Specification 1.0, section 3.6.13, network-signal-based congestio
 leaves open, the simulator uet-htsim at commit 40ccb05, sim/uec.cpp.
 """
 
+from collections.abc import Mapping
 from math import inf
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,6 +65,16 @@ class Nscc(PerPacket):
     marks = Red(0.2, 0.8)
     target = 1.0
     """T where no switch trims packets [R]."""
+    in_packets: ClassVar[Mapping[str, float]] = {
+        "least window": 1,
+        "acknowledged before a window grows, at most": ADJUST_PACKETS,
+    }
+    in_round_trips: ClassVar[Mapping[str, float]] = {
+        "largest window, and the first": MOST_BDP,
+        "queue delay aimed at": target,
+        "queue delay that counts as none": NO_DELAY,
+        "queue delay that quick adapt answers": QUICK_DELAY * target,
+    }
 
     def __init__(self, pipe: Pipe, rng: np.random.Generator) -> None:
         super().__init__(pipe, rng)
