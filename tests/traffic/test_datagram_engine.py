@@ -218,6 +218,21 @@ def test_a_lone_packet_is_missing_after_a_round_trip_and_so_many_packets_time(
     assert arrival.at - 1000.0 == pytest.approx(expected_s, abs=6 * PACKET_S)
 
 
+def test_what_arrives_after_its_delay_is_returned_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine waited for half a second when the last packet had come, before it said so."""
+    with net() as servers:
+        (number,) = servers.lanes(ONE, round_trip_s=0.1)
+        servers.post((number, PACKET, 7))
+        servers.run(lambda: servers.relay.passed != [])
+        assert not servers.step()
+        servers.clock.now += 0.1
+        waits = list[float]()
+        monkeypatch.setattr(servers.engine.loop, "serve", lambda wait_s, counts: waits.append(wait_s))
+        arrived = servers.engine.serve(10.0)
+    assert [arrival.message for arrival in arrived] == [7]
+    assert waits == [0.0]
+
+
 def test_what_waits_in_a_socket_while_the_engine_is_away_is_not_missing() -> None:
     with net() as servers:
         numbers = servers.lanes(*(QueuePair(Nic(1, nic), Nic(0, nic)) for nic in range(4)))

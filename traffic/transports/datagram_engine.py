@@ -647,7 +647,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._propagate(now)
         if not self.quiet and now >= self._turn_at:
             self._turn(now)
-        wait_s = min(timeout_s, TICK_S)
+        wait_s = 0.0 if self._arrived else min(timeout_s, TICK_S)
         if not self.quiet:
             wait_s = min(wait_s, min(self._turn_at, self._propagation.next_s) - time.monotonic())
         self._heard_at = time.monotonic()
