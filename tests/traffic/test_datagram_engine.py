@@ -574,6 +574,14 @@ def test_a_queue_pair_that_makes_no_progress_is_named() -> None:
     )
 
 
+def test_a_queue_pair_whose_only_packet_is_yet_to_count_as_lost_is_not_stuck() -> None:
+    with net(first_times(), control="nscc", stuck_s=2.0) as servers:
+        (number,) = servers.lanes(ONE, round_trip_s=2.5)
+        servers.post((number, PACKET, 7))
+        (arrival,) = servers.finish()
+    assert arrival.at - 1000.0 == pytest.approx(2.5 + LOST_PACKETS * PACKET_S + 1.25, abs=6 * PACKET_S)
+
+
 def test_what_is_held_is_not_stuck() -> None:
     with net(stuck_s=1.0) as servers:
         (number,) = servers.lanes(ONE)

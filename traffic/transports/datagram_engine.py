@@ -503,6 +503,9 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         least_s = packets * packet_s(self._nic_rate_bps(source.nic), self._packet_bytes)
         return max(least_s, LOST_ROUND_TRIPS * source.rtt_s) + crossed.propagation_s
 
+    def _awaited_s(self, pair: DatagramLane) -> float:
+        return max(map(self._patience_s, pair.flying.values()), default=0.0)
+
     def _lose(self, packet: Packet, how: LostHow, now: float) -> None:
         """Have what a packet carried sent again, unless it was taken back."""
         lane, source = packet.lane, packet.source

@@ -253,13 +253,17 @@ class QueuePairs(Generic[Pair, Feeds]):
         arrived, self._arrived = self._arrived, []
         return arrived
 
+    def _awaited_s(self, pair: Pair) -> float:
+        """Return for how long a queue pair waits for what it has sent before that counts as lost [s]."""
+        return 0.0
+
     def _check_progress(self, now: float) -> None:
         if self._feeders and not self._open:
             moved_at = max((pair.moved_at for pair in self._pairs), default=0.0)
             if now - max(moved_at, *(feeder.began_at for feeder in self._feeders)) > self._stuck_s:
                 raise self._unfed()
         stuck = [each for each in self._pairs if each.left and not each.held]
-        stuck = [each for each in stuck if now - each.moved_at > self._stuck_s]
+        stuck = [each for each in stuck if now - each.moved_at > self._stuck_s + self._awaited_s(each)]
         if stuck:
             raise self._no_progress(stuck)
 
