@@ -115,6 +115,8 @@ def explored(title: str, shown: Sequence[Experiment], datapath: Datapath) -> Ite
             f"{title}: NICs are shaped to {rate:g} Mbit/s, the transport is {first.transport_name}; "
             f"replay knows {', '.join(jobs)}"
         )
+        if not first.host.delays and any(link.delay_s for link in first.fabric.links):
+            say("links do not delay what is sent by hand: a replay's engine delays its datagrams")
         by_rule = first if first.is_once_lit else None
         FabricCLI(network, jobs, transport=first.transport, by_rule=by_rule, planned=planned)
     yield None
