@@ -182,10 +182,10 @@ def test_a_run_on_a_datapath_that_is_none_is_refused(packets: Path, tmp_path: Pa
         datapath_of(tmp_path / "run.json")
 
 
-@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "traffic/transports/ideal.py"])
-def test_documents_call_the_transport_ideal_and_not_a_nics_or_tcps_own(name: str) -> None:
+@pytest.mark.parametrize("name", ["README.md", "docs/explain/transports.md", "traffic/congestion/ideal.py"])
+def test_documents_call_ideal_clairvoyant_and_not_a_nics_or_tcps_own(name: str) -> None:
     text = " ".join((CHECKOUT / name).read_text().split())
-    assert "ideal transport" in text.lower()
+    assert "clairvoyant" in text
     assert "real TCP" not in text
     assert "as an RDMA NIC" not in text
     assert "As on an RDMA NIC" not in text
