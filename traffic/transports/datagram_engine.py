@@ -137,6 +137,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """How often congestion controls are asked, and NICs looked at [s]."""
         self._turns = 0
         self._turn_at = 0.0
+        self._asked_at = 0.0
+        """When it was last asked to serve [s]: what its caller did before came before what arrives now."""
         self._heard_at = 0.0
         """When it last looked for what arrived [s]: what waits since then is not missing."""
         self._landed = self._resent = self._late = 0
@@ -430,7 +432,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """Have packets arrive, and be acknowledged, whose path's delay is over."""
         for stage, (packet, overtaken, at_s, delay_s) in self._propagation.due(now):
             if stage == "arrives":
-                self._arrive(packet, overtaken, at_s + delay_s)
+                self._arrive(packet, overtaken, max(at_s + delay_s, self._asked_at))
             else:
                 self._acknowledge(packet, overtaken, at_s + 2 * delay_s)
 
@@ -646,7 +648,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     def serve(self, timeout_s: float) -> list[Arrival]:
         """Wait until something happens, and serve it; return the messages that arrived."""
         self.loop.begins_round(counts=not self.quiet)
-        now = time.monotonic()
+        now = self._asked_at = time.monotonic()
         self._propagate(now)
         if not self.quiet and now >= self._turn_at:
             self._turn(now)
@@ -655,7 +657,9 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             wait_s = min(wait_s, min(self._turn_at, self._propagation.next_s) - time.monotonic())
         self._heard_at = time.monotonic()
         self.loop.serve(max(wait_s, 0.0), counts=not self.quiet)
-        return self._ended_round(time.monotonic())
+        now = time.monotonic()
+        self._propagate(now)  # else what is due now would arrive after what the caller does next
+        return self._ended_round(now)
 
     def _turn(self, now: float) -> None:
         """Ask congestion controls, and have NICs send what they allow."""
