@@ -76,7 +76,8 @@ def test_a_packet_arrives_one_delay_after_it_was_received_and_is_acknowledged_af
         arrived = servers.finish()
         recorder = heard_by(servers)
         expected_s = [received_s[message] + delay_s for message in range(3)]
-        assert [each.at for each in arrived] == pytest.approx(expected_s, abs=1e-9)
+        for each, due_s in zip(arrived, expected_s, strict=True):
+            assert -1e-9 <= each.at - due_s <= STEP_S + 1e-9, "when it is due, or as the engine is asked then"
         assert [each.rtt_s for _, each in recorder.acknowledged] == pytest.approx(
             [STEP_S + 2 * delay_s] * 2, abs=1e-9
         )
