@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -62,11 +62,11 @@ class Has:
     """How often it has taken back what it had announced, as it counts itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class CreditGrant:
-    """What a source may have sent, from its first byte on."""
+class CreditGrant(NamedTuple):
+    """A grant of bytes to a source, from its first one on."""
 
     granted_bytes: int
+    """All that it may have sent."""
     take_backs: int
     """How often the receiver had heard that something was taken back."""
 
@@ -135,7 +135,8 @@ class Receiver:
         if not self._may_grant(now_s):
             return []
         share = QUEUE_PACKETS * self._turn_packets / len(self._turns)
-        granted, passed = dict[_Source, None](), 0
+        granted: dict[_Source, None] = {}
+        passed = 0
         while self._packets >= 1 and passed < len(self._turns):
             source = self._turns.popleft()
             most = max(share, LEAST_PACKETS) + source.round_trip_s * self._packets_s

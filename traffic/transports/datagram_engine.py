@@ -318,12 +318,14 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """Return whether a NIC takes another packet."""
         return self._nics[nic].room(DEPTH_PACKETS, self._turns)
 
+    def allows(self, group: Group) -> bool:
+        """Return whether a packet of a group may leave; one that waits is larger than what is allowed."""
+        source = self._groups[group]
+        return source.allowed > 0 and not source.waiting
+
     def takes(self, number: int, group: Group) -> bool:
         """Return whether a packet between two NICs may leave."""
-        source = self._groups[group]
-        if source.allowed <= 0 or source.waiting:  # what waits is larger than what is allowed
-            return False
-        return self._pairs[number].nic.room(DEPTH_PACKETS, self._turns)
+        return self.allows(group) and self._pairs[number].nic.room(DEPTH_PACKETS, self._turns)
 
     def put(self, feeder: PacketFeeder, burst: Burst) -> None:
         """Send bytes by a lane, what is allowed of them at once."""

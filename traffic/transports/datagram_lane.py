@@ -205,11 +205,11 @@ class DatagramLane(QueuePairState):
 
         ``number`` gives a piece of a message that is sent for the first time its number.
         """
-        pieces = list[Piece]()
         first = self.unsent[0]
         if first.size > most and first.number == NOT_NUMBERED:  # as most are, where messages are large
             first.size -= most
             return [Piece(first.parcel, most, number(first.parcel.message))]
+        pieces = list[Piece]()
         while most > 0 and self.unsent:
             piece = self.unsent[0]
             if pieces and piece.parcel.burst:
@@ -309,7 +309,8 @@ class UnderWay:
 
     def overtaken_by(self, packet: Packet) -> list[Packet]:
         """Return what left before a packet that arrived, by the same path, and has not: it is lost."""
-        in_order, lost = self._of_path[packet.path], list[Packet]()
+        in_order = self._of_path[packet.path]
+        lost: list[Packet] = []  # `list[Packet]()` takes fifteen times as long
         while in_order and in_order[0] is not packet:
             before = in_order.popleft()
             if not before.over:

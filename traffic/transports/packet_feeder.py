@@ -84,8 +84,11 @@ class PacketCarrier(Protocol):
     def room(self, nic: Nic) -> bool:
         """Return whether a NIC takes another packet."""
 
+    def allows(self, group: Group) -> bool:
+        """Return whether a packet of a group may leave, by any of its NICs that has room."""
+
     def takes(self, number: int, group: Group) -> bool:
-        """Return whether a packet between two NICs may leave: it was granted, and its NIC has room."""
+        """Return whether a packet between two NICs may leave: it is allowed, and its NIC has room."""
 
     def put(self, feeder: "PacketFeeder", burst: Burst) -> None:
         """Send bytes by a lane."""
@@ -239,6 +242,8 @@ class _Among:
         self.group_of = _groups(dict(zip(numbers, pairs, strict=True)))
         """The group of each pair of NICs, by number."""
         self.groups = tuple(dict.fromkeys(self.group_of.values()))
+        self._of_group = [(g, [n for n, of in self.group_of.items() if of == g]) for g in self.groups]
+        """The pairs of NICs of each group."""
         self.states = States(self._first[-1], partial(self._state, feeder))
 
     def _state(self, feeder: PacketFeeder, lane: int) -> LaneState:
@@ -251,8 +256,13 @@ class _Among:
         return self.numbers[place], self._entropies[place][lane - self._first[place]]
 
     def may_send(self, carrier: PacketCarrier) -> bool:
-        """Return whether any lane takes a packet."""
-        return any(carrier.takes(number, group) for number, group in self.group_of.items())
+        """Return whether any lane takes a packet; most groups allow none, so they are asked first."""
+        for group, numbers in self._of_group:
+            if carrier.allows(group):
+                for number in numbers:
+                    if carrier.takes(number, group):
+                        return True
+        return False
 
 
 def _groups(pairs: Mapping[int, QueuePair]) -> dict[int, Group]:

@@ -148,7 +148,8 @@ class Sources:
         if source.news_sent or source.news_acknowledged or source.news_lost:
             control.on_events(source.news_sent, source.news_acknowledged, source.news_lost, now_s)
             source.news_sent, source.news_acknowledged, source.news_lost = [], [], []
-        self._ask_at.pop(source, None)
+        if self._ask_at:
+            self._ask_at.pop(source, None)
         source.allowed = control.may_send(now_s)
         source.window_bytes = getattr(control, "window_bytes", inf)
         if not source.offers:
