@@ -1,5 +1,6 @@
 """Congestion controls behind a relay: their news of packets, when it comes, and those that misbehave."""
 
+import time
 from collections import Counter
 from math import inf, nan
 
@@ -84,6 +85,17 @@ def test_a_packet_arrives_one_delay_after_it_was_received_and_is_acknowledged_af
         for message, (heard_s, _) in enumerate(recorder.acknowledged):
             late_s = heard_s - (received_s[message] + 2 * delay_s)
             assert -1e-9 <= late_s <= PACKET_S / 2 + STEP_S, "it is heard within a tick"
+
+
+def test_what_has_propagated_is_returned_at_once_though_nothing_else_is_under_way() -> None:
+    with net(control="Recorder") as servers:
+        (number,) = servers.lanes(ONE, round_trip_s=0.05)
+        servers.post((number, PACKET, 0))
+        servers.go_on(0.01)
+        servers.clock.now += 1.0
+        began_s = time.perf_counter()
+        assert [each.message for each in servers.engine.serve(0.5)] == [0]
+        assert time.perf_counter() - began_s < 0.25
 
 
 def test_without_a_delay_a_packet_arrives_and_is_acknowledged_as_it_is_received() -> None:
