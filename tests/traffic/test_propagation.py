@@ -38,7 +38,8 @@ def test_each_packet_reaches_each_stage_once_and_as_soon_as_somebody_looks(
         expected["arrives", packet.number] = at_s + delay_s
         expected["acknowledged", packet.number] = at_s + 2 * delay_s
     for now_s in (*np.cumsum(looks_s).tolist(), inf):
-        assert propagation.next_s == min(expected.values(), default=inf)
+        to_arrive = [at_s for (stage, _), at_s in expected.items() if stage == "arrives"]
+        assert propagation.arrives_s == min(to_arrive, default=inf)
         reached = [(stage, received.packet.number) for stage, received in propagation.due(now_s)]
         assert sorted(reached) == sorted(which for which, at_s in expected.items() if at_s <= now_s)
         for which in reached:

@@ -656,7 +656,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             self._turn(now)
         wait_s = 0.0 if self._arrived else min(timeout_s, TICK_S)
         if not self.quiet:
-            wait_s = min(wait_s, min(self._turn_at, self._propagation.next_s) - time.monotonic())
+            wait_s = min(wait_s, min(self._turn_at, self._propagation.arrives_s) - time.monotonic())
         self._heard_at = time.monotonic()
         self.loop.serve(max(wait_s, 0.0), counts=not self.quiet)
         now = time.monotonic()

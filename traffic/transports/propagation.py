@@ -48,8 +48,9 @@ class Propagation:
         return found
 
     @property
-    def next_s(self) -> float:
-        """When something is due next [s]; infinity if nothing waits."""
+    def arrives_s(self) -> float:
+        """When a packet arrives next [s]; infinity if none is to. Acknowledgements wake nobody."""
+        firsts = ((stage, delay_s, line[0]) for (stage, delay_s), line in self._lines.items() if line)
         return min(
-            (line[0].at_s + delay_s for (_, delay_s), line in self._lines.items() if line), default=inf
+            (first.at_s + delay_s for stage, delay_s, first in firsts if stage == "arrives"), default=inf
         )
