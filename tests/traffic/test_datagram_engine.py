@@ -744,12 +744,13 @@ class Fed:
 @pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("name", [*NAMED, "per chunk"])
 @settings(max_examples=examples(2, 10))
-@given(seed=SEEDS, volume=st.sampled_from([1.0, 0.3]))
+@given(seed=SEEDS, volume=st.sampled_from([1.0, 0.3]), round_trip_s=st.sampled_from([0.0, 0.02]))
 def test_packets_that_choose_arrive_once_by_lanes_that_they_may_use(
-    name: str, fate: str, seed: int, volume: float
+    name: str, fate: str, seed: int, volume: float, round_trip_s: float
 ) -> None:
     with net(FATES[fate](seed)) as servers:
-        fed = Fed(servers, choosing(name), work_between(seed), first=100, volume=volume)
+        work = work_between(seed)
+        fed = Fed(servers, choosing(name), work, first=100, volume=volume, round_trip_s=round_trip_s)
         arrived = servers.finish()
         assert servers.times(arrived) == Counter((message, -1) for message in fed.names)
         assert {message: fed.carried(message) for message in fed.names} == fed.sizes
@@ -761,13 +762,14 @@ def test_packets_that_choose_arrive_once_by_lanes_that_they_may_use(
 @pytest.mark.parametrize("fate", FATES)
 @pytest.mark.parametrize("name", ["reps", "spray", "per chunk"])
 @settings(max_examples=examples(2, 15))
-@given(seed=SEEDS)
+@given(seed=SEEDS, round_trip_s=st.sampled_from([0.0, 0.02]))
 def test_what_is_recalled_in_the_middle_counts_once_with_what_is_sent_of_it_later(
-    name: str, fate: str, seed: int
+    name: str, fate: str, seed: int, round_trip_s: float
 ) -> None:
     rng = np.random.default_rng(seed)
     with net(FATES[fate](seed)) as servers:
-        fed = Fed(servers, choosing(name), work_between(seed, 10 * PACKET), first=100)
+        work = work_between(seed, 10 * PACKET)
+        fed = Fed(servers, choosing(name), work, first=100, round_trip_s=round_trip_s)
         arrived = servers.go_on(float(rng.choice([4, 8, 30, 300])) * PACKET_S)
         lacking = list(filter(fed.feeder.lacks, fed.names))
         back = lacking[:: int(rng.integers(1, 3))]
