@@ -661,6 +661,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self.loop.serve(max(wait_s, 0.0), counts=not self.quiet)
         now = time.monotonic()
         self._propagate(now)  # else what is due now would arrive after what the caller does next
+        if self._ended and self.quiet:  # there is no next turn
+            self._log_flows(now)
         return self._ended_round(now)
 
     def _turn(self, now: float) -> None:
@@ -678,15 +680,18 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             if source.key:
                 for feeder in self._feeders:
                     feeder.opened(source.key)
-        if len(self.sources) <= MOST_SOURCES:
-            self.flow_log.take(self.sources, now, self._tick_s / TICK_PACKETS, anyway=self._ended)
-            self._ended = False
+        self._log_flows(now)
         for nic in list(self._ready):
             self._send(nic)
         for feeder in list(self._feeders):
             feeder.turn(self, now)
         # Others wait meanwhile: as long as it took, unless some receivers have yet to have their turn.
         self._turn_at = now + max(self._tick_s, time.monotonic() - now) if is_over else now
+
+    def _log_flows(self, now: float) -> None:
+        if len(self.sources) <= MOST_SOURCES:
+            self.flow_log.take(self.sources, now, self._tick_s / TICK_PACKETS, anyway=self._ended)
+        self._ended = False
 
     # Congestion controls that let nothing go
 

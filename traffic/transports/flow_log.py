@@ -52,10 +52,10 @@ class FlowLog:
         if now_s < self._next_s and not anyway:
             return
         self._period_s = max(self._period_s, PERIOD_PACKETS * packet_s)
-        self._next_s = now_s + self._period_s
         self.samples += [_sample(source, now_s) for source in sources if source.sent]
         if len(self.samples) > MOST_SAMPLES:
             self._thin()
+        self._next_s = now_s + self._period_s
 
     def _thin(self) -> None:
         times = sorted({each.at_s for each in self.samples})
