@@ -47,7 +47,7 @@ from testbed.report.kept_points import FOLDER, TRACES, KeptFiles, KeptPoints
 from testbed.report.order import order_sheets
 from testbed.report.page import Findings, Format, Page, apart, slug
 from testbed.report.rows import GrowingTable
-from testbed.report.run_json import Known, RunRecord, pipes_of, planned_lines, run_json
+from testbed.report.run_json import Known, RunRecord, congestion_of, planned_lines, run_json
 from testbed.report.slow_links import slow_text
 from testbed.report.transports import alike_text, choices_text, transport_sheets
 from testbed.trust.outcome import Outcome, summary_row
@@ -354,10 +354,10 @@ class ResultsDirectory(RunDirectory):
         if outcome.inert:
             under = f"{experiment.name}, {experiment.transport_name}"
             self.run = replace(self.run, inert={**self.run.inert, under: outcome.inert})
-        if outcome.queueing:
+        if known := congestion_of(outcome):
             words = experiment.job.name, experiment.name, experiment.transport_name, f"seed {experiment.seed}"
-            pipes = {**self.run.pipes, ", ".join(words): pipes_of(outcome.queueing)}
-            self.run = replace(self.run, pipes=pipes)
+            congestion = {**self.run.congestion, ", ".join(words): known}
+            self.run = replace(self.run, congestion=congestion)
         self._write_rows([self._row(point.row, experiment)], experiment)
 
     def _row(self, row: Mapping[str, object], experiment: Experiment) -> Mapping[str, object]:

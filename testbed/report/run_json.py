@@ -18,11 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, NonNegativeInt, Va
 
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import LIMIT, Experiment
-from testbed.live.sources import Queueing
 from testbed.machine.datapath import Datapath
 from testbed.machine.files import read_whole
 from testbed.machine.versions import machine, versions
 from testbed.report.means import BASELINE
+from testbed.trust.marks import MarkingRule, marking_rule
+from testbed.trust.outcome import Outcome
 from testbed.trust.similitude import REAL_LINK_DELAY_S, Number
 from topologies.errors import LightrailError, ScenarioError, TraceError
 from topologies.own import say_own
@@ -33,7 +34,7 @@ FORMAT_VERSION: Literal[6] = 6
 SEAL = '\n,"sha256": "'
 HINT = "give the run.json of a results directory"
 
-LATER = "typed", "pipes"
+LATER = "typed", "congestion"
 """Keys that files of older versions lack."""
 
 Kind = Literal["schemes", "circuits", "nodes", "rings"]
@@ -58,12 +59,14 @@ class Typed:
 
 
 @dataclass(frozen=True)
-class Pipes:
-    """The unloaded paths of a point's sources, as congestion controls know them: the least and the most."""
+class PointCongestion:
+    """The knowledge of a point's congestion controls over datagrams, and the marks of their packets."""
 
     round_trip_us: tuple[float, float]
-    """R, at real scale."""
+    """R, the round trip over the empty path, at real scale: the least and the most of all sources."""
     bdp_packets: tuple[float, float]
+    """BDP, in packets of the emulation: the least and the most."""
+    marks: MarkingRule
 
 
 @dataclass(frozen=True)
@@ -92,8 +95,8 @@ class RunRecord:
     """The dimensionless numbers of each workload that was emulated (`testbed.trust.similitude`)."""
     inert: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By scheme and transport, the constants of a reactive scheme that could not act."""
-    pipes: Mapping[str, Pipes] = field(default_factory=dict)
-    """By point, the round trips and bandwidth-delay products that its congestion controls reckoned with."""
+    congestion: Mapping[str, PointCongestion] = field(default_factory=dict)
+    """By point, the round trips and bandwidth-delay products of its sources, and its marks."""
     real_link_delay_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = REAL_LINK_DELAY_S
     """What a link of the real network delays in them, one way [s]."""
     versions: Mapping[str, str] = field(default_factory=versions)
@@ -121,10 +124,14 @@ class Known(TypedDict, total=False):
     similitude: Mapping[str, Sequence[Number]]
 
 
-def pipes_of(queueing: Queueing) -> Pipes:
-    """Return the unloaded paths of the sources whose packets met queues."""
-    least_us, most_us = (1e6 * each for each in queueing.round_trip_s)
-    return Pipes((least_us, most_us), queueing.bdp_packets)
+def congestion_of(outcome: Outcome) -> PointCongestion | None:
+    """Return the knowledge of an outcome's congestion controls; None where none had something to send."""
+    if outcome.queueing is None:
+        return None
+    least_us, most_us = (1e6 * each for each in outcome.queueing.round_trip_s)
+    return PointCongestion(
+        (least_us, most_us), outcome.queueing.bdp_packets, marking_rule(outcome.experiment)
+    )
 
 
 def run_json(run: RunRecord, planned: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from testbed.report.page import Block, Line, Sheet
-from testbed.report.run_json import pipes_of
+from testbed.report.run_json import congestion_of
 from testbed.report.table import significant
 from testbed.trust.marks import marking_rule
 from testbed.trust.outcome import SHARES, Outcome
@@ -70,9 +70,9 @@ def labelled(transport: str) -> str:
 def _cells(outcomes: Sequence[Outcome]) -> list[str]:
     """Return the marks, R and BDP of a transport's outcomes."""
     rules = dict.fromkeys(marking_rule(outcome.experiment).text for outcome in outcomes)
-    found = [pipes_of(each.queueing) for each in outcomes if each.queueing]
-    trips_us = [each for pipes in found for each in pipes.round_trip_us]
-    packets = [each for pipes in found for each in pipes.bdp_packets]
+    found = list(filter(None, map(congestion_of, outcomes)))
+    trips_us = [end for point in found for end in point.round_trip_us]
+    packets = [end for point in found for end in point.bdp_packets]
     return ["; ".join(rules), span_text(trips_us), span_text(packets)]
 
 

@@ -25,7 +25,6 @@ from testbed.trust.constants import constant_numbers, constants
 from testbed.trust.control import Control, control
 from testbed.trust.fidelity import with_control
 from testbed.trust.light_control import light_control
-from testbed.trust.marks import marking_rule
 from testbed.trust.outcome import Outcome
 from testbed.trust.scale import load_bps
 from testbed.trust.similitude import Number, facts_of, similitude
@@ -272,7 +271,6 @@ def _scale_of(experiment: Experiment) -> dict[str, object]:
     said: dict[str, object] = {"dilation": {"rate": scale.rate, "volume": scale.volume, "time": scale.time}}
     said |= {"mtu": experiment.mtu, "hosts": asdict(experiment.host)}
     said |= {"constants": {each.name: asdict(each) for each in constants(experiment)}}
-    said |= {"marks": asdict(marking_rule(experiment))}
     if delays := list(experiment.ocs_delays.values()):
         delay = delays[0]
         said["ocs"] = {

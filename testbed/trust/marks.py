@@ -21,7 +21,9 @@ class MarkingRule:
     unmarked_packets: float = 0.0
     """The least queue at which a packet is marked [packets]."""
     unmarked_bytes: int = 0
-    """The same as switches have it [bytes]."""
+    """The same where switches mark [bytes]."""
+    marked_bytes: int = 0
+    """From which queue on switches mark all [bytes]."""
 
     @property
     def text(self) -> str:
@@ -34,19 +36,22 @@ class MarkingRule:
         """
         if self.by == "nobody":
             return "by nobody"
-        least = [f"{self.unmarked_bdp:g} BDP"] * (self.unmarked_bdp > 0)
-        least += [f"{self.unmarked_packets:g} packets"] * (self.unmarked_packets > 0)
-        least += [f"{self.unmarked_bytes / 1000:g} kB"] * (self.unmarked_bytes > 0)
-        every = f", all from {self.marked_bdp:g} BDP on" * (self.marked_bdp > self.unmarked_bdp)
-        by = "the engine" if self.by == "engine" else "switches"
-        return f"by {by}, from {' and '.join(least)} on{every}"
+        if self.by == "switches":
+            least, most = f"{self.unmarked_bytes / 1000:g} kB", f"{self.marked_bytes / 1000:g} kB"
+        elif self.unmarked_packets:
+            least = most = f"{self.unmarked_packets:g} packets"
+        else:
+            least, most = f"{self.unmarked_bdp:g} BDP", f"{self.marked_bdp:g} BDP"
+        every = "" if least == most else f", all from {most} on"
+        return f"by {'the engine' if self.by == 'engine' else 'switches'}, from {least} on{every}"
 
 
 def marking_rule(experiment: Experiment) -> MarkingRule:
     """Return by what rule packets over packet switches are marked in an experiment's emulation."""
     mark_bytes = experiment.host.mark_bytes
     if mark_bytes:
-        return MarkingRule("switches", unmarked_bytes=mark_bytes)
+        most_bytes = mark_bytes + experiment.host.mark_rise_bytes
+        return MarkingRule("switches", unmarked_bytes=mark_bytes, marked_bytes=most_bytes)
     if not experiment.transport.sprays or experiment.transport_name == DATAGRAMS:
         return MarkingRule("nobody")
     red = algorithm_named(experiment.transport.name).marks or USUAL

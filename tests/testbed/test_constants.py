@@ -40,7 +40,7 @@ class Windowed(Credit):
 WINDOWED = f"{__name__}:Windowed"
 
 
-@pytest.mark.parametrize("transport", ["credit", WINDOWED])
+@pytest.mark.parametrize("transport", ["credit", "ideal", WINDOWED])
 def test_at_the_rates_of_every_day_all_are_as_they_are_meant(transport: str) -> None:
     slow, fast = (constants(experiment_of(rate, transport)) for rate in (8e6, 24e6))
     assert len(slow) > 8

@@ -2,12 +2,13 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from testbed.experiment.dilation import Dilation
 from testbed.live.sources import Queueing
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_circuits import circuit_claims
@@ -17,6 +18,7 @@ from testbed.report.run_json import RunRecord, datapath_of, experiments_of
 from testbed.report.transports import WHAT, clairvoyant_text, shares_text, transport_sheets, transports_text
 from testbed.study.directories import new_run
 from testbed.study.results_table import results_table
+from testbed.trust.marks import MarkingRule, marking_rule
 from testbed.trust.outcome import Outcome, Verdict
 from tests.testbed.cases import outcome_of, small_outcomes
 from tests.testbed.run_files import unsealed
@@ -24,6 +26,7 @@ from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
 from traffic.congestion.control import PerPacket, Red
+from traffic.congestion.ideal import Shares
 from traffic.transports.host_settings import TransportSetup
 from traffic.transports.registry import DATAGRAMS, NAMED
 
@@ -38,7 +41,7 @@ class SeesAll(Window):
     """One that says that it sees what no NIC can."""
 
     marks = Red(0.25, 0.25)
-    clairvoyant = True
+    overview = Shares
 
 
 OWN, SEES_ALL = f"{__name__}:Window", f"{__name__}:SeesAll"
@@ -104,6 +107,9 @@ def test_a_report_of_predictions_says_that_they_are_and_names_the_transport() ->
     assert "Nothing was emulated: all numbers are the fluid model's. Transport credit:" in sentence(predicted)
 
 
+CREDIT_MARKS = asdict(MarkingRule("engine", unmarked_packets=8))
+
+
 def queueing_of(least_us: float, most_us: float) -> Queueing:
     """Return the queues of sources whose round trips were so long; 100 Gbit/s carry 1.4 packets in 1 us."""
     trips_s = 1e-6 * least_us, 1e-6 * most_us
@@ -148,17 +154,33 @@ def test_what_sees_all_sources_is_called_clairvoyant_on_the_terminal(tmp_path: P
     assert clairvoyant_text(["datagrams, tcp", "credit"]) == ""
 
 
+def test_marks_of_switches_are_in_bytes_of_their_queues() -> None:
+    plain = small_outcomes(seeds=1)[0].experiment
+    fabric = plain.fabric.with_links(delay_s=1e-6, loss=0.0)
+    by_switches = TransportSetup("nscc", marks="switches")
+    experiment = replace(plain, fabric=fabric, dilation=Dilation(1e-4, 1.0), transport=by_switches)
+    # Over leaf, spine and leaf there and back 100 kB fit in 8 us, and a packet.
+    least, most = 0.2 * 109_014, 0.8 * 109_014
+    rule = marking_rule(experiment)
+    assert rule.by == "switches"
+    assert (rule.unmarked_bytes, rule.marked_bytes) == pytest.approx((least, most), rel=0.01)
+    least_kb, most_kb = rule.unmarked_bytes / 1000, rule.marked_bytes / 1000
+    assert rule.text == f"by switches, from {least_kb:g} kB on, all from {most_kb:g} kB on"
+
+
 def test_run_json_has_the_r_and_bdp_of_each_point_and_is_read_without(tmp_path: Path) -> None:
     with ResultsDirectory(RUN, out=tmp_path / "out") as results:
         results.add(under("credit", queueing_of(10, 20)))
         results.add(under("tcp", None))
     file = results.path / "run.json"
     data = json.loads(unsealed(file))
-    assert data["pipes"] == {
-        "uniform, ecmp, credit, seed 0": {"round_trip_us": [10.0, 20.0], "bdp_packets": [14.0, 28.0]}
-    }
+    (about,) = data["congestion"].items()
+    assert about == (
+        "uniform, ecmp, credit, seed 0",
+        {"round_trip_us": [10.0, 20.0], "bdp_packets": [14.0, 28.0], "marks": CREDIT_MARKS},
+    )
     assert "Transports as they were emulated" in (results.path / "report.html").read_text()
-    del data["pipes"]
+    del data["congestion"]
     file.write_text(json.dumps(data))
     assert len(experiments_of(file)) == 2
 
