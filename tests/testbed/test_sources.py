@@ -9,12 +9,14 @@ import pytest
 
 from testbed.experiment.dilation import Dilation
 from testbed.live.sources import Queueing, flow_table, queueing, source_table
+from tests.traffic.relay import PACKET, net
 from topologies.fabric import Nic
-from traffic.congestion.control import Pipe, Red
+from traffic.congestion.control import PerPacket, Pipe, Red
 from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_lane import DatagramLane, Source
 from traffic.transports.flow_log import Sample
 from traffic.transports.marking import Marking
+from traffic.transports.transport import UNLIMITED_BYTES
 
 PAIRS = QueuePair(Nic(0, 0), Nic(1, 0), 0), QueuePair(Nic(0, 1), Nic(1, 1), 0)
 SCALE = Dilation(rate=1e-4, volume=0.1)
@@ -54,6 +56,35 @@ def test_a_source_has_a_row_in_real_bytes_and_picoseconds() -> None:
 def test_what_was_beyond_a_window_is_told_from_there_being_none(over: float, shown: int) -> None:
     table = source_table([source(0, over_window=over)], lambda _source: None, PAIRS, SCALE, 0)
     assert table["over_window_bytes"].tolist() == [shown]
+
+
+class Keeps(PerPacket):
+    """A congestion control that keeps to its window."""
+
+    window_bytes = 4.0 * PACKET
+
+
+class Exceeds(Keeps):
+    """One that does not."""
+
+    def may_send(self, now_s: float) -> int:
+        """Return no limit."""
+        return UNLIMITED_BYTES
+
+
+@pytest.mark.parametrize(("control", "keeps"), [(Keeps, True), (Exceeds, False)])
+def test_a_congestion_control_that_exceeds_its_own_window_is_seen(
+    control: type[PerPacket], keeps: bool
+) -> None:
+    with net(control=f"{__name__}:{control.__name__}") as servers:
+        (number,) = servers.lanes(PAIRS[0], round_trip_s=0.05)
+        servers.post((number, 40 * PACKET, 7))
+        servers.finish()
+        sources = servers.engine.sources
+        table = source_table(sources, sources.granted_bytes, PAIRS, Dilation(1.0, 1.0), 0)
+    assert table["delivered_bytes"].tolist() == [40 * PACKET]
+    assert (table["over_window_bytes"] == 0).all() == keeps
+    assert (table["over_window_bytes"] > 0).all() != keeps
 
 
 def test_a_sample_has_a_row_in_real_bytes_and_picoseconds() -> None:
