@@ -30,6 +30,7 @@ from testbed.report.palette import (
     COLOURS,
     LONGEST_LINE,
     OWN,
+    TRANSPORT_COLOURS,
     VOID_HATCH,
     canvas,
     colours,
@@ -247,6 +248,7 @@ def test_no_two_colours_of_lightrail_s_are_the_same() -> None:
     assert colours(["mine:f", "rails", "a:b"]) == {"rails": COLOURS["rails"], "a:b": OWN[0], "mine:f": OWN[1]}
     assert colours(["while lit, spectra"]) == {"while lit, spectra": CIRCUIT_COLOURS["spectra"]}
     assert colours(["rails, one NIC less", "rails"])["rails"] == COLOURS["rails"]
+    assert colours(TRANSPORT_COLOURS) == TRANSPORT_COLOURS
 
 
 @given(
