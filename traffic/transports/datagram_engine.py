@@ -164,19 +164,6 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """How packets overtook each other."""
         return self._orders.seen
 
-    @property
-    def grants(self) -> list[tuple[int, int, int]]:
-        """What each queue pair or group was granted and used, and what it sent [bytes]; none without grants.
-
-        A group has the number of its first queue pair.
-        """
-        granted = [(source, self.sources.granted_bytes(source)) for source in self.sources]
-        return [
-            (each.lane.number, min(given, each.sent), each.sent)
-            for each, given in granted
-            if given is not None
-        ]
-
     # Queue pairs
 
     def add(self, queue_pair: QueuePair) -> int:
