@@ -33,6 +33,8 @@ class MarkingRule:
         --------
         >>> MarkingRule("engine", 0.2, 0.8).text
         'by the engine, from 0.2 BDP on, all from 0.8 BDP on'
+        >>> MarkingRule("switches", unmarked_bytes=32_000, marked_bytes=128_000).text
+        'by switches, from 32 kB on, all from 128 kB on'
         """
         if self.by == "nobody":
             return "by nobody"
