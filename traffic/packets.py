@@ -18,6 +18,11 @@ def packet_bytes(mtu: int) -> int:
     return mtu - TCP_HEADER_BYTES
 
 
+def mtu_of(packet: int) -> int:
+    """Return the MTU whose full packets carry so much [bytes]."""
+    return packet + TCP_HEADER_BYTES
+
+
 def frame_bytes(mtu: int) -> int:
     """Return what a full packet takes of a link's rate and of a queue [bytes]."""
     return mtu + ETHERNET_HEADER_BYTES

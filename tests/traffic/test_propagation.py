@@ -8,11 +8,11 @@ from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from traffic.congestion.control import Red
-from traffic.packets import burst_bytes
+from traffic.packets import burst_bytes, packet_bytes
 from traffic.transports.datagram_lane import DatagramLane, Packet, Source
 from traffic.transports.marking import Marking
 from traffic.transports.nic_sender import NicSender
@@ -96,17 +96,20 @@ def bucket(bytes_s: float, burst: float, packets: Sequence[tuple[float, int]]) -
 
 @given(
     gaps=st.lists(st.floats(0.0, 12.0), min_size=1, max_size=60),
-    sizes=st.lists(st.integers(1, 8948), min_size=60, max_size=60),
+    sizes=st.lists(st.integers(1, 1448), min_size=60, max_size=60),
     bytes_s=st.sampled_from([1e5, 3e6, 2e7]),
+    mtu=st.sampled_from([1500, 3000, 9000]),
 )
+@example(gaps=[0.0] * 5, sizes=[1448] * 60, bytes_s=1e5, mtu=1500)
 def test_packets_leave_as_a_token_bucket_lets_them(
-    gaps: list[float], sizes: list[int], bytes_s: float
+    gaps: list[float], sizes: list[int], bytes_s: float, mtu: int
 ) -> None:
+    sizes = [size * mtu // 1500 for size in sizes]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as endpoint:
-        sender = NicSender(endpoint, bytes_s, 8948)
+        sender = NicSender(endpoint, bytes_s, packet_bytes(mtu))
     given_s = (np.cumsum(gaps) * 3000 / bytes_s).tolist()
     packets = list(zip(given_s, sizes, strict=False))
     leaves_s = [sender.leaves(size, now_s) for now_s, size in packets]
     framed = [(now_s, size + HEADER_BYTES) for now_s, size in packets]
-    expected_s = list(bucket(bytes_s, burst_bytes(8 * bytes_s), framed))
+    expected_s = list(bucket(bytes_s, burst_bytes(8 * bytes_s, mtu), framed))
     assert leaves_s == pytest.approx(expected_s, rel=1e-9, abs=1e-9)

@@ -30,7 +30,7 @@ from topologies.addresses import ENTROPIES
 from topologies.errors import NetworkError, StuckError
 from topologies.fabric import Nic
 from traffic.congestion.control import OVERTAKEN, SILENT, TAKEN_BACK, Acknowledged, Lost, LostHow, Sent
-from traffic.packets import burst_bytes
+from traffic.packets import burst_bytes, mtu_of
 from traffic.spraying.policy import SPRAYED, QueuePair
 from traffic.transports.datagram_lane import (
     NOT_NUMBERED,
@@ -225,9 +225,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         ends = lane.queue_pair.source, lane.queue_pair.destination
         bps = min(8 * lane.crossed.slowest_bytes_s, *map(self._nic_rate_bps, ends))
         time_s = packet_s(bps, self._packet_bytes)
-        lane.curve = self.marking.curve(
-            lane.crossed.propagation_s + time_s, time_s, 8 * burst_bytes(bps) / bps
-        )
+        lent_s = 8 * burst_bytes(bps, mtu_of(self._packet_bytes)) / bps
+        lane.curve = self.marking.curve(lane.crossed.propagation_s + time_s, time_s, lent_s)
 
     def connect(self, numbers: Sequence[int]) -> None:
         """Send a packet that carries nothing on each of some queue pairs, and wait until all have arrived.

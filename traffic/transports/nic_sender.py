@@ -5,7 +5,7 @@ What waits in its queue the kernel says, so it needs no reckoning: a NIC whose l
 
 import socket
 
-from traffic.packets import burst_bytes
+from traffic.packets import burst_bytes, mtu_of
 from traffic.transports.datagram_sockets import SEND_BUFFER_BYTES, Address, unsent_bytes
 from traffic.transports.transport import HEADER_BYTES, LEAST_PACKET_S
 
@@ -44,7 +44,7 @@ class NicSender:
         self._turn_packets = max(1.0, LEAST_PACKET_S * bytes_s / self._packet)
         """How many packets count as one: 1, and more at a NIC that is faster than it is served."""
         self._bytes_s = bytes_s
-        self._lent_s = burst_bytes(8 * bytes_s) / bytes_s
+        self._lent_s = burst_bytes(8 * bytes_s, mtu_of(self._packet)) / bytes_s
         """For how long its full token bucket lets packets leave at once [s]."""
 
     def look(self) -> None:
