@@ -43,6 +43,8 @@ class FluidChoices:
         """What is in pools of each message; what chooses is in one."""
         self._to_come: dict[int, set[int]] = {}
         """The pools from which something of each message has not arrived."""
+        self._void: Counter[tuple[int, int]] = Counter()
+        """How often a message will arrive from a pool in vain: it had left it when it was recalled."""
 
     def flows_over(self, number: int) -> list[int]:
         """Return the flows over a queue pair."""
@@ -73,6 +75,9 @@ class FluidChoices:
 
     def landed(self, message: int, pool: int) -> bool:
         """Return whether what arrived from a pool was all of a message there, and in its other pools."""
+        if self._void[message, pool]:
+            self._void[message, pool] -= 1
+            return False
         to_come = self._to_come.get(message, set())
         if pool not in to_come:
             return True  # a queue pair's own
@@ -88,7 +93,9 @@ class FluidChoices:
             for among, size in left.items():
                 shares[among] = replace(shares[among], before=self._delivered(among), size=size)
         else:
-            self._forget(message)
+            del self._shares[message]
+            if not self._to_come[message]:  # else it is on its way
+                del self._to_come[message]
         return carried
 
     def has_arrived(self, message: int) -> bool:
@@ -116,16 +123,20 @@ class FluidChoices:
             left |= more
             new = set[int]().union(*more.values()) - names
             names = names | new
-        flows = list[int]()
+        to_come = set[int]().union(*(self._to_come[each] for each in names))
+        held = {pool: self._network.held(pool) for pool in to_come}
+        self._void.update(
+            (each, pool) for each in names for pool in self._to_come[each] if each not in held[pool]
+        )
+        flows, recalled = list[int](), {}
         for among, messages_left in left.items():
             pool, own = self.pools[among]
             self._empty(pool, self._network.held(pool) - messages_left.keys())
             flows += own
-        recalled = {}
         for each in sorted(names):
             lacks = {among: left.get(among, {}).get(each, 0) for among in self._shares[each]}
             recalled[each] = self._carried(each, lacks), sum(lacks.values())
-            self._forget(each)
+            del self._shares[each], self._to_come[each]
         return recalled, flows
 
     def round_off(self) -> None:
@@ -184,9 +195,6 @@ class FluidChoices:
 
     def _delivered(self, among: Among) -> NDArray[np.float64]:
         return self._network.delivered_bytes(self.pools[among][1])
-
-    def _forget(self, message: int) -> None:
-        del self._shares[message], self._to_come[message]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,7 +20,7 @@ from topologies.fabric import Fabric, Nic, Path, Port
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
-from traffic.clock import NEVER
+from traffic.clock import NEVER, SECOND
 from traffic.demand import Demand
 from traffic.effects import Down, Slow
 from traffic.faults import Fault, When
@@ -119,6 +119,40 @@ def test_a_message_has_arrived_with_its_last_share_and_what_is_on_queue_pairs_by
     ended = [choices.landed(each.message, each.pool) for _ in range(3) for each in network.advance(NEVER)]
     assert ended == [False, True, True]
     assert choices.has_arrived(7)
+
+
+def delayed_choices() -> tuple[FluidNetwork, FluidChoices]:
+    """Return two queue pairs of 1 byte/s whose bytes arrive 10 s after they left, and choices among them."""
+    network = FluidNetwork([8.0] * 2)
+    choices = FluidChoices(network, lambda _message: None)
+    choices.add_pools(0, [(10,), (11,)], network.add_flows([[0], [1]], delay_s=10.0))
+    return network, choices
+
+
+def landings(network: FluidNetwork, choices: FluidChoices) -> list[tuple[int, bool]]:
+    """Return when bytes arrive from now on [s], and whether their message has arrived then."""
+    arrived = []
+    while not network.quiet:
+        arrived += network.advance(NEVER)
+    return [(each.at_ps // SECOND, choices.landed(each.message, each.pool)) for each in arrived]
+
+
+def test_what_was_on_its_way_of_a_message_that_was_recalled_is_not_what_is_posted_anew() -> None:
+    network, choices = delayed_choices()
+    choices.post([(10,), (11,)], np.array([1, 5]), np.array([7, 7]), 0)
+    network.advance(2 * SECOND)
+    assert choices.recall([7])[0] == {7: ({10: 1, 11: 2}, 3)}
+    choices.post([(10,)], np.array([3]), np.array([7]), 1)
+    assert landings(network, choices) == [(11, False), (15, True)]
+
+
+def test_a_message_that_is_booked_on_its_way_arrives_with_its_last_share() -> None:
+    network, choices = delayed_choices()
+    choices.post([(10,), (11,)], np.array([1, 3]), np.array([7, 7]), 0)
+    network.advance(4 * SECOND)
+    assert choices.has_arrived(7)
+    assert choices.chosen(7, goes_on=False) == {10: 1, 11: 3}
+    assert landings(network, choices) == [(11, False), (13, True)]
 
 
 def test_entropies_as_they_are_decide_where_packets_can_go() -> None:
