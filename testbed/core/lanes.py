@@ -188,8 +188,10 @@ def _book_choosing(state: State, lane: int) -> Steps:
     now_ps = state.now_ps
     for number, chosen in state.ops.choosing.items():
         if chosen.policy and lane in chosen.lanes:
-            _book(state, (yield from reported([number])), now_ps)
-            state.ops.chose_ps[number] = now_ps
+            found = yield from reported([number])
+            _book(state, found, now_ps)
+            if any(each.carried for each in found):  # else all that it has on its way counts from before
+                state.ops.chose_ps[number] = now_ps
 
 
 # What they give back

@@ -268,7 +268,8 @@ class LiveBackend:
 
     def carried(self, ops: Sequence[int]) -> list[Left]:
         """Report what lanes have carried of operations that choose since this was last asked."""
-        found = ((op, self._choosing[op]) for op in ops)
+        found = [(op, self._choosing[op]) for op in ops]
+        self.on_the_way = max([self.on_the_way, *(feeder.on_the_way(op) for op, feeder in found)])
         return [
             each for op, feeder in found for each in self._since_asked(op, feeder.carried(op), goes_on=True)
         ]
