@@ -563,6 +563,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         was_open = bool(lane.left)
         dropped = lane.drop(which)
         for source, size in dropped.unsent.items():
+            source.waiting.pop(lane, None)
             self.sources.want(source, -size)
         for packet in dropped.packets:
             self._await_no_longer(packet)
@@ -590,8 +591,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             self._skip(piece)
         lane.unsent.clear()
         for parcel, size in back.items():
+            parcel.source.waiting.pop(lane, None)
             self.sources.want(parcel.source, -size)
-        for parcel, size in back.items():
             lane.lessen(parcel, size)
         self._open -= was_open and not lane.left
         return [(parcel.message, size, not parcel.size) for parcel, size in back.items()]
