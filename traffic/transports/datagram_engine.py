@@ -439,7 +439,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             if not piece.parcel.gone:
                 packet.source.delivered += piece.size
                 self._deliver(lane, piece, now)
-        self._open -= not lane.left
+        if lane.counted == lane.posted:
+            self._open -= 1
 
     def _await_no_longer(self, packet: Packet) -> None:
         """Have a packet's receiver know, once, that it is no longer on its way."""
@@ -467,10 +468,9 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         source.marked += marked
         source.news_acknowledged.append(Acknowledged(packet.size, rtt_s, marked, packet.entropy))
         self.sources.touch(source)
-        for piece in packet.pieces:
-            parcel = piece.parcel
-            if parcel.burst and parcel.feeder:
-                parcel.feeder.acknowledged(parcel.burst, piece.size, RoundTrip(rtt_s, marked), now)
+        parcel = packet.pieces[0].parcel  # a burst has packets of its own
+        if parcel.burst and parcel.feeder:
+            parcel.feeder.acknowledged(parcel.burst, packet.size, RoundTrip(rtt_s, marked), now)
 
     def _deliver(self, lane: DatagramLane, piece: Piece, now: float) -> None:
         """Count a piece that arrived."""
