@@ -163,7 +163,14 @@ class PacketFeeder(Feeder[_Message]):
                 self._offer(nic, ready, at)
 
     def _may_send(self, message: _Message) -> bool:
-        return message.among.may_send(self._carrier)
+        """Return whether any lane takes a packet; most groups allow none, so they are asked first."""
+        carrier = self._carrier
+        for group, numbers in message.among.of_group:
+            if carrier.allows(group):
+                for number in numbers:
+                    if carrier.takes(number, group):
+                        return True
+        return False
 
     def _bind(self, number: int, lane: int, at: float) -> None:
         message = self._messages[number]
@@ -242,7 +249,7 @@ class _Among:
         self.group_of = _groups(dict(zip(numbers, pairs, strict=True)))
         """The group of each pair of NICs, by number."""
         self.groups = tuple(dict.fromkeys(self.group_of.values()))
-        self._of_group = [(g, [n for n, of in self.group_of.items() if of == g]) for g in self.groups]
+        self.of_group = [(g, [n for n, of in self.group_of.items() if of == g]) for g in self.groups]
         """The pairs of NICs of each group."""
         self.states = States(self._first[-1], partial(self._state, feeder))
 
@@ -254,15 +261,6 @@ class _Among:
         """Return the number of a lane's pair of NICs, and its entropy."""
         place = bisect_right(self._first, lane) - 1
         return self.numbers[place], self._entropies[place][lane - self._first[place]]
-
-    def may_send(self, carrier: PacketCarrier) -> bool:
-        """Return whether any lane takes a packet; most groups allow none, so they are asked first."""
-        for group, numbers in self._of_group:
-            if carrier.allows(group):
-                for number in numbers:
-                    if carrier.takes(number, group):
-                        return True
-        return False
 
 
 def _groups(pairs: Mapping[int, QueuePair]) -> dict[int, Group]:
