@@ -109,6 +109,21 @@ class LessThanAPacket(PerPacket):
         return self.pipe.packet_bytes // 2
 
 
+class FirstWaits(PerPacket):
+    """Lets all go but what the first source of a run has: less than a packet of that."""
+
+    made: ClassVar[int] = 0
+
+    def __init__(self, pipe: Pipe, rng: np.random.Generator) -> None:
+        super().__init__(pipe, rng)
+        self.is_first = not FirstWaits.made
+        FirstWaits.made += 1
+
+    def may_send(self, now_s: float) -> int:
+        """Return half of a packet, or ten."""
+        return self.pipe.packet_bytes // 2 if self.is_first else 10 * self.pipe.packet_bytes
+
+
 class Endless(PerPacket):
     """Sends without end."""
 

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from math import inf, nan
 
 import numpy as np
@@ -28,7 +29,8 @@ from tests.traffic.test_datagram_engine import (
 from topologies.errors import ScenarioError, StuckError
 from topologies.fabric import Nic
 from traffic.congestion.credit import QUEUE_PACKETS
-from traffic.spraying.policy import QueuePair
+from traffic.spraying.minrtt import MinRtt
+from traffic.spraying.policy import Lanes, LaneSet, LaneState, Message, QueuePair
 from traffic.transports.registry import NAMED
 from traffic.transports.transport import UNLIMITED_BYTES
 
@@ -46,6 +48,7 @@ def _named(monkeypatch: pytest.MonkeyPatch) -> None:
     for of in (Recorder, controls.OneByOne):
         monkeypatch.setitem(NAMED, of.__name__, of)
     monkeypatch.setattr(Answers, "answers", {})
+    monkeypatch.setattr(controls.FirstWaits, "made", 0)
     for own_control in (Raises, RaisingCredit):
         monkeypatch.setattr(own_control, "where", "")
 
@@ -240,6 +243,32 @@ def test_no_more_is_bound_to_lanes_than_a_packet_that_waits() -> None:
             servers.step()
             assert fed.feeder.on_the_way(0) <= 4 * PACKET, "three leave, and the fourth waits"
         assert fed.carried(0) == fed.sizes[0]
+
+
+class OneNicOrBoth(MinRtt):
+    """Has a server's first message go by its first NIC, and others by either: two groups share the NIC."""
+
+    name = "one NIC or both"
+
+    def admit(self, *, message: Message) -> Lanes:
+        """Return a lane of each NIC."""
+        server, nic = FABRIC.gpu_servers[message.source], FABRIC.pinned_nic(message.destination)
+        return (LaneSet(tuple(Nic(server, index) for index in range(1 + bool(message.number))), (nic,)),)
+
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
+        """Return the first NIC's."""
+        return 0 if states[0].room else None
+
+
+def test_what_waited_behind_what_was_taken_back_of_another_source_goes() -> None:
+    with net(control=own(controls.FirstWaits)) as servers:
+        matrix = matrix_of({(0, 4): PACKET, (1, 4): PACKET})
+        fed = Fed(servers, OneNicOrBoth(), work_of(FABRIC, matrix, chunk_bytes=PACKET))
+        servers.go_on(0.02)
+        assert [fed.feeder.on_the_way(name) for name in (0, 1)] == [PACKET, PACKET]
+        assert servers.engine.packets.sent == 0, "one waits for its source, the other behind it"
+        fed.recall([0])
+        assert [each.message for each in servers.finish()] == [1]
 
 
 # What sends, and when
