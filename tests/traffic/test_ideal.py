@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.traffic.relay import PACKET, STEP_S, net
 from topologies.fabric import Nic
 from traffic.congestion.control import TAKEN_BACK, Acknowledged, Lost, Pipe, Sent, SourceEnds
 from traffic.congestion.ideal import PERIOD_PACKETS, WINDOW_PACKETS, Ideal, Shares
+from traffic.spraying.policy import QueuePair
 from traffic.transports.transport import PACKET_BYTES, packet_s
 
 RATE_BPS = 40e6
@@ -174,3 +176,14 @@ def test_windows_are_the_same_at_every_rate(rate_bps: float) -> None:
     there = windows(24e6)
     assert len(set(there)) > 5, "nothing moved"
     assert windows(rate_bps) == there
+
+
+def test_queue_pairs_of_a_nic_end_together_whatever_each_has() -> None:
+    sizes = [30 * PACKET, 90 * PACKET, 180 * PACKET]
+    with net(fate=lambda seen: [(20 * STEP_S, seen)], control="ideal") as found:
+        lanes = found.lanes(*(QueuePair(Nic(0, 0), Nic(far, 0)) for far in (1, 2, 3)))
+        found.post(*((lane, size, lane) for lane, size in zip(lanes, sizes, strict=True)))
+        found.run(lambda: any(not found.engine.owed(lane) for lane in lanes))
+        parts = [found.engine.counted(lane) / size for lane, size in zip(lanes, sizes, strict=True)]
+        assert min(parts) > 0.8, "as one ends, the others nearly do"
+        found.finish()
