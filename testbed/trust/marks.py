@@ -33,6 +33,8 @@ class MarkingRule:
         --------
         >>> MarkingRule("engine", 0.2, 0.8).text
         'by the engine, from 0.2 BDP on, all from 0.8 BDP on'
+        >>> MarkingRule("engine", 0.2, 0.2, unmarked_packets=4).text
+        'by the engine, from 0.2 BDP on, none under 4 packets'
         >>> MarkingRule("switches", unmarked_bytes=32_000, marked_bytes=128_000).text
         'by switches, from 32 kB on, all from 128 kB on'
         """
@@ -40,11 +42,13 @@ class MarkingRule:
             return "by nobody"
         if self.by == "switches":
             least, most = f"{self.unmarked_bytes / 1000:g} kB", f"{self.marked_bytes / 1000:g} kB"
-        elif self.unmarked_packets:
+        elif not self.marked_bdp:
             least = most = f"{self.unmarked_packets:g} packets"
         else:
             least, most = f"{self.unmarked_bdp:g} BDP", f"{self.marked_bdp:g} BDP"
         every = "" if least == most else f", all from {most} on"
+        few = self.marked_bdp and self.unmarked_packets
+        every += f", none under {self.unmarked_packets:g} packets" if few else ""
         return f"by {'the engine' if self.by == 'engine' else 'switches'}, from {least} on{every}"
 
 
