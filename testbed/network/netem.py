@@ -15,10 +15,11 @@ LIMIT_PACKETS = 1 << 20
 """What may wait in a netem: never reached, so that a link drops by its loss and its shaper's queue only."""
 ORPHAN_DELAY_S = TICK_NS * 1e-9
 """The least delay that the kernel keeps [s]; it takes packets out of their sender's account, and no more."""
-LEAST_DELAY_S, MOST_DELAY_S = 50e-6, 1.0
+LEAST_DELAY_S, MOST_DELAY_S = 50e-6, 0.5
 """Range of a link's delays that a netem honours, at emulated scale [s]: timers are late by up to 50 us, and
-queue pairs that make no progress for some seconds are given up. The engine of datagrams has no least: it
-reckons with the time at which a packet was due, however late it looks."""
+queue pairs that make no progress for 15 s are given up, where receivers grant after three ways over up to six
+links. The engine of datagrams has no least: it reckons with the time at which a packet was due, however late
+it looks."""
 
 
 @dataclass(frozen=True, slots=True)

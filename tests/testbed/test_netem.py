@@ -3,11 +3,22 @@
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
+from testbed.core.packet_paths import paths_over
 from testbed.machine.netlink import TICK_NS
 from testbed.network import netem as module
-from testbed.network.netem import ORPHAN_DELAY_S, Netem, check_delays, check_netem, link_netems
+from testbed.network.netem import (
+    MOST_DELAY_S,
+    ORPHAN_DELAY_S,
+    Netem,
+    check_delays,
+    check_netem,
+    link_netems,
+)
 from topologies.errors import MachineError, ScenarioError
+from topologies.fat_tree import fat_tree_fabric
 from topologies.rail import rail_fabric
+from traffic.spraying.policy import QueuePair
+from traffic.transports.loop import STUCK_S
 
 PLAIN = rail_fabric(2, 2)
 IMPAIRED = PLAIN.with_links(delay_s=2e-6, loss=0.01)
@@ -65,6 +76,13 @@ def test_a_delay_that_cannot_be_honoured_is_refused_with_those_that_can(
     )
     for delay_us in (1.1 * least_us, 0.9 * most_us):
         check_delays(PLAIN.with_links(delay_s=delay_us * 1e-6, loss=0.0), time_factor, by_links=by_links)
+
+
+def test_nothing_is_given_up_for_its_delay() -> None:
+    tree = fat_tree_fabric(4, gpus=1)
+    paths = paths_over(tree, datagrams=True)
+    longest = max(len(paths.crossed(QueuePair(tree.nics[0], far))) for far in tree.nics[1:])
+    assert 3 * longest * MOST_DELAY_S < STUCK_S, "an announcement, a grant, and bytes"
 
 
 def test_the_engine_has_no_least_delay() -> None:
