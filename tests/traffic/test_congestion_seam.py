@@ -31,6 +31,7 @@ from topologies.fabric import Nic
 from traffic.congestion.credit import QUEUE_PACKETS
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import Lanes, LaneSet, LaneState, Message, QueuePair
+from traffic.transports.datagram_lane import Crossed
 from traffic.transports.registry import NAMED
 from traffic.transports.transport import UNLIMITED_BYTES
 
@@ -61,6 +62,18 @@ def heard_by(of: Net) -> Recorder:
 
 
 # When
+
+
+def test_what_a_longer_path_of_a_source_takes_is_no_queue() -> None:
+    work = work_of(FABRIC, matrix_of({(0, 2): 20 * PACKET}), chunk_bytes=PACKET)
+    with net(passes, control="OneByOne") as servers:
+        fed = Fed(servers, choosing("spray"), work, round_trip_s=0.02)
+        servers.engine.crosses(1, Crossed(RATE_BPS / 8, 0.03))
+        servers.finish()
+        heard = heard_by(servers).acknowledged
+        (name,) = fed.names
+        assert {lane for lane, _ in fed.feeder.carried(name)} == {0, 1}
+    assert [each.rtt_s for _, each in heard] == pytest.approx([STEP_S + 0.02] * len(heard))
 
 
 @settings(max_examples=examples(6, 30))

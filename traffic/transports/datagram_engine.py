@@ -466,7 +466,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         met = self.marking.met(queue_s, curve)
         marked = packet.marked if self._switches_mark else met
         source.marked += marked
-        source.news_acknowledged.append(Acknowledged(packet.size, rtt_s, marked, packet.entropy))
+        own_s = rtt_s - curve.base_s + source.lane.curve.base_s  # paths of a source may differ in length
+        source.news_acknowledged.append(Acknowledged(packet.size, own_s, marked, packet.entropy))
         self.sources.touch(source)
         parcel = packet.pieces[0].parcel  # a burst has packets of its own
         if parcel.burst and parcel.feeder:
