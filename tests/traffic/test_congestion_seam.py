@@ -73,7 +73,7 @@ def test_what_a_longer_path_of_a_source_takes_is_no_queue() -> None:
         heard = heard_by(servers).acknowledged
         (name,) = fed.names
         assert {lane for lane, _ in fed.feeder.carried(name)} == {0, 1}
-    assert [each.rtt_s for _, each in heard] == pytest.approx([STEP_S + 0.02] * len(heard))
+    assert [each.rtt_s for _, each in heard] == pytest.approx([STEP_S + 0.06] * len(heard))
 
 
 @settings(max_examples=examples(6, 30))
@@ -246,6 +246,21 @@ def test_a_receiver_counts_what_was_overtaken_and_taken_back_once() -> None:
         granted = servers.engine.sources.granted_bytes(source)
         assert granted
         assert granted - source.sent <= (QUEUE_PACKETS + 40) * PACKET
+
+
+def test_a_source_of_several_nics_reckons_with_its_longest_path() -> None:
+    """Else packets of a longer one than its first seem to queue, and windows do not fill it."""
+    with net(control="Recorder") as servers:
+        work = work_of(FABRIC, matrix_of({(0, 4): 60 * PACKET}), chunk_bytes=PACKET)
+        fed = Fed(servers, choosing("spray"), work, round_trip_s=0.01)
+        *_, last = fed.feeder.pairs
+        assert last, "it has several NICs"
+        servers.engine.crosses(last, Crossed(RATE_BPS / 8, 0.02))
+        servers.finish()
+        (source,) = servers.engine.sources
+        assert source.pipe
+        assert source.pipe.propagation_s == pytest.approx(0.04)
+        assert source.pipe.round_trip_s == pytest.approx(0.04 + PACKET_S)
 
 
 def test_no_more_is_bound_to_lanes_than_a_packet_that_waits() -> None:

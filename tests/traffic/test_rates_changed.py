@@ -111,6 +111,25 @@ def test_the_pipe_of_a_source_is_as_wide_as_its_nics_and_the_destination_are_now
     assert source.pipe == before
 
 
+@pytest.mark.parametrize("longest", [0, 1])
+def test_the_pipe_of_a_group_is_its_longest_path(longest: int) -> None:
+    """Else packets by a longer one would seem to meet a queue, and windows would not fill it."""
+    sources = sources_of(Rates())
+    near = QueuePair(Nic(0, 0), Nic(1, 0)), QueuePair(Nic(0, 1), Nic(1, 0))
+    first, other = (
+        lane_of(pair, Crossed(RATE_BPS / 8, delay_s=0.01 * (2 if place == longest else 1), links=4))
+        for place, pair in enumerate(near)
+    )
+    source = sources.add(first, ((Nic(0, 0), Nic(0, 1)), LANE.destination, 0), [other])
+    sources.crosses(source)
+    assert source.pipe
+    assert source.pipe.propagation_s == pytest.approx(0.04)
+    other.crossed = Crossed(RATE_BPS / 8, delay_s=0.03)
+    for each in other.leads:
+        sources.crosses(each)
+    assert source.pipe.propagation_s == pytest.approx(0.06), "one of its paths became longer"
+
+
 def test_a_chunk_that_takes_as_long_as_a_slower_nic_needs_is_not_marked() -> None:
     nic, chunk = Nic(0, 0), 20 * PACKET
     takes_s = 8 * chunk * (PACKET + ACKNOWLEDGED_BYTES) / PACKET / RATE_BPS

@@ -60,7 +60,7 @@ class Acknowledged(NamedTuple):
     bytes: int
     rtt_s: float
     """From leaving its NIC until the acknowledgement [s]; where paths of a source differ in length, as if the
-    packet had gone by the one of its pipe."""
+    packet had gone by the longest, which its pipe is of."""
     marked: bool
     """True if it met a queue, by the marks of the algorithm."""
     entropy: int

@@ -202,9 +202,10 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def _open_groups(self, feeder: PacketFeeder) -> None:
         """Have a source for each group of a feeder."""
-        for group, number in feeder.groups.items():
+        for group, numbers in feeder.groups.items():
             if group not in self._groups:
-                self._groups[group] = self.sources.add(self._pairs[number], group)
+                first, *others = (self._pairs[number] for number in numbers)
+                self._groups[group] = self.sources.add(first, group, others)
 
     def _set_tick(self, nics: Iterable[Nic]) -> None:
         """Look at NICs as often as the fastest of them, and of those before, needs it."""
@@ -466,7 +467,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         met = self.marking.met(queue_s, curve)
         marked = packet.marked if self._switches_mark else met
         source.marked += marked
-        own_s = rtt_s - curve.base_s + source.lane.curve.base_s  # paths of a source may differ in length
+        assert source.pipe  # it has sent something
+        own_s = rtt_s - curve.base_s + source.pipe.round_trip_s  # paths of a source may differ in length
         source.news_acknowledged.append(Acknowledged(packet.size, own_s, marked, packet.entropy))
         self.sources.touch(source)
         parcel = packet.pieces[0].parcel  # a burst has packets of its own

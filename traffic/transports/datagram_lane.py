@@ -124,6 +124,8 @@ class Source:
     """The group, unless it is a queue pair's."""
     order: tuple[int, ...] = ()
     """Sources are asked in this order."""
+    lanes: tuple["DatagramLane", ...] = ()
+    """All queue pairs that its bytes may go by."""
     control: CongestionControl | None = None
     """Made when it has something to send: by then its path is known."""
     granted: Granted[object, object] | None = None
@@ -192,7 +194,7 @@ class DatagramLane(QueuePairState):
     curve: MarkCurve = UNMARKED
     """From which queue delays on its packets are marked."""
     leads: list[Source] = field(default_factory=list)
-    """The sources that reckon with its path: its own, or those of groups whose first queue pair it is."""
+    """The sources that reckon with its path: its own, or those of the groups that it is of."""
 
     def put(self, parcels: Iterable[Parcel]) -> None:
         """Carry parcels behind those that it carries already."""

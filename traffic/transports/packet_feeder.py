@@ -123,8 +123,8 @@ class PacketFeeder(Feeder[_Message]):
         self._per_packet = bool(getattr(choice.policy, "per_packet", False))
         self._backlog: dict[tuple[int, int], int] = defaultdict(int)
         """What each lane has on its way, by pair of NICs and entropy [emulated bytes]."""
-        self.groups: dict[Group, int] = {}
-        """What its messages are granted with, and a pair of NICs of each."""
+        self.groups: dict[Group, dict[int, None]] = {}
+        """What its messages are granted with, and the pairs of NICs of each."""
         rows = list(zip(choice.lanes, numbers, strict=True))
         among = {each: _Among(self, *each) for each in dict.fromkeys(rows)}
         bursts = _cut(choice, chunk_bytes, self._packet, per_packet=self._per_packet)
@@ -136,7 +136,7 @@ class PacketFeeder(Feeder[_Message]):
     def _line_up(self, number: int) -> None:
         super()._line_up(number)
         for pair, group in self._messages[number].among.group_of.items():
-            self.groups.setdefault(group, pair)
+            self.groups.setdefault(group, {})[pair] = None
 
     def unbound(self, group: Group) -> int:
         """Return what is on no lane yet and may go by a group [bytes]."""

@@ -62,15 +62,18 @@ class Sources:
         """How many there are."""
         return len(self._sources)
 
-    def add(self, lane: DatagramLane, key: Group | None = None) -> Source:
-        """Return a new source: a queue pair, or a group of which it is the first."""
+    def add(
+        self, lane: DatagramLane, key: Group | None = None, others: Sequence[DatagramLane] = ()
+    ) -> Source:
+        """Return a new source: a queue pair, or a group of which it is the first, and the others."""
         near, far = lane.queue_pair.source, lane.queue_pair.destination
         self.ends.append(SourceEnds(*key) if key else SourceEnds((near,), far, lane.queue_pair.communicator))
         # Sources begin with different NICs: else all would send to the same first.
         order = (near.server - far.server) % (1 << 20), near.nic - far.nic, near.nic
-        source = Source(len(self._sources), far, lane, key, order)
+        source = Source(len(self._sources), far, lane, key, order, lanes=(lane, *others))
         self._sources.append(source)
-        lane.leads.append(source)
+        for each in source.lanes:
+            each.leads.append(source)
         if self._algorithm.receiver:
             if far not in self._receivers:
                 rate_bytes_s = self._nic_rate_bps(far) / 8
@@ -104,10 +107,14 @@ class Sources:
         self._news[source] = None
 
     def crosses(self, source: Source) -> None:
-        """Have a source go by the path that its queue pair takes now."""
+        """Have a source go by the path that its queue pair takes now: of several, the longest.
+
+        Windows then fill all of them.
+        """
         ends = self.ends[source.number]
         bytes_s = min(sum(map(self.rate_bytes_s, ends.sources)), self.rate_bytes_s(ends.destination))
-        pipe = source.lane.crossed.pipe(bytes_s, self._packet_bytes)
+        longest = max((lane.crossed for lane in source.lanes), key=attrgetter("propagation_s"))
+        pipe = longest.pipe(bytes_s, self._packet_bytes)
         if pipe == source.pipe:
             return
         source.pipe, source.half_s = pipe, pipe.propagation_s / 2
