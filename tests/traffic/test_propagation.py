@@ -110,3 +110,17 @@ def test_packets_leave_as_a_token_bucket_lets_them(seed: int, bytes_s: float, mt
     framed = [(now_s, size + HEADER_BYTES) for now_s, size in zip(given_s, sizes, strict=True)]
     expected_s = list(bucket(bytes_s, burst_bytes(8 * bytes_s, mtu), framed))
     assert leaves_s == pytest.approx(expected_s, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("slower", [10.0, 0.1])
+def test_what_waits_in_a_nic_leaves_at_the_rate_that_it_has_now(slower: float) -> None:
+    """Else each later packet of a busy NIC counts as queued for what the others before it took longer."""
+    bytes_s = 1e6
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as endpoint:
+        sender = NicSender(endpoint, bytes_s, 8948)
+    for _ in range(12):
+        sender.leaves(8948, 0.0)
+    sender.send_at(bytes_s / slower, 0.01)
+    left = 12 * (8948 + HEADER_BYTES) - 0.01 * bytes_s + (8948 + HEADER_BYTES)
+    lent = burst_bytes(8 * bytes_s / slower)
+    assert sender.leaves(8948, 0.01) == pytest.approx(0.01 + (left - lent) * slower / bytes_s)

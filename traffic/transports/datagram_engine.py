@@ -619,8 +619,9 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self.sources.rates_changed()
         for lane in self._pairs:
             self._see_path(lane)
+        now = time.monotonic()
         for nic, sender in self._nics.items():
-            sender.send_at(self._nic_rate_bps(nic) / 8)
+            sender.send_at(self._nic_rate_bps(nic) / 8, now)
         for feeder in self._feeders:
             feeder.rates_changed()
         self._tick_s = inf

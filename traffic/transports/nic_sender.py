@@ -37,10 +37,13 @@ class NicSender:
         """When it will have sent what it was given, at its rate [s]."""
         self._waits = 0
         """What the kernel accounts for what waits, as it was looked at and sent since [bytes]."""
+        self._bytes_s = bytes_s
         self.send_at(bytes_s)
 
-    def send_at(self, bytes_s: float) -> None:
-        """Reckon with another rate from now on."""
+    def send_at(self, bytes_s: float, now_s: float = 0.0) -> None:
+        """Reckon with another rate from now on, at which what waits leaves too."""
+        if self._clear_s > now_s:
+            self._clear_s = now_s + (self._clear_s - now_s) * self._bytes_s / bytes_s
         self._turn_packets = max(1.0, LEAST_PACKET_S * bytes_s / self._packet)
         """How many packets count as one: 1, and more at a NIC that is faster than it is served."""
         self._bytes_s = bytes_s
