@@ -409,6 +409,13 @@ def test_any_other_number_is_an_answer(method: str, answer: float) -> None:
     run_some()
 
 
+@pytest.mark.parametrize("method", ["may_send", "next_s", "window_bytes"])
+def test_a_number_that_is_too_large_is_an_error_in_a_sentence(method: str) -> None:
+    Answers.answers[method] = 10**400
+    with pytest.raises(ScenarioError, match="your transport raised OverflowError in"):
+        run_some()
+
+
 def test_a_negative_number_of_bytes_lets_nothing_go() -> None:
     Answers.answers["may_send"] = -5000
     with net(control=own(Answers)) as servers:
@@ -470,4 +477,10 @@ def test_what_raises_of_a_users_own_grants_is_named_with_its_line(where: str) ->
 def test_a_grant_to_a_stranger_is_an_error_in_a_sentence() -> None:
     RaisingCredit.where = "stranger"
     with pytest.raises(ScenarioError, match="granted something to a source that does not send to it"):
+        granted_by_own()
+
+
+def test_a_grant_to_what_cannot_be_a_source_is_one_too() -> None:
+    RaisingCredit.where = "unhashable"
+    with pytest.raises(ScenarioError, match=r"your transport raised TypeError in .*unhashable"):
         granted_by_own()

@@ -1,13 +1,14 @@
 """The transports by name, a user's own among them, and what is refused of them."""
 
 import re
+from math import nan
 
 import numpy as np
 import pytest
 
 from topologies.errors import ScenarioError
 from traffic.congestion.control import CongestionControl, PerPacket, Pipe, Red
-from traffic.congestion.credit import Receiver
+from traffic.congestion.credit import Credit, Receiver
 from traffic.transports.registry import (
     NAMED,
     algorithm_named,
@@ -27,6 +28,7 @@ class Fixed(PerPacket):
     by_bytes = True
     marks = Red(0.2, 0.8)
     receiver = Receiver
+    announcement, on_granted = Credit.announcement, Credit.on_granted
 
 
 class NoNextTime:
@@ -40,6 +42,21 @@ class OfOneArgument(PerPacket):
 
     def __init__(self, pipe: Pipe) -> None:  # too few arguments: that is the test
         """Take one argument."""
+
+
+def with_attributes(**attributes: object) -> type:
+    """Return a congestion control with attributes of its class."""
+    return type("WithAttributes", (PerPacket,), attributes)
+
+
+MarksOfPairs = with_attributes(marks=(0.2, 0.8))
+MarksOfNothing = with_attributes(marks=Red(nan, 0.8))
+ByList = with_attributes(by_bytes=[1, 2])
+NoOverview = with_attributes(overview=5)
+OfTwoArguments = with_attributes(overview=PerPacket)
+NoReceiver = with_attributes(receiver=Receiver)
+NoGrants = with_attributes(receiver=PerPacket, announcement=Credit.announcement, on_granted=Credit.on_granted)
+"""Each is not a transport."""
 
 
 def a_function(pipe: Pipe, rng: np.random.Generator) -> CongestionControl:
@@ -104,6 +121,13 @@ def test_a_class_says_itself_what_it_needs() -> None:
         (own("a_function"), f"{own('a_function')!r} is not a transport: it is a function and not a class"),
         (own("PIPE"), f"{own('PIPE')!r} is not a transport: it is a Pipe and not a class"),
         (own("OfOneArgument"), f"{own('OfOneArgument')!r} cannot be made with pipe, rng"),
+        (own("MarksOfPairs"), f"marks of the transport {own('MarksOfPairs')!r} is (0.2, 0.8)"),
+        (own("MarksOfNothing"), f"marks of the transport {own('MarksOfNothing')!r} is Red(least=nan"),
+        (own("ByList"), f"by_bytes of the transport {own('ByList')!r} is [1, 2]"),
+        (own("NoOverview"), f"overview of the transport {own('NoOverview')!r} is 5"),
+        (own("OfTwoArguments"), "cannot be made with pipe, rng, overview, number"),
+        (own("NoReceiver"), "has receivers that cannot grant: it lacks announcement, on_granted"),
+        (own("NoGrants"), "has receivers that cannot grant: it lacks receiver.expect, receiver.on_announced"),
     ],
 )
 def test_what_is_no_transport_is_refused_in_a_sentence(name: str, sentence: str) -> None:

@@ -21,6 +21,9 @@ from traffic.congestion.control import (
 from traffic.transports.transport import UNLIMITED_BYTES
 
 PARTS = "on_events", "may_send", "next_s", "rates_changed"
+GRANTED_PARTS = "announcement", "on_granted"
+"""What it has besides, where receivers grant."""
+RECEIVER_PARTS = "expect", "on_announced", "on_arrived", "grants", "granted_bytes", "rates_changed"
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
@@ -44,6 +47,11 @@ def checked_receiver(
     )
 
 
+def checked_overview(name: str, make: Callable[..., object]) -> Callable[..., object]:
+    """Return the factory of what its congestion controls share, checked likewise."""
+    return lambda *seen: _Own(name).asked(make, *seen)
+
+
 class _Own:
     """A user's code, by the name ``module:Class``."""
 
@@ -63,7 +71,7 @@ class _Own:
 
     def number(self, answer: object, of: str, unit: str) -> float:
         """Return an answer that is a number; ScenarioError if it is none."""
-        if isinstance(answer, Real) and not isnan(answer):
+        if isinstance(answer, Real) and not self.asked(isnan, answer):  # an integer may be too large
             return answer if isinstance(answer, int) else float(answer)
         found = "NaN" if isinstance(answer, Real) else f"an object of type {type(answer).__name__}"
         raise ScenarioError(
@@ -166,18 +174,21 @@ class OwnReceiver(_Own):
     def grants(self, now_s: float) -> Iterable[tuple[int, object]]:
         """Return its grants, to sources that it knows."""
         granted = self.asked(lambda: [(source, grant) for source, grant in self._receiver.grants(now_s)])
-        for source, _ in granted:
-            if source not in self._expected:
-                raise ScenarioError(
-                    f"the receiver of the transport {self._name!r} granted something to a source that does "
-                    "not send to it",
-                    "grant to sources of which it heard by expect",
-                )
+        if any(self.asked(self._is_strange, source) for source, _ in granted):
+            raise ScenarioError(
+                f"the receiver of the transport {self._name!r} granted something to a source that does "
+                "not send to it",
+                "grant to sources of which it heard by expect",
+            )
         return granted
+
+    def _is_strange(self, source: int) -> bool:
+        return source not in self._expected
 
     def granted_bytes(self, source: int) -> int:
         """Return the bytes that it granted a source."""
-        return int(self.number(self.asked(self._receiver.granted_bytes, source), "granted_bytes", "bytes"))
+        size = self.number(self.asked(self._receiver.granted_bytes, source), "granted_bytes", "bytes")
+        return int(min(max(size, 0), UNLIMITED_BYTES))
 
     def rates_changed(self, rate_bytes_s: float) -> None:
         """Have it grant at another rate."""

@@ -19,7 +19,14 @@ from traffic.congestion.credit import Credit
 from traffic.congestion.dctcp import Dctcp
 from traffic.congestion.ideal import Ideal
 from traffic.congestion.nscc import Nscc
-from traffic.congestion.own_control import PARTS, checked, checked_receiver
+from traffic.congestion.own_control import (
+    GRANTED_PARTS,
+    PARTS,
+    RECEIVER_PARTS,
+    checked,
+    checked_overview,
+    checked_receiver,
+)
 
 DATAGRAMS = "datagrams"
 """What carries bytes over circuits, whatever the transport: numbered datagrams, since light is one-way."""
@@ -28,6 +35,8 @@ CONTROLS = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 """The names that Linux has room for."""
 MADE_WITH = "pipe", "rng"
 """The arguments of a congestion control."""
+CLAIRVOYANT_WITH = *MADE_WITH, "overview", "number"
+"""Those of one with an overview."""
 PAGE = "docs/howto/own_transport.md"
 
 
@@ -123,15 +132,15 @@ def is_clairvoyant(name: str) -> bool:
 
 
 def _of(name: str, control: Callable[..., CongestionControl]) -> Algorithm:
-    receiver = getattr(control, "receiver", None)
+    receiver, overview = (getattr(control, each, None) for each in ("receiver", "overview"))
     is_own = ":" in name
     return Algorithm(
         name,
         checked(name, control) if is_own else control,
         getattr(control, "marks", None),
         checked_receiver(name, receiver) if is_own and receiver else receiver,
-        getattr(control, "overview", None),
-        bool(getattr(control, "by_bytes", False)),
+        checked_overview(name, overview) if is_own and overview else overview,
+        getattr(control, "by_bytes", False),
         *(_constants(name, control, kind) for kind in ("in_packets", "in_round_trips", "in_packet_times")),
     )
 
@@ -155,11 +164,45 @@ def _own(name: str) -> Callable[..., CongestionControl]:
         )
     if lacking := [part for part in PARTS if not hasattr(own, part)]:
         raise ScenarioError(f"{name!r} is not a transport: it lacks {', '.join(lacking)}", hint)
+    _check_attributes(name, own)
+    made_with = CLAIRVOYANT_WITH if getattr(own, "overview", None) else MADE_WITH
     try:
-        signature(own).bind(*MADE_WITH)
+        signature(own).bind(*made_with)
     except (TypeError, ValueError) as error:  # a ValueError: it is written in C and has no signature
         raise ScenarioError(
-            f"the transport {name!r} cannot be made with {', '.join(MADE_WITH)}: {error}",
-            f"write it as: def __init__(self, {', '.join(MADE_WITH)}), see {PAGE}",
+            f"the transport {name!r} cannot be made with {', '.join(made_with)}: {error}",
+            f"write it as: def __init__(self, {', '.join(made_with)}), see {PAGE}",
         ) from error
     return cast(Callable[..., CongestionControl], own)
+
+
+def _check_attributes(name: str, own: type) -> None:
+    """Raise ScenarioError if an attribute of a user's own class is not what it has to be."""
+    marks, by_bytes = getattr(own, "marks", None), getattr(own, "by_bytes", False)
+    receiver, overview = (getattr(own, each, None) for each in ("receiver", "overview"))
+    if marks is not None and not _is_red(marks):
+        raise ScenarioError(
+            f"marks of the transport {name!r} is {marks!r}",
+            "give lr.Red(least, most), shares of the BDP, both 0 or more",
+        )
+    if not isinstance(by_bytes, bool):
+        raise ScenarioError(f"by_bytes of the transport {name!r} is {by_bytes!r}", "give True or False")
+    if overview is not None and not isclass(overview):
+        raise ScenarioError(f"overview of the transport {name!r} is {overview!r}", "give a class")
+    if receiver is None:
+        return
+    lacking = [part for part in GRANTED_PARTS if not hasattr(own, part)]
+    lacking += [f"receiver.{part}" for part in RECEIVER_PARTS if not hasattr(receiver, part)]
+    if lacking:
+        raise ScenarioError(
+            f"{name!r} has receivers that cannot grant: it lacks {', '.join(lacking)}",
+            f"give a class as lr.ReceiverControl is, and the methods of lr.Granted, see {PAGE}",
+        )
+
+
+def _is_red(marks: object) -> bool:
+    """Return whether marks are a curve of lengths."""
+    if not isinstance(marks, Red):
+        return False
+    lengths = marks.least, marks.most, marks.least_packets
+    return all(isinstance(each, Real) and each >= 0 for each in lengths)
