@@ -52,8 +52,8 @@ def flow_measures(tables: Tables) -> dict[str, float]:
 def delivered_bytes(tables: Tables, after_s: float) -> NDArray[np.float64]:
     """Return the bytes of each source that had arrived some time after the first message was released.
 
-    Sources that had sent nothing by then are left out. It is as of the first sample from then on: the engine
-    takes one when a message ends.
+    Sources that had nothing to send by then are left out. It is as of the first sample from then on: the
+    engine takes one when a message ends.
     """
     flows = tables.flows
     at_ps = tables.messages["released_ps"].min() + after_s * SECOND

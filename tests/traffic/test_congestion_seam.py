@@ -327,6 +327,16 @@ def test_what_has_no_receiver_never_announces() -> None:
         assert [sources.granted_bytes(each) for each in sources] == [None]
 
 
+def test_a_source_that_is_let_nothing_is_sampled_with_nothing_and_one_without_bytes_is_not() -> None:
+    """Else Jain's index would leave out what starves."""
+    with net(control=own(controls.Never)) as servers:
+        numbers = servers.lanes(*PAIRS)
+        servers.post((numbers[0], PACKET, 0))
+        servers.go_on(0.1)
+        samples = servers.engine.flow_log.samples
+    assert {(each.source, each.delivered_bytes) for each in samples} == {(0, 0)}
+
+
 def test_one_that_sends_without_end_is_carried_and_what_is_lost_is_sent_again() -> None:
     with net(FATES["each 7th is lost"](0), control=own(controls.Endless)) as servers:
         numbers = servers.lanes(*PAIRS)

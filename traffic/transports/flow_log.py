@@ -36,7 +36,7 @@ class FlowLog:
         self._next_s = 0.0
 
     def take(self, sources: Iterable[Source], now_s: float, packet_s: float, *, anyway: bool = False) -> None:
-        """Take a sample of each source that has sent something, if it is time.
+        """Take a sample of each source that has sent or has to send something, if it is time.
 
         Parameters
         ----------
@@ -52,7 +52,7 @@ class FlowLog:
         if now_s < self._next_s and not anyway:
             return
         self._period_s = max(self._period_s, PERIOD_PACKETS * packet_s)
-        self.samples += [_sample(source, now_s) for source in sources if source.sent]
+        self.samples += [_sample(source, now_s) for source in sources if source.sent or source.wants]
         if len(self.samples) > MOST_SAMPLES:
             self._thin()
         self._next_s = now_s + self._period_s
