@@ -44,10 +44,11 @@ TICK_NS = 64
 """The kernel's packet scheduler counts time in ticks of 64 ns (PSCHED_SHIFT)."""
 CERTAIN = (1 << 32) - 1
 """A probability of 1 as netem counts it."""
-ROOT, ROOT_HANDLE = 0xFFFFFFFF, 0x10000
-BELOW_ROOT, CHILD_HANDLE = 0x10001, 0x100000
-"""An interface's queueing discipline 1:, and one below it: 10: in its class 1:1 (see tc(8))."""
-BELOW_CHILD, MARKER_HANDLE = 0x100001, 0x200000
+ROOT, NETEM_HANDLE, BELOW_NETEM = 0xFFFFFFFF, 0x10000, 0x10001
+"""An interface's own queueing discipline, a netem 1:, and below that in its class 1:1 (see tc(8))."""
+SHAPER_HANDLE, BELOW_SHAPER, MARKER_HANDLE = 0x100000, 0x100001, 0x200000
+"""A shaper 10: wherever it is: a netem takes its place only if their handles differ (tc_modify_qdisc in
+net/sched/sch_api.c); and a marker 20: below it."""
 TC_MESSAGE = struct.Struct("=4xiIII")
 """struct tcmsg: interface, handle, parent, info."""
 TCA_KIND, TCA_OPTIONS = 1, 2
@@ -180,11 +181,11 @@ def shaper_request(
     ticks = -(-burst_bytes * 10**9 // (rate_bytes_s * TICK_NS))
     options = _attribute(TCA_TBF_PARMS, rate + bytes(RATE_SPEC.size) + TBF.pack(queue_bytes, ticks, 0))
     options += _attribute(TCA_TBF_BURST, struct.pack("=I", burst_bytes))
-    handles = (CHILD_HANDLE, BELOW_ROOT) if below_netem else (ROOT_HANDLE, ROOT)
+    handles = SHAPER_HANDLE, BELOW_NETEM if below_netem else ROOT
     return _qdisc(b"tbf\0", handles, options, 0 if change else NLM_F_CREATE | NLM_F_EXCL)
 
 
-def marker_request(mark_bytes: int, rise_bytes: int, queue_bytes: int, *, below_netem: bool = False) -> bytes:
+def marker_request(mark_bytes: int, rise_bytes: int, queue_bytes: int) -> bytes:
     """Return the request for what marks packets (ECN) in a shaper's queue, its interface yet to be filled in.
 
     A RED (tc-red(8)) whose average is the queue as it is: the share of packets that are marked rises with
@@ -198,8 +199,6 @@ def marker_request(mark_bytes: int, rise_bytes: int, queue_bytes: int, *, below_
         Over how much more the share rises to all [bytes]; 0 for all at once.
     queue_bytes
         What may wait [bytes].
-    below_netem
-        Whether the shaper is below a netem.
     """
     parameters = RED.pack(queue_bytes, mark_bytes, mark_bytes + rise_bytes, 0, 0, 0, 0)
     # A struct nla_bitfield32: the values of flags, and which flags are given.
@@ -207,8 +206,7 @@ def marker_request(mark_bytes: int, rise_bytes: int, queue_bytes: int, *, below_
     options = _attribute(TCA_RED_PARMS, parameters) + _attribute(TCA_RED_STAB, FORGOTTEN_AT_ONCE)
     options += _attribute(TCA_RED_MAX_P, struct.pack("=I", round(SPACED * CERTAIN)))
     options += _attribute(TCA_RED_FLAGS, flags)
-    handles = MARKER_HANDLE, BELOW_CHILD if below_netem else BELOW_ROOT
-    return _qdisc(b"red\0", handles, options, NLM_F_CREATE | NLM_F_REPLACE)
+    return _qdisc(b"red\0", (MARKER_HANDLE, BELOW_SHAPER), options, NLM_F_CREATE | NLM_F_REPLACE)
 
 
 def netem_request(
@@ -236,7 +234,7 @@ def netem_request(
     ticks = max(round(delay_s * 1e9 / TICK_NS), int(delay_s > 0))
     options = NETEM.pack(ticks, limit_packets, round(loss * CERTAIN), 0, 0, 0)
     flags = 0 if change else NLM_F_CREATE | (NLM_F_REPLACE if replace else NLM_F_EXCL)
-    return _qdisc(b"netem\0", (ROOT_HANDLE, ROOT), options, flags)
+    return _qdisc(b"netem\0", (NETEM_HANDLE, ROOT), options, flags)
 
 
 def route_request(

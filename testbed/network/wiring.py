@@ -464,13 +464,11 @@ def _is_first_on_switch(fabric: Fabric, nic: Nic) -> bool:
 def _qdiscs(port: Port, shape: Shape | None, netem: Netem | None, *, replaces: bool = False) -> Requests:
     """Return what shapes a port's egress, behind its netem if it has one; what marks packets is last."""
     requests = [(f"put a netem on {port}", netem.request(replace=replaces))] if netem else []
-    below_netem = netem is not None
     if shape:  # light does not queue
-        requests.append((f"shape {port}", shape.request(below_netem=below_netem)))
+        requests.append((f"shape {port}", shape.request(below_netem=netem is not None)))
     if shape and shape.mark_bytes:
         sizes = shape.mark_bytes, shape.mark_rise_bytes, shape.queue_bytes
-        marker = marker_request(*sizes, below_netem=below_netem)
-        requests.append((f"mark packets at {port}", marker))
+        requests.append((f"mark packets at {port}", marker_request(*sizes)))
     return requests
 
 

@@ -116,7 +116,7 @@ def test_a_shaper_is_an_interface_s_own_or_below_its_netem() -> None:
     (root, of_netem), (own, of_alone), (child, of_below) = map(places, (netem, alone, below))
     assert of_netem == of_alone == 0xFFFFFFFF
     assert of_below == root + 1, "class 1:1 of qdisc 1:"
-    assert root == own != child
+    assert root != own == child, "the kernel lets none take the place of another with its handle"
     assert alone[PLACES + 8 :] == below[PLACES + 8 :]
 
 

@@ -23,7 +23,7 @@ from tests.emulation.live import RATE_FACTOR, Live
 from tests.tools import CHECKOUT
 from topologies.addresses import nic_ip
 from topologies.errors import MachineError
-from topologies.fabric import Fabric, Nic
+from topologies.fabric import Fabric, Nic, Port
 from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.steps import single
@@ -115,6 +115,15 @@ def test_links_delay_packets_for_tcp_only(booted: Booted) -> None:
             net.network.set_hosts(host)
             assert not unmet(net.network, port_settings(net.network))
             assert least_s <= one_way_s(net) < most_s
+
+
+def test_a_link_may_begin_to_lose_packets(booted: Booted) -> None:
+    need_netem()
+    with booted(rail_fabric(2, 1, 0)) as net:
+        for loss in (0.5, 0.0):
+            net.network.shape_link(Port("h1", 0), 0.5, loss)
+            assert {net.network.netems[port].loss for port in (Port("h1", 0), Port("leaf0", 1))} == {loss}
+            assert not [said for said in unmet(net.network, port_settings(net.network)) if "has" in said]
 
 
 def test_a_link_loses_its_share_and_no_queue_drops_any(booted: Booted) -> None:
