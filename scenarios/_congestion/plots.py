@@ -74,7 +74,8 @@ def windows_over_time(samples: pd.DataFrame, title: str) -> Figure:
     for mine, colour, label in _flows(samples):
         _draw_rate(rate, mine, edges, colour, label)
         met = mine[mine["queue_us"].notna()]
-        queue.plot(met["at_us"], met["queue_us"], color=colour, linewidth=0.9)
+        in_touch = met["at_us"].diff().fillna(0.0) <= 2 * (edges[1] - edges[0])
+        queue.plot(met["at_us"], met["queue_us"].where(in_touch), color=colour, linewidth=0.9)
         window.step(mine["at_us"], mine[size], where="post", color=colour, linewidth=0.9)
     rate.set_ylabel("rate [Gbit/s]")
     queue.set_ylabel("queue [µs]")
