@@ -29,7 +29,7 @@ from traffic.job import Job
 from traffic.scheme import memory_of
 from traffic.spraying.policy import ProactivePolicy, QueuePair
 from traffic.spraying.registry import policy_named
-from traffic.transports.registry import algorithm_named, by_bytes, sends_datagrams
+from traffic.transports.registry import by_bytes, sends_datagrams, waits_for_grants
 
 ROUNDED = 1e-9
 """By how much a delay differs that was dilated and back."""
@@ -84,7 +84,7 @@ def predict(
         paths=dict(paths or {}),
         routing=experiment.bound_routing,
         datagrams=datagrams,
-        grants=datagrams and algorithm_named(experiment.transport.name).receiver is not None,
+        grants=waits_for_grants(experiment.transport.name),
         lent_bytes=lent_bytes,
     )
 

@@ -26,7 +26,7 @@ from topologies.fabric import Fabric
 from traffic.fault_text import WrittenFault
 from traffic.faults import Fault
 from traffic.metrics import crossed_bytes
-from traffic.transports.registry import by_bytes
+from traffic.transports.registry import by_bytes, waits_for_grants
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,7 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
         experiment.name,
         experiment.seed,
         by_bytes(experiment.transport.name),
+        experiment.fabric.impaired and waits_for_grants(experiment.transport.name),
         experiment.transport.sprays,
         experiment.faults,
         experiment.circuits,

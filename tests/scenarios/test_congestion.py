@@ -224,12 +224,12 @@ def test_many_flows_have_two_colours_and_without_a_window_what_is_on_the_way() -
 def test_the_study_is_predicted_pattern_by_pattern(tmp_path: Path) -> None:
     patterns = "permutation,incast_8,elephant_mice"
     options = "--model-only", "--schemes", "spray", "--plots", "svg", "--out", tmp_path / "out"
-    done = command.ran("congestion", *options, "--patterns", patterns)
+    done = command.ran("congestion", *options, "--patterns", patterns, "--transport", "nscc,dctcp")
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(tmp_path / "out" / "summary.csv").set_index("workload")
     assert [*table.index[1:]] == ["incast 8", "elephant mice"]
     assert table["cct_s"].div(table["bound_s"]).between(1.0, 1.5).all()
-    assert (table["transport"] == "credit").all(), "a prediction knows no congestion control"
+    assert (table["transport"] == "nscc").all(), "a prediction knows no windows"
     assert "late [us]" in done.stdout
     points = experiments_of(tmp_path / "out" / "run.json")
     assert {link.delay_s for point in points for link in point.fabric.links} == {1e-6}
@@ -238,7 +238,7 @@ def test_the_study_is_predicted_pattern_by_pattern(tmp_path: Path) -> None:
 def test_htsims_starts_are_replayed_in_the_unit_that_is_given(tmp_path: Path) -> None:
     trace = tmp_path / "mouse.cm"
     trace.write_text("Nodes 4\nConnections 2\n1->0 id 1 start 0 size 200000\n2->0 id 2 start 50 size 9000\n")
-    options = "--model-only", "--schemes", "spray", "--plots", "svg", "--trace", trace
+    options = "--model-only", "--schemes", "spray", "--transport", "nscc", "--plots", "svg", "--trace", trace
     refused = command.ran("congestion", *options, "--out", tmp_path / "none")
     assert refused.returncode == 2
     assert "--start-unit" in refused.stderr

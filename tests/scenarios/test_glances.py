@@ -65,6 +65,18 @@ def test_points_that_are_predicted_alike_share_a_glance() -> None:
     assert predicted_by(POINTS[0]) != predicted_by(replace(POINTS[0], shared_queue_pairs=True))
 
 
+@pytest.mark.parametrize("delay_s", [0.0, 1e-5])
+def test_transports_are_predicted_alike_only_if_their_predictions_are_equal(delay_s: float) -> None:
+    fabric = FABRIC.with_links(delay_s=delay_s, loss=0.0)
+    credit, nscc, dctcp = (
+        replace(POINTS[1], fabric=fabric, transport=TransportSetup(name))
+        for name in ("credit", "nscc", "dctcp")
+    )
+    assert predicted_by(nscc) == predicted_by(dctcp)
+    is_equal = predict(credit).iteration_s == predict(nscc).iteration_s
+    assert (predicted_by(credit) == predicted_by(nscc)) is is_equal is (not delay_s)
+
+
 def test_without_time_each_workload_is_predicted_once_and_the_others_are_like_it() -> None:
     found = looked(POINTS, within_s=0)
     assert [point for point, _ in found] == POINTS

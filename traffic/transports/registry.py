@@ -126,6 +126,11 @@ def by_bytes(name: str) -> bool:
     return sends_datagrams(name) and algorithm_named(name).by_bytes
 
 
+def waits_for_grants(name: str) -> bool:
+    """Return whether bytes wait for a grant of their receiver under a transport, for the prediction."""
+    return sends_datagrams(name) and algorithm_named(name).receiver is not None
+
+
 def is_clairvoyant(name: str) -> bool:
     """Return whether a transport sees what no NIC can."""
     return name != DATAGRAMS and sends_datagrams(name) and algorithm_named(name).clairvoyant
