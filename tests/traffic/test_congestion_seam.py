@@ -349,6 +349,18 @@ def test_one_that_sends_without_end_is_carried_and_what_is_lost_is_sent_again() 
 # What misbehaves
 
 
+@pytest.mark.parametrize(("let", "over"), [(3, 0), (4, 1), (30, 27)])
+def test_what_leaves_above_a_window_is_counted_for_the_audit(let: int, over: int) -> None:
+    """The window holds two packets: one leaves while they are on the way, and no more."""
+    Answers.answers |= {"may_send": let * PACKET, "window_bytes": 2.0 * PACKET}
+    with net(control=own(Answers)) as servers:
+        (number,) = servers.lanes(ONE, round_trip_s=10.0)
+        servers.post((number, let * PACKET, 0))
+        servers.go_on(let * PACKET_S)
+        (source,) = servers.engine.sources
+        assert source.over_window == over * PACKET
+
+
 @pytest.mark.parametrize("of", [controls.Never, controls.LessThanAPacket])
 @pytest.mark.parametrize("chooses", [False, True])
 def test_one_that_lets_nothing_go_is_named(of: type, chooses: bool) -> None:
