@@ -91,7 +91,7 @@ class LiveBackend:
         What moves bytes over packet switches.
     stuck_s
         A queue pair that owes bytes and makes no progress for so long is an error, unless it waits for an
-        OCS [s, emulated].
+        OCS [s, emulated]; longer where faults are known late (`patience_s`).
     skips
         Whether time in which nothing is on its way, compute's for instance, is skipped: the clock shows
         that it has passed at once.
@@ -125,7 +125,7 @@ class LiveBackend:
         self._packet_bytes, self._seed = packet_bytes(network.mtu), seed
         self._sprays = transport.sprays is not None
         """Whether packets are datagrams, each of an entropy of its own."""
-        self._engine = self._engine_of(transport, stuck_s)
+        self._engine = self._engine_of(transport, patience_s(stuck_s, faults, dilation))
         self._numbers: dict[QueuePair, int] = {}
         self.packet_paths = PacketPaths(self._fabric, network.routing, datagrams=self._sprays)
         """The paths of its queue pairs over packet switches, as they were seen where that was possible."""
@@ -696,6 +696,11 @@ class LiveBackend:
 
     def _real_s(self, at: float) -> float:
         return self._dilation.real_s(at - self._start)
+
+
+def patience_s(stuck_s: float, faults: Sequence[Fault], dilation: Dilation) -> float:
+    """Return after how long bytes are stuck that make no progress: a fault stops them until it is known."""
+    return stuck_s + max((dilation.emulated_s(fault.detect_s) for fault in faults), default=0.0)
 
 
 def _foreseen(fabric: Fabric, faults: Sequence[Fault]) -> list[frozenset[Port]]:
