@@ -1,4 +1,4 @@
-"""What is booked of a message that chooses its lanes when their paths change under way."""
+"""Bookings of a message that chooses its lanes when their paths change under way."""
 
 from types import SimpleNamespace
 from typing import cast

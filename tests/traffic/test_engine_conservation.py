@@ -1,4 +1,4 @@
-"""What the engine of datagrams keeps whatever is done while packets are on their way, delayed or not."""
+"""Invariants of the engine of datagrams, whatever is done while packets are on their way, delayed or not."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ DELAYS_S = [0.0, 2 * PACKET_S, 20 * PACKET_S]
 
 @dataclass
 class Heard:
-    """What a congestion control heard of its packets [bytes]."""
+    """Bytes of which a congestion control heard."""
 
     sent: int = 0
     acknowledged: int = 0
