@@ -106,8 +106,9 @@ class StudyChanges:
     marks: Annotated[
         Marks,
         typer.Option(
-            help="What marks packets that are datagrams (ECN): the engine, from the queue that each met, or"
-            " switches, where the kernel has RED (docs/explain/spraying.md)."
+            metavar="<str>",  # both words would leave longer options no room
+            help="What marks packets that are datagrams (ECN): engine, from the queue that each met, or"
+            " switches, where the kernel has RED (docs/explain/spraying.md).",
         ),
     ] = "engine"
     initial_window: Annotated[
