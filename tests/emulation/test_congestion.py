@@ -34,7 +34,9 @@ def test_an_incast_queues_under_nscc_and_not_under_credit(tmp_path: Path, machin
     assert done.returncode == 0, done.stderr
     out = tmp_path / "out"
     table = pd.read_csv(out / "summary.csv").set_index("transport")
-    assert table["cct_s"].div(table["bound_s"]).between(0.97, 1.3).all() or machine.busy
+    # NICs wait for their first grant: a round trip of 12 us, of 45 for all bytes.
+    over_bound = table["cct_s"].div(table["bound_s"]) - pd.Series({"nscc": 0.0, "credit": 12 / 45})
+    assert over_bound.between(0.97, 1.2).all() or machine.busy
     # Each window is 1.5 BDP at first, so half of what both send waits; NICs grant no more than they can take.
     assert table["queue_p50_s"]["nscc"] > 3 * table["queue_p50_s"]["credit"]
     kept = KeptPoints(out)

@@ -47,11 +47,16 @@ CLOSE_PS = 1000
 class Model:
     """The fluid model over `FABRIC` under a scheme, and what it ran."""
 
-    def __init__(self, scheme: str, lent_s: float = 0.0) -> None:
-        by_bytes = isinstance(policy_named(scheme), ProactivePolicy)
-        self.backend = FluidBackend(FABRIC, {}, by_bytes=by_bytes, lent_bytes=lent_for(FABRIC, lent_s))
+    def __init__(self, scheme: str, lent_s: float = 0.0, entropies: int | None = None) -> None:
+        self.backend = FluidBackend(
+            FABRIC,
+            {},
+            by_bytes=isinstance(policy_named(scheme), ProactivePolicy),
+            datagrams=entropies is not None,
+            lent_bytes=lent_for(FABRIC, lent_s),
+        )
         self.ran: list[Job] = []
-        self._placing = Sprayed(lambda: policy_named(scheme), 0)
+        self._placing = Sprayed(lambda: policy_named(scheme, entropies), 0)
         self._communicators: Communicators | None = None
 
     def run(self, job: Job) -> Run:
@@ -242,8 +247,9 @@ def test_every_section_is_lent_what_shapers_lend(scheme: str) -> None:
 def test_predictions_have_equal_steps_at_equal_intervals(scheme: str) -> None:
     demand = Demand("tokens", np.random.default_rng(0).integers(1000, 9000, (8, 8)))
     job = job_of_steps("steps", [Step(demand, 0.5)] * 6)
-    experiment = Experiment(FABRIC, job, scheme, DILATION, transport=TransportSetup("ideal"))
-    predicted, whole = predict(experiment), Model(scheme).run(job)
+    transport = TransportSetup("ideal")
+    predicted = predict(Experiment(FABRIC, job, scheme, DILATION, transport=transport))
+    whole = Model(scheme, entropies=transport.sprays).run(job)
     assert predicted.records["step"].tolist() == whole.records["step"].tolist()
     np.testing.assert_allclose(predicted.records["end_s"], whole.records["end_s"], 1e-9)
     np.testing.assert_allclose(predicted.tasks["end_s"], whole.tasks["end_s"], 1e-9)

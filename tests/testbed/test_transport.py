@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from testbed.experiment.dilation import Dilation
@@ -25,7 +26,7 @@ from tests.testbed.run_files import unsealed
 from tests.testbed.test_ocs_report import big_switch, executed_of
 from tests.tools import CHECKOUT
 from topologies.errors import ScenarioError
-from traffic.congestion.control import PerPacket, Red
+from traffic.congestion.control import PerPacket, Pipe, Red
 from traffic.congestion.ideal import Shares
 from traffic.transports.host_settings import TransportSetup
 from traffic.transports.registry import DATAGRAMS, NAMED
@@ -42,6 +43,9 @@ class SeesAll(Window):
 
     marks = Red(0.25, 0.25)
     overview = Shares
+
+    def __init__(self, pipe: Pipe, rng: np.random.Generator, overview: Shares, number: int) -> None:
+        super().__init__(pipe, rng)
 
 
 OWN, SEES_ALL = f"{__name__}:Window", f"{__name__}:SeesAll"
