@@ -18,11 +18,6 @@ class PathEffects:
     delivered: NDArray[np.float64]
     """Probability that a packet gets through, shape (paths,); what does not is sent again."""
 
-    @property
-    def round_trip_s(self) -> NDArray[np.float64]:
-        """How long a byte and its acknowledgement are on their way, shape (paths,) [s]."""
-        return 2 * self.delay_s
-
 
 def path_effects(paths: Sequence[Path], fabric: Fabric) -> PathEffects:
     """Return what the links of each path do.

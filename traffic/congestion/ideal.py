@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Nic
-from traffic.congestion.control import Acknowledged, AllSources, Lost, PerPacket, Pipe, Sent
+from traffic.congestion.control import AllSources, PerPacket, Pipe
 from traffic.fair_weights import fair_weights
 from traffic.transports.transport import packet_s
 
@@ -101,17 +101,6 @@ class Ideal(PerPacket):
     def __init__(self, pipe: Pipe, rng: np.random.Generator, shares: Shares, number: int) -> None:
         super().__init__(pipe, rng)
         self._shares, self._number = shares, number
-
-    def on_events(
-        self,
-        sent: Sequence[Sent],
-        acknowledged: Sequence[Acknowledged],
-        lost: Sequence[Lost],
-        now_s: float,
-    ) -> None:
-        """Count what is on its way; nothing else matters."""
-        self.on_the_way += sum(packet.bytes for packet in sent)
-        self.on_the_way -= sum(packet.bytes for packet in acknowledged) + sum(packet.bytes for packet in lost)
 
     def may_send(self, now_s: float) -> int:
         """Return what its share leaves room for: whole packets, and one at least is on its way."""
