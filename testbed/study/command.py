@@ -321,19 +321,31 @@ def main(command: Callable[..., None]) -> NoReturn:
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # where ± or µ cannot be written, ? stands for it
         app()
-    except (SystemExit, KeyboardInterrupt) as end:
-        ignore()  # the end takes a moment, and leaves nothing undone
-        if isinstance(end, SystemExit) and end.code != INTERRUPTED:
+    except BaseException as error:
+        interrupted = _is_of_interrupt(error)
+        if interrupted or isinstance(error, SystemExit):
+            ignore()  # the end takes a moment, and leaves nothing undone
+        if interrupted:
+            _say_end(said_of(heard()))
+            sys.exit(128 + heard())
+        if isinstance(error, SystemExit):
             raise
-        _say_end(said_of(heard()))
-        sys.exit(128 + heard())
-    except Exception as error:
         if not isinstance(error, LightrailError) or "--debug" in sys.argv:
             atexit.register(_say_end)  # after what Python prints of it
             raise
         _say_end(str(error))
         sys.exit(2)
     sys.exit(0)
+
+
+def _is_of_interrupt(error: BaseException | None) -> bool:
+    """Whether a signal raised an error, or what it was made of.
+
+    Of all that is raised while a class is made Python makes a RuntimeError, and an import makes many.
+    """
+    if isinstance(error, SystemExit):
+        return error.code == INTERRUPTED
+    return error is not None and (isinstance(error, KeyboardInterrupt) or _is_of_interrupt(error.__cause__))
 
 
 def _say_end(*why: str) -> None:

@@ -23,12 +23,18 @@ from tests.tools import CHECKOUT, ends, hears_interrupts
 SMALL = ("--model-only", "--servers", "4", "--rails", "2", "--seeds", "9", "--schemes", "rails,ecmp")
 RUN_S = 3.0
 """About how long a small run takes after its first imports; one that has ended by then hears nothing."""
-INTERRUPTS_ITS_READER = """
+INTERRUPTS = """
 import os
 import signal
 
-os.kill(os.getpid(), signal.SIGINT)
+class Interrupts:
+    def __set_name__(self, *_):
+        os.kill(os.getpid(), signal.SIGINT)
 """
+INTERRUPTS_ITS_READER = {
+    "as it is read": "Interrupts().__set_name__()",
+    "as a class is made": "class Made:\n    made = Interrupts()",  # Python makes a RuntimeError of it
+}
 
 
 def interrupted(
@@ -102,8 +108,9 @@ def test_at_any_moment_it_names_what_is_left_and_how_to_go_on(
         assert (Path(folder) / out / "report.html").exists()
 
 
-def test_while_options_are_read_nothing_is_left(tmp_path: Path) -> None:
-    (tmp_path / "interrupts.py").write_text(INTERRUPTS_ITS_READER)
+@pytest.mark.parametrize("moment", INTERRUPTS_ITS_READER)
+def test_while_options_are_read_nothing_is_left(moment: str, tmp_path: Path) -> None:
+    (tmp_path / "interrupts.py").write_text(INTERRUPTS + INTERRUPTS_ITS_READER[moment])
     words = ["--model-only", "--fabric", "interrupts:fabric", "--out", "out"]
     done = ran("rails_uniform", *words, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
