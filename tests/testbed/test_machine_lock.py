@@ -60,8 +60,8 @@ def take() -> None:
 
 
 def hold() -> None:
-    """Hold the lock for ever."""
-    with machine_lock(waits=False):
+    """Hold the lock for ever; it waits, since `is_held` takes it for a moment."""
+    with machine_lock():
         select.select([], [], [])
 
 
