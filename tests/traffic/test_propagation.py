@@ -124,3 +124,12 @@ def test_what_waits_in_a_nic_leaves_at_the_rate_that_it_has_now(slower: float) -
     left = 12 * (8948 + HEADER_BYTES) - 0.01 * bytes_s + (8948 + HEADER_BYTES)
     lent = burst_bytes(8 * bytes_s / slower)
     assert sender.leaves(8948, 0.01) == pytest.approx(0.01 + (left - lent) * slower / bytes_s)
+
+
+def test_a_nic_whose_link_is_down_has_nothing_to_send_before_what_it_is_given_next() -> None:
+    """Else its clock runs ahead with what is lost at once, and later packets seem to meet no queue."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as endpoint:
+        sender = NicSender(endpoint, 1e6, 8948)
+        for _ in range(50):
+            assert sender.send(b"", ("255.255.255.255", 9)), "the kernel refuses a broadcast"
+            assert sender.leaves(8948, 0.5) == 0.5

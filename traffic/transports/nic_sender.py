@@ -4,6 +4,7 @@ What waits in its queue the kernel says, so it needs no reckoning: a NIC whose l
 """
 
 import socket
+from errno import ENOBUFS
 
 from traffic.packets import burst_bytes, mtu_of
 from traffic.transports.datagram_sockets import SEND_BUFFER_BYTES, Address, unsent_bytes
@@ -69,7 +70,9 @@ class NicSender:
         except BlockingIOError:
             self._waits = SEND_BUFFER_BYTES
             return False
-        except OSError:  # its link is down, or a queue is full
+        except OSError as error:
+            if error.errno != ENOBUFS:  # its link is down, and with it goes what it held
+                self._clear_s = 0.0
             return True
         if not self._learnt:
             self._learn()
