@@ -134,9 +134,9 @@ class Simulation:
             return self._backend.advance(state.queue.next_ps)
         except StuckError as stuck:
             if standing := [fault.name for fault in state.failures.standing if not fault.only_impairs]:
-                what = f"nothing more can arrive after {', '.join(standing)}, and the job has not ended"
                 raise StuckError(
-                    what, "let it be back, as in @40%-70%, or take a fabric with a way around"
+                    f"nothing more can arrive after {', '.join(standing)}: {stuck.sentence}",
+                    "let it be back, as in @40%-70%, or take a fabric with a way around",
                 ) from stuck
             raise
 

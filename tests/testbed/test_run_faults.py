@@ -175,7 +175,7 @@ def test_switches_forward_on_without_the_controller_and_not_without_their_daemon
     stopped = Fault("switches", (Killed("switches"),), When("", 0.4 * took_s, 0.5 * took_s))
     stood = predict(replace(healthy, faults=(stopped,))).iteration_s
     assert stood == pytest.approx(1.5 * took_s, rel=0.05)  # what is left is sent over paths drawn anew
-    with pytest.raises(StuckError, match="nothing more can arrive after switches, and the job has not ended"):
+    with pytest.raises(StuckError, match="nothing more can arrive after switches: nothing is on its way"):
         predict(replace(healthy, faults=(replace(stopped, when=When(after_s=0.4 * took_s)),)))
 
 
