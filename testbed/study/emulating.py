@@ -113,7 +113,7 @@ def emulated(
     with network_of(first, datapath) as network:
         found = port_settings(network)
         broken, settings = unmet(network, found), effective(network, found)
-        yield Described({**_scale_of(first), **settings})
+        yield Described({**_scale_of([each.experiment for each in points]), **settings})
         worst = math.nan if first.over_circuits else worst_link_error(network, first.seed)
         controlled = ControlledPoints(network, doubtful, begun=begun)
         for asked in points:
@@ -248,16 +248,17 @@ def network_of(experiment: Experiment, datapath: Datapath) -> Network:
     return Network(experiment.fabric, rate, datapath, host, mtu=mtu, routing=experiment.bound_routing)
 
 
-def where_of(experiment: Experiment) -> str:
-    """Return what the settings of a fabric are listed under."""
-    fabric = experiment.fabric
+def where_of(experiments: Sequence[Experiment]) -> str:
+    """Return what the settings of a network are listed under."""
+    fabric = experiments[0].fabric
     nics = len(fabric.nics) // len(fabric.servers)
-    return f"{fabric.name}, {len(fabric.servers)} servers x {nics} NICs, {experiment.transport_name}"
+    transports = ", ".join(dict.fromkeys(each.transport_name for each in experiments))
+    return f"{fabric.name}, {len(fabric.servers)} servers x {nics} NICs, {transports}"
 
 
 def workload_of(experiment: Experiment) -> str:
     """Return what the numbers of an experiment are listed under."""
-    return f"{experiment.job.name}, {where_of(experiment)}"
+    return f"{experiment.job.name}, {where_of([experiment])}"
 
 
 def constants_of(experiment: Experiment) -> str:
@@ -265,12 +266,13 @@ def constants_of(experiment: Experiment) -> str:
     return f"{experiment.transport_name}, {experiment.name}"
 
 
-def _scale_of(experiment: Experiment) -> dict[str, object]:
-    """Return at which scale an experiment is emulated, and what its OCSes stand for."""
+def _scale_of(experiments: Sequence[Experiment]) -> dict[str, object]:
+    """Return at which scale experiments are emulated, their constants, and what OCSes stand for."""
+    experiment = experiments[0]
     scale = experiment.dilation
     said: dict[str, object] = {"dilation": {"rate": scale.rate, "volume": scale.volume, "time": scale.time}}
     said |= {"mtu": experiment.mtu, "hosts": asdict(experiment.host)}
-    said |= {"constants": {each.name: asdict(each) for each in constants(experiment)}}
+    said |= {"constants": {of.name: asdict(of) for each in experiments for of in constants(each)}}
     if delays := list(experiment.ocs_delays.values()):
         delay = delays[0]
         said["ocs"] = {

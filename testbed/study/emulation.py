@@ -178,7 +178,7 @@ class EmulatedStudy:
         """Write the points of a network in order: those that are there, and those that a worker makes."""
         self._since, missing = len(self._results.outcomes), self._written_between(asked)
         for event in events:
-            self._take(event, where_of(asked[0].experiment), missing)
+            self._take(event, where_of([each.experiment for each in asked]), missing)
         list(missing)
 
     def _written_between(self, asked: Sequence[Asked]) -> Iterator[Experiment]:

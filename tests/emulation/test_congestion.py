@@ -1,5 +1,6 @@
 """Two flows to one NIC under a window and under grants: what the study of congestion controls has of them."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,9 @@ def test_an_incast_queues_under_nscc_and_not_under_credit(tmp_path: Path, machin
     assert over_bound.between(0.97, 1.2).all() or machine.busy
     # Each window is 1.5 BDP at first, so half of what both send waits; NICs grant no more than they can take.
     assert table["queue_p50_s"]["nscc"] > 3 * table["queue_p50_s"]["credit"]
+    [(where, settings)] = json.loads((out / "run.json").read_text())["settings"].items()
+    assert where.endswith("nscc, credit")
+    assert {"nscc", "credit"} <= {name.partition(":")[0] for name in settings["constants"]}
     kept = KeptPoints(out)
     flows = {
         point.transport_name: kept.outcome(point).run.tables.flows
