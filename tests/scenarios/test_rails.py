@@ -251,7 +251,10 @@ def test_what_fails_is_run_beside_the_same_without_and_told_in_a_table(tmp_path:
         ("nic:1:1", "'nic:1:1' is not a valid fault"),
         ("nic:1:1@70%-40%", "is back before it fails"),
         ("", "the list '' is empty"),
-        ("switches@40%", "nothing more can arrive after switches@40%: nothing is on its way, and the job has not ended"),
+        (
+            "switches@40%",
+            "nothing more can arrive after switches@40%: nothing is on its way, and the job has not ended",
+        ),
     ],
 )
 def test_a_fault_that_cannot_be_is_a_sentence(text: str, sentence: str, tmp_path: Path) -> None:
