@@ -220,8 +220,9 @@ def test_init_holds_a_docstring_and_no_logic(folder: Path) -> None:
 
 
 def test_nothing_else_at_the_top() -> None:
-    known = {*MAY_IMPORT, "docs", "vagrant", "results", "data", "lightrail.egg-info", "pyproject.toml"}
+    known = {*MAY_IMPORT, "docs", "vagrant", "results", "data", "lightrail.egg-info", "__pycache__"}
     known |= {
+        "pyproject.toml",
         "requirements.lock",
         "requirements-cluster.lock",
         "README.md",
