@@ -35,8 +35,8 @@ from traffic.demand import Demand
 from traffic.readers.detect import TOKEN_BYTES
 from traffic.readers.htsim import StartUnit
 from traffic.scheme_setup import WhileLitSetup
-from traffic.transports.circuit_engine import Meeting
 from traffic.transports.host_settings import CREDIT
+from traffic.transports.slots import Meeting
 from traffic.workloads.ocs_workloads import SCALED, demand_of_file, ocs_demand
 
 RATE_BPS = 100e9

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 from topologies.errors import ScenarioError
 from topologies.own_value import Kind
 from traffic.scheme import OnceLit, OverCircuits, Routed, Scheme
-from traffic.transports.circuit_engine import LEAST_MARGINS, Margins, Meeting
+from traffic.transports.slots import LEAST_MARGINS, Margins, Meeting
 
 ONCE_LIT, ROUTED = "once lit", "routed"
 BY_LIGHT: Mapping[str, Callable[[], Scheme]] = {ONCE_LIT: OnceLit, ROUTED: Routed}

@@ -35,9 +35,9 @@ from traffic.scheme_setup import (
 )
 from traffic.spraying.policy import ReactivePolicy
 from traffic.spraying.registry import is_own, policy_named
-from traffic.transports.circuit_engine import LEAST_MARGINS
 from traffic.transports.host_settings import CREDIT, HostSettings, TransportSetup, host_settings
 from traffic.transports.registry import DATAGRAMS, check_transport, congestion_control
+from traffic.transports.slots import LEAST_MARGINS
 
 MOST_SEED = 1 << 63
 """Tables have room for those below."""

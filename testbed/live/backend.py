@@ -59,7 +59,6 @@ from traffic.packets import packet_bytes
 from traffic.scheme import Choice, WhileLit
 from traffic.scheme_setup import WHILE_LIT, WhileLitSetup
 from traffic.spraying.policy import SPRAYED, CountsChunks, NamesInert, QueuePair, ReactivePolicy, inert_in_all
-from traffic.transports.circuit_engine import TURN_S
 from traffic.transports.connections import Ends, ends
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.datagram_lane import Crossed
@@ -67,8 +66,9 @@ from traffic.transports.datagram_sockets import datagram_ends
 from traffic.transports.engine import Engine
 from traffic.transports.host_settings import CREDIT, TransportSetup
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.loop import STUCK_S, Health
+from traffic.transports.loop import STUCK_S, TURN_S, Health
 from traffic.transports.packet_feeder import PacketFeeder
+from traffic.transports.registry import algorithm_named
 from traffic.transports.round_trips import Crossing, shares_of
 
 _Feeder = TypeVar("_Feeder", ReactiveFeeder, PacketFeeder)
@@ -146,8 +146,10 @@ class LiveBackend:
         """What was made of links that changed."""
         self._expects_back = False
         """Whether something that has failed will be back."""
-        self.programs = LivePrograms(network, dilation, self._lanes.ocs_of, sending, exact=bool(faults))
-        """What carries messages that take what is lit."""
+        self.programs = LivePrograms(
+            network, dilation, self._lanes.ocs_of, sending, self._nic_rate_bps, exact=bool(faults)
+        )
+        """What shows programs, and carries messages that take what is lit."""
         self._least_ps = 0
         self._start = 0.0
         self._starts: list[tuple[float, float]] = []
@@ -168,7 +170,7 @@ class LiveBackend:
             return DatagramEngine(
                 network.datagram_endpoints,
                 self._nic_rate_bps,
-                control=transport.name,
+                algorithm=algorithm_named(transport.name),
                 packet_bytes=self._packet_bytes,
                 seed=self._seed,
                 switches_mark=transport.marks == "switches",
@@ -184,6 +186,7 @@ class LiveBackend:
             stack.enter_context(self._engine)
             self._news = stack.enter_context(News(self._network.directory / "light.sock"))
             self._engine.loop.watch(self._news.fileno(), lambda _event: self._read_news())
+            self.programs.lanes.attach(self._engine.loop, stack)
             self._stack = stack.pop_all()
         self._start = self._stands_at = time.monotonic()
         return self
@@ -263,7 +266,7 @@ class LiveBackend:
                 lacks = feeder.real_bytes(op) - sum(feeder.carried(op).values())
                 left.append(Left(op, -1, left=lacks))
             else:
-                left.append(Left(op, -1, left=self.programs.lacking(op)))
+                left.append(Left(op, -1, left=self.programs.lanes.lacking(op)))
         return left
 
     def carried(self, ops: Sequence[int]) -> list[Left]:
@@ -383,9 +386,7 @@ class LiveBackend:
         """Let operations choose among queue pairs as they go, each chunk when its NIC can send it."""
         choice, ops = chosen.among, chosen.op.tolist()
         if isinstance(choice, WhileLit):
-            if not self.programs.circuits.attached:
-                self.programs.attach(self._engine.loop, self._stack)
-            self.programs.post(chosen.lanes, choice.lanes, chosen.bytes.tolist(), ops)
+            self.programs.lanes.post(chosen.lanes, choice.lanes, chosen.bytes, ops)
             self._go_on()
             return
         if not any(choice.policy is each for each in self._policies):
@@ -439,7 +440,7 @@ class LiveBackend:
                 feeder.forget([op])
                 left += self._since_asked(op, feeder.carried(op), goes_on=False)
             else:
-                left += self.programs.stop(op)
+                left += self.programs.lanes.stop(op)
         return left + self._take_back(lacking)
 
     def _take_back(self, ops: Sequence[int]) -> list[Left]:
@@ -530,6 +531,7 @@ class LiveBackend:
         elif isinstance(order, KnowRates):
             self._nic_shares = dict(order.shares)
             self._engine.rates_changed()
+            self.programs.lanes.rates_changed()
         elif isinstance(order, SetCircuits) and order.first:
             self._light_first(order)
         elif isinstance(order, Show):
@@ -643,7 +645,7 @@ class LiveBackend:
         if self._moves or self.programs.showing or self._happened:
             return
         waiting = self._engine.waiting and f"queue pair {self._engine.waiting} waits"
-        if self._engine.quiet and self.programs.owes:
+        if self._engine.quiet and self.programs.lanes.owes:
             waiting = "what takes circuits of programs waits"
         if waiting:
             raise StuckError(f"{waiting} for light, and none is to come", "light a circuit")
@@ -651,7 +653,7 @@ class LiveBackend:
     @property
     def _quiet(self) -> bool:
         """Whether nothing is on its way, nor ordered."""
-        return self._engine.quiet and not (self._moves or self.programs.owes)
+        return self._engine.quiet and not (self._moves or self.programs.lanes.owes)
 
     @property
     def _moves(self) -> bool:

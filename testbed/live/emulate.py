@@ -194,14 +194,15 @@ def _light_log(
     logs: dict[str, list[LogEntry]],
     run: Run,
 ) -> LightLog:
-    programs, circuits = backend.programs, backend.programs.circuits
+    programs = backend.programs
+    datagrams, payload_bytes = programs.lanes.delivered
     return LightLog(
         experiment=experiment,
         cct_s=float(run.messages["end_s"].max()),
         undelivered_bytes=(*programs.left_over, 0),
-        slots=tuple(circuits.slots),
+        slots=tuple(programs.lanes.slots),
         logs=logs,
         start_s=programs.begun_at or 0.0,
-        datagrams=circuits.datagrams,
-        payload_bytes=circuits.size_bytes,
+        datagrams=datagrams,
+        payload_bytes=payload_bytes,
     )

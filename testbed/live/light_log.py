@@ -13,7 +13,7 @@ from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import OcsPlan, plan_of
 from testbed.live.programs import slot_s
 from traffic.job_bounds import communication_bound_s, node_bounds_s
-from traffic.transports.circuit_engine import SlotRecord
+from traffic.transports.slots import SlotRecord
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from testbed.network.network import Network
 from topologies.errors import StuckError
 from topologies.events import Provision
 from topologies.light import Circuit, Configuration
-from traffic.transports.circuit_engine import TURN_S
+from traffic.transports.loop import TURN_S
 
 LIGHT_S, MOST_DELAYS = 20.0, 20
 """An OCS lights what is ordered within so long [s] and so many times its delay, which may vary."""

@@ -1,31 +1,26 @@
-"""Programs over a booted network: the controller steps OCSes, and messages take what is lit, as datagrams.
+"""Programs over a booted network: the controller steps OCSes, and messages take what is lit.
 
 Slots are a little longer than planned: headers, guard times, and what a slot loses at its start.
 """
 
-import contextlib
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
-from testbed.core.backend import Left, LightChanged
+from testbed.core.backend import LightChanged
 from testbed.experiment.dilation import Dilation
+from testbed.live.lit_lanes import LitLanes
 from testbed.live.news import News, NowShown
 from testbed.network.network import Network
-from topologies.addresses import nic_ip
 from topologies.errors import ScenarioError, StuckError
 from topologies.events import Show, TimedCircuits
 from topologies.fabric import Fabric, Nic, Port
 from traffic.scheme_setup import WhileLitSetup
-from traffic.spraying.policy import Lanes, each_of
-from traffic.transports.circuit_engine import CircuitEngine, LitInterval, bind_udp
-from traffic.transports.datagrams import Ends, header_share
-from traffic.transports.loop import Arrival, Loop
+from traffic.transports.loop import Arrival
+from traffic.transports.slots import header_share
+from traffic.transports.transport import NicRate
 
 LEAD_S = 0.15
 """How long before it begins a program is announced to the OCSes."""
@@ -41,7 +36,7 @@ the slot, and on top [s]. It ends with the last byte, or when nothing that is mi
 
 
 class LivePrograms:
-    """Shows programs, and carries messages while their circuits are lit; times are those of `time.monotonic`.
+    """Shows programs, and opens lanes while their circuits are lit; times are those of `time.monotonic`.
 
     Parameters
     ----------
@@ -52,7 +47,9 @@ class LivePrograms:
     ocs_of
         The OCS that each NIC is on.
     sending
-        How senders meet the dark, and what slots are longer for.
+        What senders do before the dark, and what slots are longer for.
+    nic_rate_bps
+        The rate that a NIC has now, at emulated scale [bit/s].
     exact
         Whether the first programs' last slots are lit no longer than they need: what a fault leaves over
         needs slots of its own anyway.
@@ -64,20 +61,16 @@ class LivePrograms:
         dilation: Dilation,
         ocs_of: Mapping[Nic, str],
         sending: WhileLitSetup,
+        nic_rate_bps: NicRate,
         *,
         exact: bool = False,
     ) -> None:
-        self._network, self._dilation, self._ocs_of = network, dilation, ocs_of
-        self._exact = exact
+        self._network, self._dilation, self._exact = network, dilation, exact
         self._slots_longer_s = sending.margins.slot_s(sending.meeting)
         """What slots are longer for than their bytes need [s]."""
-        rates = {nic: network.fabric.nic_rate_bps(nic) * dilation.rate for nic in ocs_of}
-        self._slowest_bps = min(rates.values(), default=1.0)
-        self.circuits = CircuitEngine(ocs_of, rates, sending.meeting, network.mtu, sending.margins.guard_s)
-        self._numbers: dict[int, dict[Ends, int]] = {}
-        """For each message under way the queue pair between each two NICs."""
-        self._sizes: dict[int, int] = {}
-        """Their real bytes."""
+        self._slowest_bps = min(map(nic_rate_bps, ocs_of), default=1.0)
+        self.lanes = LitLanes(network, dilation, ocs_of, sending, nic_rate_bps)
+        """What carries messages."""
         self.showing: dict[str, float] = {}
         """The OCSes that show programs, and when each has ended; infinite before."""
         self._coming: dict[str, int] = {}
@@ -94,70 +87,6 @@ class LivePrograms:
         """What each round of programs left over, if it did [bytes, emulated]."""
         self._failed: frozenset[Port] = frozenset()
         self._heard_at = 0.0
-
-    @property
-    def owes(self) -> bool:
-        """Whether messages have not arrived."""
-        return bool(self._numbers)
-
-    def attach(self, loop: Loop, stack: contextlib.ExitStack) -> None:
-        """Open a UDP socket per NIC on an OCS, which ``stack`` closes, and read it in an engine's loop."""
-        for nic in self._ocs_of:
-            endpoint = stack.enter_context(self._network.socket_of(nic.server))
-            bind_udp(endpoint, str(nic_ip(self._network.fabric, nic)))
-            self.circuits.attach(loop, nic, endpoint)
-
-    def post(
-        self,
-        numbers: Sequence[tuple[int, ...]],
-        lanes: Sequence[Lanes],
-        sizes: Sequence[int],
-        messages: Sequence[int],
-    ) -> None:
-        """Post messages to their servers' circuits.
-
-        Parameters
-        ----------
-        numbers, lanes
-            What each message may use.
-        sizes, messages
-            Real bytes and number of each message.
-        """
-        emulated = self._dilation.emulated_bytes(np.asarray(sizes)).tolist()
-        rows = zip(messages, numbers, lanes, sizes, emulated, strict=True)
-        for message, own, among, real, small in rows:
-            ends = [(each.source, each.destination) for each in each_of(among)]
-            self._numbers[message] = dict(zip(ends, own, strict=True))
-            self._sizes[message] = real
-            self.circuits.owe(message, small, ends)
-
-    def stop(self, message: int) -> list[Left]:
-        """Take back what a message lacks; return that, and what queue pairs carried of it [real bytes]."""
-        lacks, size = self.circuits.missing(message), self._sizes[message]
-        delivered = size
-        if lacks:
-            arrived = sum(self.circuits.carried(message).values())
-            self.circuits.withdraw(message)
-            delivered = size * arrived // (arrived + lacks)
-        carried = [
-            Left(message, lane, carried=part) for lane, part in self._parts(message, delivered).items()
-        ]
-        return [*carried, *[Left(message, -1, left=size - delivered)] * bool(lacks)]
-
-    def _parts(self, message: int, delivered: int) -> dict[int, int]:
-        """Return how many real bytes of a message, of those delivered, each queue pair carried; forget it."""
-        numbers = self._numbers.pop(message)
-        del self._sizes[message]
-        carried = self.circuits.carried(message)
-        total = sum(carried.values())
-        parts = {numbers[ends]: delivered * size // total for ends, size in carried.items()}
-        if parts:
-            parts[max(parts, key=lambda number: parts[number])] += delivered - sum(parts.values())
-        return dict(sorted(parts.items()))
-
-    def lacking(self, message: int) -> int:
-        """Return how many real bytes a message lacks."""
-        return math.ceil(self.circuits.lacking(message) / self._dilation.volume)
 
     def show(self, order: Show, news: News) -> float:
         """Have the controller step OCSes through programs; return when they begin."""
@@ -198,12 +127,15 @@ class LivePrograms:
             if self._failed.isdisjoint((Port(ocs, a), Port(ocs, b)))
         ]
         outputs = {fabric.nic_at(near): fabric.nic_at(far) for near, far in ends}
-        self.circuits.lit(LitInterval(ocs, outputs, notice.until_s, notice.ended), now)
         if notice.ended:
+            self.lanes.ended(ocs, now)
             self.showing[ocs] = self._planned_ends[ocs] = now
             self._coming[ocs] = 0
             return []
-        if notice.until_s is not None:
+        if notice.until_s is None:
+            self.lanes.dark(ocs, outputs)
+        else:
+            self.lanes.lit(ocs, outputs, notice.until_s, now)
             self._coming[ocs] -= 1
             is_last = not self._coming[ocs]
             self._planned_ends[ocs] = notice.until_s - (self._longer_s[ocs] if is_last else 0.0)
@@ -215,11 +147,11 @@ class LivePrograms:
 
     def turn(self) -> tuple[list[Arrival], list[str]]:
         """Send what can be sent; return what arrived and, once all programs have ended, their OCSes."""
-        arrived, now = self.circuits.turn(), time.monotonic()
+        arrived, now = self.lanes.turn(), time.monotonic()
         if now > max(self.showing.values()) + LINGER_S or self._are_spent(now):
             self._left_lit = [ocs for ocs, at in self.showing.items() if at > now]
-            self.circuits.end()
-            missing = self.circuits.missing_bytes
+            self.lanes.end()
+            missing = self.lanes.missing_bytes
             self.left_over += [missing] if missing else []
             ended, self.showing = list(self.showing), {}
             return arrived, ended
@@ -230,12 +162,12 @@ class LivePrograms:
     def _are_spent(self, now: float) -> bool:
         """Return whether only what last slots are lit longer is left, and no use for what is missing."""
         planned = not any(self._coming.values()) and now > max(self._planned_ends.values())
-        return bool(planned and self.circuits.missing_bytes) and not self.circuits.busy
+        return bool(planned and self.lanes.missing_bytes) and not self.lanes.busy
 
     def _take_back(self, news: News) -> None:
         """End last slots that were of no more use, and read what was said of them."""
         for ocs in self._left_lit:
-            self.circuits.lit(LitInterval(ocs, {}, None, ended=True), time.monotonic())
+            self.lanes.ended(ocs, time.monotonic())
             self._network.northbound.light(ocs, "-", partial=False, busy="replace")
         if self._left_lit:
             news.read()
@@ -248,7 +180,7 @@ class LivePrograms:
             self._network.northbound.light(ocs, "-", partial=False, busy="replace")
         for ocs in lit:
             self._network.northbound.wait_idle(ocs, IDLE_S)
-        self.circuits.end()
+        self.lanes.end()
 
 
 def _check_alone(fabric: Fabric, ocses: Iterable[str]) -> None:

@@ -19,6 +19,7 @@ from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.engine import Engine
+from traffic.transports.registry import algorithm_named
 
 SAMPLE_S = 0.4
 MOST_HOPS = 8
@@ -52,7 +53,11 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
     with (
         network.unimpaired(),
         DatagramEngine(
-            network.datagram_endpoints, rate_bps, packet_bytes=packet, check=network.check_alive
+            network.datagram_endpoints,
+            rate_bps,
+            algorithm=algorithm_named("credit"),
+            packet_bytes=packet,
+            check=network.check_alive,
         ) as engine,
     ):
         numbers = [engine.add(queue_pair) for queue_pair in queue_pairs]

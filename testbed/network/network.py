@@ -58,7 +58,7 @@ from topologies.own_routing import CheckedRouting
 from traffic.effects import Daemon
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.connections import Endpoints
-from traffic.transports.datagram_sockets import DATAGRAM_PORT, DATAGRAM_SOURCE_PORT, DatagramEndpoints
+from traffic.transports.datagram_sockets import DATAGRAM_PORT, DatagramEndpoints
 from traffic.transports.host_settings import OF_DATAGRAMS, HostSettings
 
 OPENFLOW, NORTHBOUND = "openflow.sock", "northbound.sock"
@@ -301,6 +301,10 @@ class Network:
     @property
     def datagram_endpoints(self) -> DatagramEndpoints:
         """How sockets of datagrams are made in its servers."""
+        return self.datagrams_at(DATAGRAM_PORT)
+
+    def datagrams_at(self, port: int) -> DatagramEndpoints:
+        """Return how sockets of datagrams are made that are sent to a port, and from the next."""
 
         def bound(server: int, address: str, port: int) -> socket.socket:
             endpoint = self.socket_of(server)
@@ -308,9 +312,9 @@ class Network:
             return endpoint
 
         return DatagramEndpoints(
-            open_sender=lambda nic: bound(nic.server, str(nic_ip(self.fabric, nic)), DATAGRAM_SOURCE_PORT),
-            open_receiver=lambda server: bound(server, "", DATAGRAM_PORT),
-            address=lambda nic, entropy: (str(entropy_ip(self.fabric, nic, entropy)), DATAGRAM_PORT),
+            open_sender=lambda nic: bound(nic.server, str(nic_ip(self.fabric, nic)), port + 1),
+            open_receiver=lambda server: bound(server, "", port),
+            address=lambda nic, entropy: (str(entropy_ip(self.fabric, nic, entropy)), port),
         )
 
     def impair(self, time_factor: float, *, loss: bool = True) -> None:

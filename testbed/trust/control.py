@@ -21,6 +21,7 @@ from traffic.packets import frame_bytes, packet_bytes
 from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.engine import Engine
+from traffic.transports.registry import algorithm_named
 from traffic.transports.transport import NicRate
 
 CONTROL_S = 0.7
@@ -84,7 +85,11 @@ def _engine(network: Network, rate_bps: NicRate, packet: int, *, datagrams: bool
     """Return an engine that lets a sender that has its path to itself send at its NIC's rate."""
     if datagrams:
         return DatagramEngine(
-            network.datagram_endpoints, rate_bps, packet_bytes=packet, check=network.check_alive
+            network.datagram_endpoints,
+            rate_bps,
+            algorithm=algorithm_named("credit"),
+            packet_bytes=packet,
+            check=network.check_alive,
         )
     return Engine(network.endpoints, check=network.check_alive)
 

@@ -21,7 +21,7 @@ from testbed.network.ocs_bench import ocs_figures
 from testbed.trust.evidence import cpu_pressure_s
 from testbed.trust.fidelity import PRESSED
 from testbed.trust.kept import KeptMeasurements, Measured, machine_name
-from traffic.transports.circuit_engine import GUARD_S, START_S, Margins
+from traffic.transports.slots import GUARD_S, START_S, Margins
 
 FORMAT_VERSION = 1
 OCSES = (1, 4)

@@ -36,7 +36,7 @@ from testbed.experiment.experiment import Experiment
 from topologies.fabric import Fabric, Path
 from traffic.metrics import communication_s, path_bytes
 from traffic.packets import ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES, frame_bytes, packet_bytes
-from traffic.transports.datagrams import OVERHEAD_BYTES, payload_bytes
+from traffic.transports.slots import SLOT_HEADER_BYTES, slot_packet_bytes
 
 KEPT_WITHIN = 2.0
 """A number counts as kept where the two scales differ by no more than this factor."""
@@ -254,8 +254,8 @@ def emulated_medium(experiment: Experiment, least_timeout_s: float) -> Medium:
     frame, payload = frame_bytes(experiment.mtu), packet_bytes(experiment.mtu)
     if experiment.has_slots:
         slowest_bps = min(map(experiment.fabric.nic_rate_bps, experiment.fabric.nics))
-        payload = payload_bytes(slowest_bps * experiment.dilation.rate, experiment.mtu)
-        frame = payload + OVERHEAD_BYTES
+        payload = slot_packet_bytes(slowest_bps * experiment.dilation.rate, experiment.mtu)
+        frame = payload + SLOT_HEADER_BYTES
     return Medium(
         payload_bytes=payload,
         frame_bytes=frame,

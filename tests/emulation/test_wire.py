@@ -21,8 +21,9 @@ from traffic.metrics import link_bytes
 from traffic.packets import DEFAULT_MTU
 from traffic.records import path_text
 from traffic.steps import single
-from traffic.transports.datagrams import HEADER, OVERHEAD_BYTES
+from traffic.transports.datagram_sockets import HEADER
 from traffic.transports.host_settings import TransportSetup
+from traffic.transports.slots import SLOT_HEADER_BYTES
 from traffic.workloads.synthetic import sparse
 
 pytestmark = [pytest.mark.emulation, pytest.mark.early]
@@ -92,8 +93,8 @@ def test_every_port_of_circuits_sent_their_datagrams(booted: Booted) -> None:
     size, packets, payload = on_ports(run, asked.dilation.volume).T
     assert emulation.light is not None
     lost = emulation.light.lost_bytes
-    header = OVERHEAD_BYTES + HEADER.size
+    header = SLOT_HEADER_BYTES + HEADER.size
     assert payload.sum() > 0
     rounded = len(run.tables.messages) + packets * HEADER.size
-    assert (payload <= size - packets * OVERHEAD_BYTES + rounded).all()
+    assert (payload <= size - packets * SLOT_HEADER_BYTES + rounded).all()
     assert (size - packets * header <= payload + lost + rounded).all()

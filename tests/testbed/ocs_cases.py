@@ -12,7 +12,7 @@ from topologies.fabric import Fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
 from traffic.scheme_setup import WhileLitSetup
-from traffic.transports.circuit_engine import Meeting
+from traffic.transports.slots import Meeting
 from traffic.workloads.ocs_workloads import ocs_demand
 
 SERVERS, OCSES, DELAY_S, LINE_BYTES = 6, 2, 1e-3, 1e9

@@ -12,7 +12,7 @@ from controller.circuits.devices import LEAST_DELAY_S
 from testbed.machine.datapath import Datapath
 from testbed.trust.dark_excess import DARK_EXCESSES, FORMAT_VERSION, DarkExcess, Excess, usual_p99
 from testbed.trust.kept import CACHE, SHARED_S, KeptMeasurements, machine_name
-from traffic.transports.circuit_engine import GUARD_S, START_S
+from traffic.transports.slots import GUARD_S, START_S
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 

@@ -30,7 +30,7 @@ from tests.testbed.cases import HEALTHY, experiment_of, outcome_of, small_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
 from traffic.scheme_setup import WhileLitSetup
-from traffic.transports.circuit_engine import GUARD_S, Meeting, SlotRecord
+from traffic.transports.slots import GUARD_S, Meeting, SlotRecord
 from traffic.workloads.synthetic import uniform
 
 JUDGED = (

@@ -14,8 +14,7 @@ from tests.testbed.ocs_cases import experiment_of, planned
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.scheme import OverCircuits
 from traffic.scheme_setup import WhileLitSetup
-from traffic.transports.circuit_engine import GUARD_S, START_S, Margins
-from traffic.transports.datagrams import header_share
+from traffic.transports.slots import GUARD_S, START_S, Margins, header_share
 from traffic.workloads.synthetic import uniform
 
 

@@ -1,5 +1,6 @@
 """When programs are over: after their slots, or as soon as nothing that is missing can use what is lit."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -17,7 +18,7 @@ from topologies.fabric import Nic
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.packets import DEFAULT_MTU
 from traffic.scheme_setup import WHILE_LIT
-from traffic.transports import circuit_engine
+from traffic.transports.loop import Arrival
 
 FABRIC = parallel_ocs_fabric(4, 1, rate_bps=100e9)
 HERE, THERE = ((0, 1), (1, 0)), ((2, 3), (3, 2))
@@ -46,6 +47,25 @@ class Northbound:
         self.darkened.append(ocs)
 
 
+class _Lanes:
+    """Lanes that come to nothing."""
+
+    missing_bytes, busy = 0, False
+
+    def lit(self, ocs: str, outputs: Mapping[Nic, Nic], until_s: float, now_s: float) -> None:
+        """Carry nothing."""
+
+    def ended(self, ocs: str, now_s: float) -> None:
+        """Carry nothing."""
+
+    def end(self) -> None:
+        """Carry nothing."""
+
+    def turn(self) -> list[Arrival]:
+        """Return what arrived: nothing."""
+        return []
+
+
 class Shown:
     """An OCS of four servers that shows two slots, by a clock of the test."""
 
@@ -53,24 +73,27 @@ class Shown:
         self.now, self._lit = BEGAN_S, 0
         clock = SimpleNamespace(monotonic=lambda: self.now)
         monkeypatch.setattr(live_programs, "time", clock)
-        monkeypatch.setattr(circuit_engine, "time", clock)
         self.northbound = Northbound()
         network = SimpleNamespace(
-            fabric=FABRIC, mtu=DEFAULT_MTU, northbound=self.northbound, check_alive=lambda: None
+            fabric=FABRIC,
+            mtu=DEFAULT_MTU,
+            northbound=self.northbound,
+            check_alive=lambda: None,
+            datagrams_at=lambda _port: None,
         )
         self._news = SimpleNamespace(path=Path("news"), read=list)
         ocs_of = dict.fromkeys(FABRIC.nics, "ocs0")
-        self.programs = LivePrograms(cast(Network, network), DILATION, ocs_of, WHILE_LIT)
+        self.programs = LivePrograms(
+            cast(Network, network), DILATION, ocs_of, WHILE_LIT, lambda _nic: 100e9 * DILATION.rate
+        )
+        self.lanes = _Lanes()
+        monkeypatch.setattr(self.programs, "lanes", self.lanes)
         self.show(HERE, THERE)
 
     def show(self, *slots: tuple[tuple[int, int], ...]) -> None:
         """Have slots shown."""
         timed = tuple(TimedCircuits(circuits, REAL_S) for circuits in slots)
         self.programs.show(Show((("ocs0", timed),)), cast(News, self._news))
-
-    def owe(self, near: int, far: int) -> None:
-        """Post what a server owes another."""
-        self.programs.circuits.owe(near, 1000, [(Nic(near, 0), Nic(far, 0))])
 
     def lit(self) -> float:
         """Let the next of the slots be lit; return until when."""
@@ -85,7 +108,7 @@ class Shown:
 
 def test_a_last_slot_is_not_waited_for_that_nothing_missing_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Shown(monkeypatch)
-    shown.owe(0, 1)  # by the time that its slot's news came, it was over
+    shown.lanes.missing_bytes = 1000  # by the time that its slot's news came, it was over
     shown.now = shown.lit()
     until_s = shown.lit()
     lasts_s = shown.northbound.shown[0].days[0].duration_s
@@ -102,9 +125,8 @@ def test_a_last_slot_is_not_waited_for_that_nothing_missing_can_use(monkeypatch:
 
 def test_a_last_slot_is_waited_for_that_lights_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Shown(monkeypatch)
-    shown.owe(2, 3)
+    shown.lanes.missing_bytes, shown.lanes.busy = 1000, True
     shown.now = shown.lit()
-    monkeypatch.setattr(shown.programs.circuits, "turn", list)  # an engine that comes to nothing
     until_s = shown.lit()
     shown.now = until_s - 0.01
     assert shown.programs.turn() == ([], [])

@@ -20,7 +20,7 @@ from topologies.fabric import Fabric, Link, Port, Server, Switch
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
 from traffic.scheme_setup import WhileLitSetup
-from traffic.transports.circuit_engine import Margins, Meeting
+from traffic.transports.slots import Margins, Meeting
 
 SMALL = planned(
     parallel_ocs_fabric(2, 2),

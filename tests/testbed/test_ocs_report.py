@@ -31,7 +31,7 @@ from tests.testbed.cases import VOID, slowed
 from tests.testbed.ocs_cases import DELAY, DELAY_S, OCSES, SERVERS, experiment_of, light_of
 from topologies.big_switch import big_switch_fabric
 from topologies.errors import ScenarioError
-from traffic.transports.circuit_engine import GUARD_S, SlotRecord
+from traffic.transports.slots import GUARD_S, SlotRecord
 
 FAITHFUL = Verdict("faithful")
 RUN = RunRecord(

@@ -30,6 +30,7 @@ from traffic.transports.datagram_sockets import (
     enlarge,
 )
 from traffic.transports.loop import Arrival, PacketCounts
+from traffic.transports.registry import algorithm_named
 from traffic.transports.transport import HEADER_BYTES, NicRate
 
 PACKET = 1000
@@ -274,7 +275,7 @@ def net(
         engine = DatagramEngine(
             endpoints,
             rate_bps,
-            control=control,
+            algorithm=algorithm_named(control),
             packet_bytes=PACKET,
             check=check,
             stuck_s=stuck_s,

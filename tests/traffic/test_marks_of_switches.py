@@ -51,7 +51,11 @@ def test_the_marks_are_those_of_switches_where_they_mark(switches_mark: bool, ma
         lambda _nic: sender, lambda _server: receiver, lambda *_: receiver.getsockname()
     )
     with DatagramEngine(
-        endpoints, lambda _nic: 80e6, packet_bytes=PACKET, switches_mark=switches_mark
+        endpoints,
+        lambda _nic: 80e6,
+        algorithm=algorithm_named("credit"),
+        packet_bytes=PACKET,
+        switches_mark=switches_mark,
     ) as engine:
         number = engine.add(QueuePair(Nic(0, 0), Nic(1, 0)))
         engine.post(np.array([number]), np.array([20 * PACKET]), np.array([0]))

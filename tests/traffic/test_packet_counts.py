@@ -14,6 +14,7 @@ from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.datagram_sockets import HEADER, PROBE, DatagramEndpoints
 from traffic.transports.loop import PacketCounts
+from traffic.transports.registry import algorithm_named
 
 PACKET, SIZE, NIC_BPS = 8_000, 400_000, 20e6
 """A packet takes 3 ms, so that none is taken for lost though the machine stands still for half a second."""
@@ -80,7 +81,14 @@ def relayed(copies: Callable[[int], int]) -> Iterator[tuple[DatagramEngine, Rela
     with ExitStack() as stack:
         stack.callback(relay.close)
         yield (
-            stack.enter_context(DatagramEngine(relay.endpoints, lambda _nic: NIC_BPS, packet_bytes=PACKET)),
+            stack.enter_context(
+                DatagramEngine(
+                    relay.endpoints,
+                    lambda _nic: NIC_BPS,
+                    algorithm=algorithm_named("credit"),
+                    packet_bytes=PACKET,
+                )
+            ),
             relay,
         )
 

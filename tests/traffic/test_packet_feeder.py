@@ -58,7 +58,7 @@ class Wire:
     def allows(self, group: Group) -> bool:
         return True
 
-    def takes(self, number: int, group: Group) -> bool:
+    def takes(self, number: int, group: Group, size: int) -> bool:
         return self.under_way(number) < self.window and self.room(self.nic_of[number])
 
     def put(self, _feeder: PacketFeeder, burst: Burst) -> None:

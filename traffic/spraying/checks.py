@@ -16,11 +16,11 @@ from topologies.fabric import Nic
 from traffic.spraying.policy import (
     ENTROPIES,
     Assignment,
+    Chooser,
     Lanes,
     LaneSet,
     LaneState,
     QueuePair,
-    ReactivePolicy,
     each_of,
 )
 
@@ -95,9 +95,7 @@ def _is_of_tuples(lanes: LaneSet) -> bool:
     return all(of_nics) and isinstance(lanes.entropies, tuple | range)
 
 
-def choice(
-    policy: ReactivePolicy, message: int, lanes: int, states: Sequence[LaneState], now: float
-) -> int | None:
+def choice(policy: Chooser, message: int, lanes: int, states: Sequence[LaneState], now: float) -> int | None:
     """Return the lane that a policy chooses, of so many, for a message's next chunk, or None to wait.
 
     Raises

@@ -170,8 +170,29 @@ class SeesBacklogs(Protocol):
         ...
 
 
+class Chooser(Protocol):
+    """Chooses the lane of a message's next chunk, as a `ReactivePolicy` does."""
+
+    name: str
+
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
+        """Return the lane of the message's next chunk, or None to wait for room.
+
+        ``states`` is indexed as the message's lanes are; ``now`` is in seconds since the start of the run.
+        """
+        ...
+
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
+        """Record that a chunk of a message on one of its lanes was acknowledged.
+
+        ``rtt_s`` is how long this chunk took, unsmoothed [s]; ``marked`` is whether it queued for longer than
+        a switch with ECN would let pass unmarked (`traffic.transports.round_trips`).
+        """
+        ...
+
+
 @runtime_checkable
-class ReactivePolicy(Protocol):
+class ReactivePolicy(Chooser, Protocol):
     """A scheme that chooses the lane of the next chunk from what it has seen, all at real scale.
 
     There is one for each communicator of a run, and it lives as long: messages of several collectives, and of
@@ -187,29 +208,12 @@ class ReactivePolicy(Protocol):
     datagrams, and "chunk" below means a packet there; else it is asked for each chunk.
     """
 
-    name: str
-
     def open(self, *, fabric: Fabric, rng: np.random.Generator) -> None:
         """Begin, over a fabric without what is known to have failed."""
         ...
 
     def admit(self, *, message: Message) -> Lanes:
         """Return what a message may use."""
-        ...
-
-    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
-        """Return the lane of the message's next chunk, or None to wait for room.
-
-        ``states`` is indexed as the message's lanes are; ``now`` is in seconds since the start of the run.
-        """
-        ...
-
-    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
-        """Record that a chunk of a message on one of its lanes was acknowledged.
-
-        ``rtt_s`` is how long this chunk took, unsmoothed [s]; ``marked`` is whether it queued for longer than
-        a switch with ECN would let pass unmarked (`traffic.transports.round_trips`).
-        """
         ...
 
     def withdraw(self, *, message: int) -> None:

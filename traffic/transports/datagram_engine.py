@@ -4,7 +4,8 @@ One process and one epoll loop hold the sockets of all servers, so that one cloc
 pair carries parcels of messages in the order in which they are posted, or packets as a feeder binds them to
 entropies (`traffic.transports.packet_feeder`). A packet leaves when its source's congestion control lets it
 (`traffic.transports.sources`) and its NIC has nearly nothing to send: no kernel's window stands in between,
-and what waits does so at the sender. The queue pairs of a NIC take turns, a packet each.
+and what waits does so at the sender. The queue pairs of a NIC take turns, a packet each. A queue pair may be
+held, or open until a time: its NIC then takes no packet that would leave later.
 
 A packet counts as arrived after its path's delay, and is acknowledged after the way back
 (`traffic.transports.propagation`). It is lost if one that left after it by the same path was received, since
@@ -36,6 +37,7 @@ from traffic.transports.datagram_lane import (
     NOT_NUMBERED,
     Crossed,
     DatagramLane,
+    Moved,
     Packet,
     Parcel,
     Piece,
@@ -59,10 +61,10 @@ from traffic.transports.nic_sender import DEPTH_PACKETS, PLACED_PACKETS, NicSend
 from traffic.transports.order import Orders, Reordering
 from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
 from traffic.transports.propagation import Propagation, Received
-from traffic.transports.registry import algorithm_named
+from traffic.transports.registry import Algorithm
 from traffic.transports.round_trips import RoundTrip
 from traffic.transports.sources import Sources
-from traffic.transports.transport import PACKET_BYTES, NicRate, packet_s
+from traffic.transports.transport import HEADER_BYTES, PACKET_BYTES, NicRate, packet_s
 
 TICK_PACKETS = 0.5
 """After how many packets' time of the fastest NIC congestion controls are asked, and NICs looked at."""
@@ -87,14 +89,21 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         How sockets are made.
     nic_rate_bps
         The rate of a NIC at emulated scale [bit/s].
-    control
-        The name of the congestion control (`traffic.transports.registry`).
+    algorithm
+        The congestion control of all.
     packet_bytes
         Payload of a packet [bytes].
     seed
         Decides what is random in congestion controls and marks.
     switches_mark
         Whether switches' ports mark packets, by whose marks it goes; else it marks them itself.
+    header_bytes
+        What a packet takes of a link beside its payload; less than `HEADER_BYTES` where the engine's own
+        header stands for a part of the payload.
+    depth_packets
+        A NIC takes more of what chooses its lanes while it holds less than so many packets.
+    patience_s
+        After how long a packet that left counts as lost; None for some round trips [s].
     check, stuck_s, excused
         As of `QueuePairs`.
     """
@@ -106,18 +115,21 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         endpoints: DatagramEndpoints,
         nic_rate_bps: NicRate,
         *,
-        control: str = "credit",
+        algorithm: Algorithm,
         packet_bytes: int = PACKET_BYTES,
         seed: int = 0,
         switches_mark: bool = False,
+        header_bytes: int = HEADER_BYTES,
+        depth_packets: int = DEPTH_PACKETS,
+        patience_s: float | None = None,
         check: Callable[[], None] = lambda: None,
         stuck_s: float = STUCK_S,
         excused: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(check, stuck_s, excused)
         self._endpoints, self._nic_rate_bps, self._packet_bytes = endpoints, nic_rate_bps, packet_bytes
-        self._switches_mark, self._control = switches_mark, control
-        algorithm = algorithm_named(control)
+        self._switches_mark, self._algorithm = switches_mark, algorithm.name
+        self._header_bytes, self._depth_packets, self._patient_s = header_bytes, depth_packets, patience_s
         self.sources = Sources(algorithm, nic_rate_bps, packet_bytes, seed)
         self.marking = Marking(algorithm.marks or USUAL, np.random.default_rng(seed))
         self._token = secrets.randbits(64)
@@ -171,7 +183,9 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         source, destination = queue_pair.source, queue_pair.destination
         if source not in self._nics:
             endpoint = sending(self.loop.stack, self._endpoints, source, marks=self._switches_mark)
-            self._nics[source] = NicSender(endpoint, self._nic_rate_bps(source) / 8, self._packet_bytes)
+            self._nics[source] = NicSender(
+                endpoint, self._nic_rate_bps(source) / 8, self._packet_bytes, self._header_bytes
+            )
         if destination.server not in self._receivers:
             receiver = receiving(
                 self.loop.stack,
@@ -303,16 +317,22 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def room(self, nic: Nic) -> bool:
         """Return whether a NIC takes another packet."""
-        return self._nics[nic].room(DEPTH_PACKETS, self._turns)
+        return self._nics[nic].room(self._depth_packets, self._turns)
 
     def allows(self, group: Group) -> bool:
         """Return whether a packet of a group may leave; one that waits is larger than what is allowed."""
         source = self._groups[group]
         return source.allowed > 0 and not source.waiting
 
-    def takes(self, number: int, group: Group) -> bool:
-        """Return whether a packet between two NICs may leave."""
-        return self.allows(group) and self._pairs[number].nic.room(DEPTH_PACKETS, self._turns)
+    def takes(self, number: int, group: Group, size: int) -> bool:
+        """Return whether so many bytes between two NICs may leave."""
+        lane = self._pairs[number]
+        return (
+            not lane.held
+            and self.allows(group)
+            and lane.nic.room(self._depth_packets, self._turns)
+            and (lane.open_until_s == inf or lane.is_open(size, time.monotonic()))
+        )
 
     def put(self, feeder: PacketFeeder, burst: Burst) -> None:
         """Send bytes by a lane, what is allowed of them at once."""
@@ -348,6 +368,10 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
                     lane.lined_up = False
                     source.waiting[lane] = None
                     continue
+                if lane.open_until_s < inf and not lane.is_open(size, time.monotonic()):
+                    ready.popleft()
+                    lane.lined_up = False  # until it is open again
+                    continue
                 if not self._send_packet(lane, size):
                     break
             ready.popleft()
@@ -362,13 +386,15 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         first = pieces[0]
         entropy = first.parcel.burst.entropy % ENTROPIES if first.parcel.burst else 0
         header = HEADER.pack(self._token, lane.number, lane.packets, first.parcel.message, first.number)
-        if not lane.nic.send(header + PAYLOAD[:size], lane.addresses[entropy]):
+        filled = max(size + self._header_bytes - HEADER_BYTES, 0)
+        if not lane.nic.send(header + PAYLOAD[:filled], lane.addresses[entropy]):
             lane.unsent.extendleft(reversed(pieces))
             return False
         source, path = first.parcel.source, (lane.number, entropy)
         left_at = lane.nic.leaves(size, now)
         packet = lane.flying[lane.packets] = Packet(lane, lane.packets, source, pieces, path, size, left_at)
         lane.packets += 1
+        lane.sent += size
         self._under_way.left(packet)
         if (over := source.on_the_way - source.window_bytes) > source.over_window:
             source.over_window = over
@@ -491,6 +517,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
                 self._feeders.remove(parcel.feeder)
 
     def _patience_s(self, packet: Packet) -> float:
+        if self._patient_s is not None:
+            return self._patient_s
         source, crossed = packet.source, packet.lane.crossed
         packets = LOSSY_PACKETS if crossed.lossy else LOST_PACKETS
         least_s = packets * packet_s(self._nic_rate_bps(source.nic), self._packet_bytes)
@@ -505,10 +533,10 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         if packet.dropped:
             return
         del lane.flying[packet.number]
+        lane.lost += packet.size
         self._resent += 1
         packet.source.resent += 1
         self._forget(packet, how)
-        was_open = bool(lane.left)
         for piece in packet.pieces:
             parcel = piece.parcel
             if parcel.gone:
@@ -517,13 +545,21 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
                 lane.send_again(piece)
                 self.sources.want(source, piece.size)
                 continue
-            lane.lessen(parcel, piece.size)
             self.sources.want(source, piece.size)
-            for group in parcel.feeder.other_groups(parcel.burst):
-                self.sources.want(self._groups[group], piece.size)
-            parcel.feeder.lost(parcel.burst, piece.size, piece.number, now)
-        self._open -= was_open and not lane.left
+            self._unbind(lane, piece, now)
         self._line_up(lane)
+
+    def _unbind(self, lane: DatagramLane, piece: Piece, now: float) -> None:
+        """Have a piece that was fed go by a lane that is chosen anew."""
+        parcel = piece.parcel
+        assert parcel.burst
+        assert parcel.feeder
+        was_open = bool(lane.left)
+        lane.lessen(parcel, piece.size)
+        self._open -= was_open and not lane.left
+        for group in parcel.feeder.other_groups(parcel.burst):
+            self.sources.want(self._groups[group], piece.size)
+        parcel.feeder.lost(parcel.burst, piece.size, piece.number, now)
 
     def _forget(self, packet: Packet, how: LostHow) -> None:
         """Have the sender of a packet hear that it is on its way no longer."""
@@ -612,7 +648,45 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             if pair.source:
                 pair.source.held = is_held
                 self.sources.touch(pair.source)
+        if not is_held:
+            for source in pair.leads:
+                for feeder in self._feeders:
+                    feeder.opened(source.key)
             self._line_up(pair)
+
+    def open(self, numbers: Iterable[int], until_s: float) -> None:
+        """Let queue pairs send what leaves their NICs by a time [s, monotonic]."""
+        for number in numbers:
+            self._pairs[number].open_until_s = until_s
+        self.resume(numbers)
+
+    def lose(self, numbers: Iterable[int]) -> None:
+        """Have what queue pairs have on their way count as lost, and bind anew what they were fed."""
+        now = time.monotonic()
+        for lane in map(self._pairs.__getitem__, numbers):
+            for packet in [each for each in lane.flying.values() if not each.over]:
+                packet.over = True
+                self._await_no_longer(packet)
+                self._lose(packet, SILENT, now)
+            fed = [piece for piece in lane.unsent if piece.parcel.burst]
+            lane.unsent = deque(piece for piece in lane.unsent if not piece.parcel.burst)
+            for piece in fed:
+                self._unbind(lane, piece, now)
+
+    def moved(self, number: int) -> Moved:
+        """Return what became of a queue pair's bytes until now."""
+        lane = self._pairs[number]
+        return Moved(lane.sent, lane.counted, lane.lost)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on its way, or waits for a queue pair that is open."""
+        now = time.monotonic()
+        return any(
+            lane.flying
+            or (not lane.held and lane.open_until_s > now and any(source.wants for source in lane.leads))
+            for lane in self._pairs
+        )
 
     def rates_changed(self) -> None:
         """Have congestion controls, and what chooses as it goes, ask anew how fast NICs are."""
@@ -700,7 +774,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     def _nothing_let(self, lane: DatagramLane) -> StuckError:
         near, far = lane.queue_pair.source, lane.queue_pair.destination
         return StuckError(
-            f"the transport {self._control!r} let {near} send nothing to {far} for {self._stuck_s:g} s",
+            f"the transport {self._algorithm!r} let {near} send nothing to {far} for {self._stuck_s:g} s",
             "have may_send return a packet's bytes or more while nothing is on the way",
         )
 

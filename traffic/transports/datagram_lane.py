@@ -181,6 +181,12 @@ class DatagramLane(QueuePairState):
     """Where its packets go, by entropy; the one of a queue pair with one."""
     packets: int = 0
     """How many were numbered."""
+    sent: int = 0
+    """The bytes that its NIC was given, what was sent again included."""
+    lost: int = 0
+    """Those of them that were lost."""
+    open_until_s: float = inf
+    """When it closes, if it is not held [s]."""
     unsent: deque[Piece] = field(default_factory=deque)
     parcels: dict[Parcel, None] = field(default_factory=dict)
     """Those that have not arrived, in the order in which they were posted."""
@@ -195,6 +201,10 @@ class DatagramLane(QueuePairState):
     """From which queue delays on its packets are marked."""
     leads: list[Source] = field(default_factory=list)
     """The sources that reckon with its path: its own, or those of the groups that it is of."""
+
+    def is_open(self, size: int, now_s: float) -> bool:
+        """Return whether a packet that its NIC is given now leaves before it closes."""
+        return self.nic.sends_by(size, now_s, self.open_until_s)
 
     def put(self, parcels: Iterable[Parcel]) -> None:
         """Carry parcels behind those that it carries already."""
@@ -280,6 +290,14 @@ class DatagramLane(QueuePairState):
                 del self.flying[packet.number]
                 packets.append(packet)
         return Dropped(left, pieces, unsent, packets)
+
+
+class Moved(NamedTuple):
+    """What became of a queue pair's bytes until now."""
+
+    sent: int
+    delivered: int
+    lost: int
 
 
 class Dropped(NamedTuple):

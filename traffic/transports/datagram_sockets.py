@@ -37,7 +37,7 @@ FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 """The options that exceed a system's limits, for who may."""
 DATAGRAM_PORT = 4793
 """To which datagrams are sent: beside RoCEv2's, 4791, and no service's of `connections`."""
-DATAGRAM_SOURCE_PORT = 4794
+DATAGRAM_SOURCE_PORT = DATAGRAM_PORT + 1
 """From which they are: a NIC's own address would else receive on the socket that sends."""
 UDP_HEADER_BYTES = 8
 Address = tuple[str, int]

@@ -13,15 +13,15 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Generic, NotRequired, TypedDict, TypeVar
+from typing import Generic, NotRequired, Protocol, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Nic
-from traffic.scheme import Choice
+from traffic.messages import Chunks
 from traffic.spraying.checks import choice as lane_chosen
-from traffic.spraying.policy import Lanes, QueuePair
+from traffic.spraying.policy import Chooser, Lanes, QueuePair
 from traffic.spraying.states import States
 from traffic.transports.round_trips import RoundTrip
 from traffic.transports.transport import packet_s
@@ -61,6 +61,30 @@ class Fed:
         self.real = sum(real for real, *_ in self.bursts)
 
 
+class Offer(Protocol):
+    """Messages that choose among lanes as they go, such as a `traffic.scheme.Choice`."""
+
+    @property
+    def policy(self) -> Chooser:
+        """Return who chooses."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """Return the policy's number of the first message, from which the others' count on."""
+        ...
+
+    @property
+    def lanes(self) -> tuple[Lanes, ...]:
+        """Return what each message may use."""
+        ...
+
+    @property
+    def chunks(self) -> Chunks:
+        """Return the chunks of the messages."""
+        ...
+
+
 class Feeding(TypedDict):
     """The parameters of a `Feeder` that its kinds pass on."""
 
@@ -81,8 +105,8 @@ class Feeder(ABC, Generic[Message]):
 
     Parameters
     ----------
-    choice
-        The scheme, the messages' chunks, and the lanes that each may use.
+    offer
+        Who chooses, the messages' chunks, and the lanes that each may use.
     chunk_bytes
         Size of each chunk at emulated scale [bytes], shape (chunks,).
     nic_rate_bps
@@ -103,7 +127,7 @@ class Feeder(ABC, Generic[Message]):
 
     def __init__(
         self,
-        choice: Choice,
+        offer: Offer,
         chunk_bytes: NDArray[np.int64],
         nic_rate_bps: Callable[[Nic], float],
         *,
@@ -115,12 +139,12 @@ class Feeder(ABC, Generic[Message]):
         volume: float = 1.0,
         time: float = 1.0,
     ) -> None:
-        self.began_at, self._policy, self._first = began_at, choice.policy, choice.first
+        self.began_at, self._policy, self._first = began_at, offer.policy, offer.first
         self._real_s, self._nic_rate_bps, self._packet = real_s, nic_rate_bps, packet
         self._volume, self._time = volume, time
         self.pairs: dict[int, QueuePair] = {}
         """The queue pairs that its messages may use, by the carrier's numbers."""
-        for lanes, own in dict.fromkeys(zip(choice.lanes, numbers, strict=True)):
+        for lanes, own in dict.fromkeys(zip(offer.lanes, numbers, strict=True)):
             self.pairs.update(zip(own, self.listed(lanes), strict=True))
         self._place = {number: place for place, number in enumerate(self.pairs)}
         self._ready: dict[Nic, deque[int]] = {pair.source: deque() for pair in self.pairs.values()}
@@ -129,7 +153,7 @@ class Feeder(ABC, Generic[Message]):
         """The messages by what makes room for them."""
         self._rtt_s: dict[Hashable, float] = {}
         self._sweep_s = 0.0
-        self._messages = self._cut(choice, chunk_bytes, numbers, names)
+        self._messages = self._cut(offer, chunk_bytes, numbers, names)
         self._message_of = {name: number for number, name in enumerate(names)}
         self._open = sum(bool(message.left) for message in self._messages)
         for number in self._staggered(numbers):
@@ -144,7 +168,7 @@ class Feeder(ABC, Generic[Message]):
     @abstractmethod
     def _cut(
         self,
-        choice: Choice,
+        offer: Offer,
         chunk_bytes: NDArray[np.int64],
         numbers: Sequence[tuple[int, ...]],
         names: Sequence[int],
@@ -167,6 +191,11 @@ class Feeder(ABC, Generic[Message]):
     def lacks(self, name: int) -> bool:
         """Return whether a message has not arrived."""
         return self._messages[self._message_of[name]].left > 0
+
+    @property
+    def left_bytes(self) -> int:
+        """What has not arrived of its messages, as it counts that."""
+        return sum(message.left for message in self._messages)
 
     def on_the_way(self, name: int) -> int:
         """Return how many real bytes of a message are on a lane and have not arrived."""

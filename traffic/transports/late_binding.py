@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Nic
 from traffic.messages import Chunks
-from traffic.scheme import Choice
 from traffic.spraying.policy import LaneState, QueuePair, each_of
 from traffic.spraying.states import States
-from traffic.transports.feeder import Fed, Feeder, Feeding
+from traffic.transports.feeder import Fed, Feeder, Feeding, Offer
 from traffic.transports.round_trips import Crossing, RoundTrips
 from traffic.transports.transport import LEAST_PACKET_S
 
@@ -53,7 +52,7 @@ class ReactiveFeeder(Feeder[Fed]):
 
     Parameters
     ----------
-    choice, chunk_bytes, nic_rate_bps, feeding
+    offer, chunk_bytes, nic_rate_bps, feeding
         As of `Feeder`.
     crossing
         Returns the path of a queue pair.
@@ -65,7 +64,7 @@ class ReactiveFeeder(Feeder[Fed]):
 
     def __init__(
         self,
-        choice: Choice,
+        offer: Offer,
         chunk_bytes: NDArray[np.int64],
         nic_rate_bps: Callable[[Nic], float],
         *,
@@ -73,11 +72,11 @@ class ReactiveFeeder(Feeder[Fed]):
         **feeding: Unpack[Feeding],
     ) -> None:
         self._crossing = crossing
-        super().__init__(choice, chunk_bytes, nic_rate_bps, **feeding)
+        super().__init__(offer, chunk_bytes, nic_rate_bps, **feeding)
 
     def _cut(
         self,
-        choice: Choice,
+        offer: Offer,
         chunk_bytes: NDArray[np.int64],
         numbers: Sequence[tuple[int, ...]],
         names: Sequence[int],
@@ -94,7 +93,7 @@ class ReactiveFeeder(Feeder[Fed]):
         lane_of = {qps: {qp: lane for lane, qp in enumerate(qps)} for qps in sets.values()}
         self._lane_of = [lane_of[qps] for qps in of_message]
         """What the policy calls each queue pair that each message may use."""
-        bursts = _bursts(choice.chunks, chunk_bytes, self._packet)
+        bursts = _bursts(offer.chunks, chunk_bytes, self._packet)
         states = {qps: States(len(qps), partial(self._state, qps)) for qps in lane_of}
         nics = {qps: tuple(dict.fromkeys(pairs[qp].source for qp in qps)) for qps in lane_of}
         rows = zip(names, of_message, numbers, bursts, strict=True)

@@ -16,6 +16,8 @@ from traffic.transports.feeder import Feeder
 EVENTS = 128
 """As many are served at once: 512 kept the others of 7,848 queue pairs waiting for 18 ms."""
 STUCK_S = 15.0
+TURN_S = 0.001
+"""How often who watches light looks at least [s]."""
 TICK_S = 0.5
 """How often an engine looks after its network and its queue pairs [s]."""
 
@@ -39,6 +41,10 @@ class Loop:
     def __exit__(self, *_error: object) -> None:
         """Close all that was opened on its stack."""
         self.stack.close()
+
+    def fileno(self) -> int:
+        """Return a descriptor that can be read when something happens to those that it watches."""
+        return self._poller.fileno()
 
     def watch(self, descriptor: int, action: Callable[[int], None], events: int = select.EPOLLIN) -> None:
         """Do something whenever a descriptor can be read, or something else happens to it."""

@@ -27,10 +27,14 @@ class NicSender:
         Its rate [bytes/s].
     packet
         Payload of a packet [bytes].
+    header
+        What a packet takes of the link besides [bytes].
     """
 
-    def __init__(self, endpoint: socket.socket, bytes_s: float, packet: int) -> None:
-        self.endpoint, self._packet = endpoint, packet
+    def __init__(
+        self, endpoint: socket.socket, bytes_s: float, packet: int, header: int = HEADER_BYTES
+    ) -> None:
+        self.endpoint, self._packet, self._header = endpoint, packet, header
         self._memory = packet
         """What the kernel accounts for a packet [bytes]; known once two wait."""
         self._learnt, self._looked = False, -1
@@ -85,9 +89,16 @@ class NicSender:
         A token bucket lets packets leave as soon as it can lend for all of them (GCRA, ITU-T I.371).
         """
         begins_s = self._clear_s if self._clear_s > now_s else now_s
-        self._clear_s = begins_s + (size + HEADER_BYTES) / self._bytes_s
+        self._clear_s = begins_s + (size + self._header) / self._bytes_s
         leaves_s = self._clear_s - self._lent_s
         return leaves_s if leaves_s > now_s else now_s
+
+    def sends_by(self, size: int, now_s: float, until_s: float) -> bool:
+        """Return whether a packet of so many bytes has left by a time that it is given now.
+
+        What its bucket lends is not counted on.
+        """
+        return max(self._clear_s, now_s) + (size + self._header) / self._bytes_s <= until_s
 
     def _learn(self) -> None:
         """Learn what the kernel accounts for a packet, once one waits."""

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Nic
-from traffic.scheme import Choice
 from traffic.spraying.policy import (
     HearsLosses,
     Lanes,
@@ -30,7 +29,7 @@ from traffic.spraying.policy import (
     entropies_between,
 )
 from traffic.spraying.states import States
-from traffic.transports.feeder import Fed, Feeder
+from traffic.transports.feeder import Fed, Feeder, Offer
 from traffic.transports.round_trips import RoundTrip
 
 NEW = -1
@@ -87,8 +86,8 @@ class PacketCarrier(Protocol):
     def allows(self, group: Group) -> bool:
         """Return whether a packet of a group may leave, by any of its NICs that has room."""
 
-    def takes(self, number: int, group: Group) -> bool:
-        """Return whether a packet between two NICs may leave: it is allowed, and its NIC has room."""
+    def takes(self, number: int, group: Group, size: int) -> bool:
+        """Return whether so many bytes between two NICs may leave: they are allowed, and the NIC has room."""
 
     def put(self, feeder: "PacketFeeder", burst: Burst) -> None:
         """Send bytes by a lane."""
@@ -114,20 +113,22 @@ class PacketFeeder(Feeder[_Message]):
 
     def _cut(
         self,
-        choice: Choice,
+        offer: Offer,
         chunk_bytes: NDArray[np.int64],
         numbers: Sequence[tuple[int, ...]],
         names: Sequence[int],
     ) -> list[_Message]:
-        self._hears = choice.policy if isinstance(choice.policy, HearsLosses) else None
-        self._per_packet = bool(getattr(choice.policy, "per_packet", False))
+        self._hears = offer.policy if isinstance(offer.policy, HearsLosses) else None
+        self._per_packet = bool(getattr(offer.policy, "per_packet", False))
         self._backlog: dict[tuple[int, int], int] = defaultdict(int)
         """What each lane has on its way, by pair of NICs and entropy [emulated bytes]."""
+        self._next_bytes = 0
+        """The size of what is to be bound next [emulated bytes]."""
         self.groups: dict[Group, dict[int, None]] = {}
         """What its messages are granted with, and the pairs of NICs of each."""
-        rows = list(zip(choice.lanes, numbers, strict=True))
+        rows = list(zip(offer.lanes, numbers, strict=True))
         among = {each: _Among(self, *each) for each in dict.fromkeys(rows)}
-        bursts = _cut(choice, chunk_bytes, self._packet, per_packet=self._per_packet)
+        bursts = _cut(offer, chunk_bytes, self._packet, per_packet=self._per_packet)
         return [
             _Message(name, own.states, own.nics, own.groups, deque(cut), 0, among=own)
             for name, own, cut in zip(names, map(among.__getitem__, rows), bursts, strict=True)
@@ -164,11 +165,11 @@ class PacketFeeder(Feeder[_Message]):
 
     def _may_send(self, message: _Message) -> bool:
         """Return whether any lane takes a packet; most groups allow none, so they are asked first."""
-        carrier = self._carrier
+        carrier, self._next_bytes = self._carrier, message.bursts[0][1]
         for group, numbers in message.among.of_group:
             if carrier.allows(group):
                 for number in numbers:
-                    if carrier.takes(number, group):
+                    if carrier.takes(number, group, self._next_bytes):
                         return True
         return False
 
@@ -185,7 +186,8 @@ class PacketFeeder(Feeder[_Message]):
     def state(self, lane: tuple[int, int], group: Group) -> LaneState:
         """Return what a policy may know of a lane, by pair of NICs and entropy."""
         backlog = ceil(self._backlog.get(lane, 0) / self._volume)
-        return LaneState(backlog, self._rtt_s.get(lane, 0.0), self._carrier.takes(lane[0], group))
+        takes = self._carrier.takes(lane[0], group, self._next_bytes)
+        return LaneState(backlog, self._rtt_s.get(lane, 0.0), takes)
 
     # Packets arrive, or are lost
 
@@ -275,16 +277,16 @@ def _groups(pairs: Mapping[int, QueuePair]) -> dict[int, Group]:
 
 
 def _cut(
-    choice: Choice, chunk_bytes: NDArray[np.int64], packet: int, *, per_packet: bool
+    offer: Offer, chunk_bytes: NDArray[np.int64], packet: int, *, per_packet: bool
 ) -> list[list[tuple[int, int, int]]]:
     """Return for each message what each decision covers: its real and its emulated bytes, and `NEW`.
 
     A packet, or a chunk that is larger, unless the policy is asked for each packet.
     """
-    chunks = choice.chunks
-    real = np.bincount(chunks.message, chunks.bytes, len(choice.lanes)).astype(np.int64)
-    emulated = np.bincount(chunks.message, chunk_bytes, len(choice.lanes)).astype(np.int64)
-    largest = np.zeros(len(choice.lanes), dtype=np.int64)
+    chunks = offer.chunks
+    real = np.bincount(chunks.message, chunks.bytes, len(offer.lanes)).astype(np.int64)
+    emulated = np.bincount(chunks.message, chunk_bytes, len(offer.lanes)).astype(np.int64)
+    largest = np.zeros(len(offer.lanes), dtype=np.int64)
     np.maximum.at(largest, chunks.message, chunk_bytes)
     each = np.full(len(largest), packet) if per_packet else np.maximum(largest, packet)
     return [_pieces(*row) for row in zip(real.tolist(), emulated.tolist(), each.tolist(), strict=True)]

@@ -14,7 +14,7 @@ from tests.emulation.conftest import Booted
 from tests.testbed.ocs_cases import light_of, planned
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
-from traffic.transports.circuit_engine import Meeting
+from traffic.transports.slots import Meeting
 
 DELAY = ReconfigurationDelay("delay", 0.5e-3)
 

@@ -1,0 +1,101 @@
+"""Slots: the times for which a schedule lights circuits, and how senders use them.
+
+A slot's circuits go one way. Its messages go as datagrams over lanes that are open until shortly before it is
+dark (`traffic.transports.datagram_engine`), whichever of a message's lanes is open; what a slot did not
+deliver goes in a later one. What senders do before the dark is a policy:
+
+- *drain*: stop a guard time before, so that what is on its way lands. Nothing is lost.
+- *pause*: stop when it goes dark. What is on its way is lost.
+- *cut*: take no notice, and send until other circuits are lit. All that was sent into the dark is lost.
+
+Who drains loses nothing by choice, so that what has not arrived `LANDED_S` after it left is lost, and goes at
+once where there is light: in what is left of its slot, or over another OCS. Others send it again when other
+circuits are lit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from traffic.packets import DEFAULT_MTU, ETHERNET_HEADER_BYTES
+from traffic.spraying.policy import LaneState
+
+SLOT_PORT = 4795
+"""To which datagrams over slots are sent: what else a server receives goes to another port."""
+Meeting = Literal["drain", "pause", "cut"]
+"""What senders do before the dark."""
+GUARD_S, START_S = 0.003, 0.004
+"""The least of `Margins` [s]."""
+LANDED_S = 0.02
+"""How long after it has left a NIC a datagram arrives at the latest: some turns of a busy switch [s]."""
+PACKET_S = 0.002
+"""How long a datagram takes at the NIC's rate: short against a slot, long against what it costs to send."""
+LEAST_PACKET_BYTES = 256
+IP_UDP_BYTES = 28
+"""Within the MTU."""
+SLOT_HEADER_BYTES = ETHERNET_HEADER_BYTES + IP_UDP_BYTES
+"""Headers that the NIC's rate has room for too."""
+AHEAD_PACKETS = 3
+"""A NIC takes more while it holds less than so many packets: what it has when it goes dark is lost."""
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What a slot is longer for than its bytes need, at emulated scale; on a slow machine it is more."""
+
+    guard_s: float = GUARD_S
+    """How long before the dark *drain* stops: a NIC's queue and the switch's work [s]."""
+    start_s: float = START_S
+    """What a slot loses besides: late news, a round of the engine, a datagram that no longer fits [s]."""
+
+    def slot_s(self, meeting: Meeting) -> float:
+        """Return how much longer a slot is lit [s]."""
+        return self.start_s + (self.guard_s if meeting == "drain" else 0.0)
+
+
+LEAST_MARGINS = Margins()
+"""Those of a machine that is not slow."""
+
+
+@dataclass(slots=True)
+class SlotRecord:
+    """Record of one OCS while it showed one permutation; times are those of `time.monotonic`."""
+
+    ocs: str
+    lit_s: float
+    until_s: float
+    circuits: int
+    sent_bytes: int = 0
+    delivered_bytes: int = 0
+    lost_bytes: int = 0
+    """Sent, and not delivered by the time other circuits were lit."""
+
+
+class WhicheverIsOpen:
+    """The policy of messages that go by whichever of their lanes is open."""
+
+    name = "whichever is open"
+    per_packet = True
+
+    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
+        """Return the first lane that takes a packet."""
+        return next((lane for lane, state in enumerate(states) if state.room), None)
+
+    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
+        """Record nothing."""
+
+
+def patience_s(meeting: Meeting) -> float:
+    """Return after how long a packet that left counts as lost, if its lane is open for as long [s]."""
+    return LANDED_S if meeting == "drain" else inf
+
+
+def slot_packet_bytes(rate_bps: float, mtu: int = DEFAULT_MTU) -> int:
+    """Return the payload of a full datagram at a NIC's rate: `PACKET_S` of it, within an MTU."""
+    return int(min(mtu - IP_UDP_BYTES, max(rate_bps / 8 * PACKET_S - SLOT_HEADER_BYTES, LEAST_PACKET_BYTES)))
+
+
+def header_share(rate_bps: float, mtu: int = DEFAULT_MTU) -> float:
+    """Return bytes on the wire over bytes of messages at a NIC's rate [bit/s]."""
+    return 1 + SLOT_HEADER_BYTES / slot_packet_bytes(rate_bps, mtu)
