@@ -1,5 +1,6 @@
 """The engine of datagrams under receiver credits on loopback, by way of a relay, and a clock of the test."""
 
+import re
 import socket
 import struct
 from collections import Counter
@@ -7,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fcntl import ioctl
 from itertools import count, cycle
+from pathlib import Path
 from termios import FIONREAD
 from typing import cast
 
@@ -49,7 +51,7 @@ from traffic.spraying.policy import (
     each_of,
 )
 from traffic.spraying.registry import policy_named
-from traffic.transports import datagram_engine
+from traffic.transports import datagram_engine, registry
 from traffic.transports.datagram_engine import LOSSY_PACKETS, LOST_PACKETS
 from traffic.transports.datagram_lane import Crossed, DatagramLane, Parcel, Piece, Source
 from traffic.transports.datagram_sockets import HEADER, PROBE, RECEIVE_BUFFER_BYTES
@@ -923,3 +925,10 @@ def test_what_chooses_reckons_with_the_rates_that_nics_have_now() -> None:
         servers.go_on(100 * PACKET_S)
         assert whole == pytest.approx(100 * PACKET, abs=4 * PACKET)
         assert fed.carried(0) - whole == pytest.approx(25 * PACKET, abs=4 * PACKET)
+
+
+def test_the_engine_names_no_congestion_control_and_no_medium() -> None:
+    words = set(re.findall("[a-z]+", Path(datagram_engine.__file__).read_text().lower()))
+    assert words.isdisjoint(
+        [*registry.NAMED, "tcp", "circuit", "circuits", "ocs", "light", "lit", "dark", "nvlink"]
+    )

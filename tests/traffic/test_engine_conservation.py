@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -10,20 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.traffic.relay import PACKET, PACKET_S, RATE_BPS, Net, net
+from tests.traffic import relay
+from tests.traffic.relay import PACKET, PACKET_S, RATE_BPS, STEP_S, Net, net
 from tests.traffic.test_datagram_engine import FATES, PAIRS, Fed, choosing, work_between
 from topologies.fabric import Nic
 from traffic.congestion.control import TAKEN_BACK, Acknowledged, CongestionControl, Lost, Sent
 from traffic.spraying.policy import QueuePair
-from traffic.transports import datagram_engine, registry
+from traffic.transports import registry
 from traffic.transports.datagram_lane import Crossed
 from traffic.transports.loop import Arrival
 from traffic.transports.registry import Algorithm
+from traffic.transports.transport import HEADER_BYTES
 
 ONE = QueuePair(Nic(1, 0), Nic(0, 0), 1)
 EVERY = ["nscc", "dctcp", "ideal", "credit"]
 POLICIES = ["spray", "reps", "plb", "minrtt"]
-ACTS = ["post"] * 3 + ["withdraw", "retract", "hold", "resume", "cross", "slow", "feed", "recall", "fill"]
+ACTS = [
+    *["post"] * 3,
+    *["withdraw", "retract", "hold", "resume", "open", "lose", "cross", "slow", "feed", "recall", "fill"],
+]
 DELAYS_S = [0.0, 2 * PACKET_S, 20 * PACKET_S]
 
 
@@ -79,6 +85,8 @@ class Course:
         self.posted, self.ended = dict[int, int](), Counter[int]()
         self.back = Counter[int]()
         self.fed, self.recalled = list[Fed](), set[int]()
+        self._open_until_s = dict[int, float]()
+        self._looked_at = 0
 
     def do(self, act: str) -> None:
         """Do something, and let some time pass."""
@@ -86,6 +94,7 @@ class Course:
         for _ in range(int(self._rng.choice([0, 1, 10, 40]))):
             self._hear(self._of.step())
             self.check_conservation()
+            self._check_open()
 
     def _post(self, number: int) -> None:
         message = len(self.posted)
@@ -107,6 +116,26 @@ class Course:
 
     def _resume(self, number: int) -> None:
         self._of.engine.resume([number])
+
+    def _open(self, _number: int) -> None:
+        self._of.relay.turn()  # what was given before
+        self._looked_at = len(self._of.relay.seen)
+        for each in self.lanes:
+            if self._rng.random() < 0.5:
+                lasts_s = float(self._rng.choice([-1, 0.5, 3, 20, inf])) * PACKET_S
+                self._open_until_s[each] = self._of.clock.now + lasts_s
+                self._of.engine.open([each], self._open_until_s[each])
+
+    def _lose(self, _number: int) -> None:
+        self._of.engine.lose([each for each in self.lanes if self._rng.random() < 0.5])
+
+    def _check_open(self) -> None:
+        """Check that no packet was given to a NIC that had no time left for it."""
+        seen, given_s = self._of.relay.seen, self._of.clock.now - STEP_S
+        for each in seen[self._looked_at :]:
+            takes_s = 8 * (each.size + HEADER_BYTES) / RATE_BPS
+            assert given_s + takes_s <= self._open_until_s.get(each.lane, inf) + 1e-9
+        self._looked_at = len(seen)
 
     def _cross(self, _number: int) -> None:
         delay_s = float(self._rng.choice(DELAYS_S))
@@ -147,7 +176,7 @@ class Course:
         """Let all that is left arrive."""
         for sender in self._of.senders.values():
             sender.is_full = False
-        self._of.engine.resume(self.numbers)
+        self._of.engine.open(self.lanes, inf)
         self._hear(self._of.finish())
 
     def check_conservation(self) -> None:
@@ -192,7 +221,7 @@ def test_nothing_is_lost_or_left_whatever_is_done_meanwhile(
 ) -> None:
     heard, shares = dict[int, Heard](), dict[Nic, float]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datagram_engine, "algorithm_named", listening(heard))
+        patch.setattr(relay, "algorithm_named", listening(heard))
         with net(
             FATES[fate](seed), control=control, rate_bps=lambda nic: RATE_BPS * shares.get(nic, 1.0)
         ) as servers:
