@@ -149,7 +149,7 @@ class LiveBackend:
         self.programs = LivePrograms(
             network, dilation, self._lanes.ocs_of, sending, self._nic_rate_bps, exact=bool(faults)
         )
-        """What shows programs, and carries messages that take what is lit."""
+        """The programs, and the lanes of messages that take those that are lit."""
         self._least_ps = 0
         self._start = 0.0
         self._starts: list[tuple[float, float]] = []

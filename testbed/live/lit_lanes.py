@@ -110,7 +110,7 @@ class LitLanes:
         """The engine's lanes from each NIC to each other."""
         self._light = dict.fromkeys(ocs_of, DARK)
         self._feeders: dict[int, PacketFeeder] = {}
-        """What feeds each message that was posted and not taken back."""
+        """The feeder of each message that was posted and not taken back."""
         self.slots: list[SlotRecord] = []
         self._current: dict[str, tuple[SlotRecord, Moved]] = {}
         """The slot that each OCS shows, and what its lanes had moved before."""
@@ -178,7 +178,7 @@ class LitLanes:
 
     @property
     def missing_bytes(self) -> int:
-        """What has not arrived of all messages [emulated bytes]."""
+        """The bytes of all messages that have not arrived [emulated]."""
         return sum(feeder.left_bytes for feeder in set(self._feeders.values()))
 
     @property
@@ -264,7 +264,7 @@ class LitLanes:
         self._engine.open(self._between[nic, light.towards], light.until_s)
 
     def _moved(self, ocs: str) -> Moved:
-        """Return what the lanes of an OCS have moved until now."""
+        """Return the bytes that the lanes of an OCS have moved until now."""
         between = (own for (near, _), own in self._between.items() if self._ocs_of[near] == ocs)
         moved = map(self._engine.moved, chain.from_iterable(between))
         return Moved(*map(sum, zip(Moved(0, 0, 0), *moved, strict=True)))

@@ -70,7 +70,7 @@ class LivePrograms:
         """What slots are longer for than their bytes need [s]."""
         self._slowest_bps = min(map(nic_rate_bps, ocs_of), default=1.0)
         self.lanes = LitLanes(network, dilation, ocs_of, sending, nic_rate_bps)
-        """What carries messages."""
+        """The lanes that carry messages."""
         self.showing: dict[str, float] = {}
         """The OCSes that show programs, and when each has ended; infinite before."""
         self._coming: dict[str, int] = {}

@@ -77,7 +77,7 @@ class Plan(TypedDict):
 
 
 def plans() -> list[Plan]:
-    """Return what was recorded."""
+    """Return the plans that were recorded."""
     return cast(list[Plan], json.loads(RECORDED.read_text()))
 
 
@@ -118,7 +118,7 @@ class Wire:
             heapq.heappush(self._landing, (leaves_s + LANDS_S, next(self._tickets), lands))
 
     def waits(self, nic: str) -> int:
-        """Return what a NIC has not sent [bytes]."""
+        """Return the bytes that a NIC has not sent."""
         return round(max(self._free_s.get(nic, 0.0) - self._clock.now, 0.0) / self._byte_s)
 
     def turn(self) -> None:

@@ -26,7 +26,7 @@ AHEAD_PACKETS = 4
 
 
 def each_plan() -> list[object]:
-    """Return what was recorded, most of it for long runs of the tests."""
+    """Return the plans that were recorded, most of them for long runs of the tests."""
     return [
         pytest.param(plan, id=plan["name"], marks=[] if plan["name"] in OFTEN else pytest.mark.slow)
         for plan in plans()

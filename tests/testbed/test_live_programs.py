@@ -62,7 +62,7 @@ class _Lanes:
         """Carry nothing."""
 
     def turn(self) -> list[Arrival]:
-        """Return what arrived: nothing."""
+        """Return that nothing arrived."""
         return []
 
 

@@ -674,7 +674,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
                 self._unbind(lane, piece, now)
 
     def moved(self, number: int) -> Moved:
-        """Return what became of a queue pair's bytes until now."""
+        """Return the bytes that a queue pair has moved until now."""
         lane = self._pairs[number]
         return Moved(lane.sent, lane.counted, lane.lost)
 

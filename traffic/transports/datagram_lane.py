@@ -293,7 +293,7 @@ class DatagramLane(QueuePairState):
 
 
 class Moved(NamedTuple):
-    """What became of a queue pair's bytes until now."""
+    """The bytes that a queue pair has moved until now: given to its NIC, delivered, and lost."""
 
     sent: int
     delivered: int

@@ -76,7 +76,7 @@ class Offer(Protocol):
 
     @property
     def lanes(self) -> tuple[Lanes, ...]:
-        """Return what each message may use."""
+        """Return the lanes of each message."""
         ...
 
     @property
@@ -194,7 +194,7 @@ class Feeder(ABC, Generic[Message]):
 
     @property
     def left_bytes(self) -> int:
-        """What has not arrived of its messages, as it counts that."""
+        """The bytes of its messages that have not arrived, as it counts them."""
         return sum(message.left for message in self._messages)
 
     def on_the_way(self, name: int) -> int:

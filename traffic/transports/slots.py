@@ -24,7 +24,7 @@ from traffic.spraying.policy import LaneState
 SLOT_PORT = 4795
 """To which datagrams over slots are sent: what else a server receives goes to another port."""
 Meeting = Literal["drain", "pause", "cut"]
-"""What senders do before the dark."""
+"""The acts of senders before the dark."""
 GUARD_S, START_S = 0.003, 0.004
 """The least of `Margins` [s]."""
 LANDED_S = 0.02
