@@ -103,7 +103,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     depth_packets
         A NIC takes more of what chooses its lanes while it holds less than so many packets.
     patience_s
-        After how long a packet that left counts as lost; None for some round trips [s].
+        How long after its NIC has sent all a packet counts as lost [s]; None for some round trips after it
+        has left itself.
     check, stuck_s, excused
         As of `QueuePairs`.
     """
@@ -518,7 +519,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def _patience_s(self, packet: Packet) -> float:
         if self._patient_s is not None:
-            return self._patient_s
+            return packet.lane.nic.clear_s - packet.left_at + self._patient_s
         source, crossed = packet.source, packet.lane.crossed
         packets = LOSSY_PACKETS if crossed.lossy else LOST_PACKETS
         least_s = packets * packet_s(self._nic_rate_bps(source.nic), self._packet_bytes)

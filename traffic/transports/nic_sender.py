@@ -38,7 +38,7 @@ class NicSender:
         self._memory = packet
         """What the kernel accounts for a packet [bytes]; known once two wait."""
         self._learnt, self._looked = False, -1
-        self._clear_s = 0.0
+        self.clear_s = 0.0
         """When it will have sent what it was given, at its rate [s]."""
         self._waits = 0
         """What the kernel accounts for what waits, as it was looked at and sent since [bytes]."""
@@ -47,8 +47,8 @@ class NicSender:
 
     def send_at(self, bytes_s: float, now_s: float = 0.0) -> None:
         """Reckon with another rate from now on, at which what waits leaves too."""
-        if self._clear_s > now_s:
-            self._clear_s = now_s + (self._clear_s - now_s) * self._bytes_s / bytes_s
+        if self.clear_s > now_s:
+            self.clear_s = now_s + (self.clear_s - now_s) * self._bytes_s / bytes_s
         self._turn_packets = max(1.0, LEAST_PACKET_S * bytes_s / self._packet)
         """How many packets count as one: 1, and more at a NIC that is faster than it is served."""
         self._bytes_s = bytes_s
@@ -76,7 +76,7 @@ class NicSender:
             return False
         except OSError as error:
             if error.errno != ENOBUFS:  # its link is down, and with it goes what it held
-                self._clear_s = 0.0
+                self.clear_s = 0.0
             return True
         if not self._learnt:
             self._learn()
@@ -88,9 +88,9 @@ class NicSender:
 
         A token bucket lets packets leave as soon as it can lend for all of them (GCRA, ITU-T I.371).
         """
-        begins_s = self._clear_s if self._clear_s > now_s else now_s
-        self._clear_s = begins_s + (size + self._header) / self._bytes_s
-        leaves_s = self._clear_s - self._lent_s
+        begins_s = self.clear_s if self.clear_s > now_s else now_s
+        self.clear_s = begins_s + (size + self._header) / self._bytes_s
+        leaves_s = self.clear_s - self._lent_s
         return leaves_s if leaves_s > now_s else now_s
 
     def sends_by(self, size: int, now_s: float, until_s: float) -> bool:
@@ -98,7 +98,7 @@ class NicSender:
 
         What its bucket lends is not counted on.
         """
-        return max(self._clear_s, now_s) + (size + self._header) / self._bytes_s <= until_s
+        return max(self.clear_s, now_s) + (size + self._header) / self._bytes_s <= until_s
 
     def _learn(self) -> None:
         """Learn what the kernel accounts for a packet, once one waits."""

@@ -8,9 +8,9 @@ deliver goes in a later one. What senders do before the dark is a policy:
 - *pause*: stop when it goes dark. What is on its way is lost.
 - *cut*: take no notice, and send until other circuits are lit. All that was sent into the dark is lost.
 
-Who drains loses nothing by choice, so that what has not arrived `LANDED_S` after it left is lost, and goes at
-once where there is light: in what is left of its slot, or over another OCS. Others send it again when other
-circuits are lit.
+Who drains loses nothing by choice, so that what has not arrived `LANDED_S` after its NIC had sent all is
+lost, and goes at once where there is light: in what is left of its slot, or over another OCS. Others send it
+again when other circuits are lit.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ Meeting = Literal["drain", "pause", "cut"]
 GUARD_S, START_S = 0.003, 0.004
 """The least of `Margins` [s]."""
 LANDED_S = 0.02
-"""How long after it has left a NIC a datagram arrives at the latest: some turns of a busy switch [s]."""
+"""How long after the last has left a NIC all its datagrams have arrived: some turns of a busy switch [s]."""
 PACKET_S = 0.002
 """How long a datagram takes at the NIC's rate: short against a slot, long against what it costs to send."""
 LEAST_PACKET_BYTES = 256
@@ -87,7 +87,7 @@ class WhicheverIsOpen:
 
 
 def patience_s(meeting: Meeting) -> float:
-    """Return after how long a packet that left counts as lost, if its lane is open for as long [s]."""
+    """Return how long after its NIC has sent all a packet counts as lost, if its light has not turned [s]."""
     return LANDED_S if meeting == "drain" else inf
 
 
