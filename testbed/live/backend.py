@@ -186,7 +186,7 @@ class LiveBackend:
             stack.enter_context(self._engine)
             self._news = stack.enter_context(News(self._network.directory / "light.sock"))
             self._engine.loop.watch(self._news.fileno(), lambda _event: self._read_news())
-            self.programs.lanes.attach(self._engine.loop, stack)
+            stack.enter_context(self.programs.lanes)
             self._stack = stack.pop_all()
         self._start = self._stands_at = time.monotonic()
         return self

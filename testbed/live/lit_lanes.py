@@ -5,13 +5,13 @@ turns, what was on its way and has not arrived is lost, and goes by whichever la
 it is recorded what its circuits were given, delivered and lost.
 """
 
-import contextlib
 import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from traffic.scheme_setup import WhileLitSetup
 from traffic.spraying.policy import SPRAYED, Lanes, QueuePair, each_of
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.datagram_lane import Moved
-from traffic.transports.loop import Arrival, Loop
+from traffic.transports.loop import Arrival
 from traffic.transports.packet_feeder import PacketFeeder
 from traffic.transports.registry import DATAGRAMS, Algorithm
 from traffic.transports.slots import (
@@ -34,7 +34,6 @@ from traffic.transports.slots import (
     SLOT_HEADER_BYTES,
     SLOT_PORT,
     SlotRecord,
-    WhicheverIsOpen,
     patience_s,
     slot_packet_bytes,
 )
@@ -50,7 +49,7 @@ class _Chosen:
 
     lanes: tuple[Lanes, ...]
     chunks: Chunks
-    policy = WhicheverIsOpen()
+    policy = None
     first = 0
 
 
@@ -66,7 +65,7 @@ DARK = _Light(None, -math.inf)
 
 
 class LitLanes:
-    """The lanes of one run, and the messages that take those that are open.
+    """The lanes of one run, and the messages that take those that are open; a context manager.
 
     Parameters
     ----------
@@ -115,11 +114,14 @@ class LitLanes:
         self._current: dict[str, tuple[SlotRecord, Moved]] = {}
         """The slot that each OCS shows, and what its lanes had moved before."""
 
-    def attach(self, loop: Loop, stack: contextlib.ExitStack) -> None:
-        """Have a loop read its sockets, which ``stack`` closes."""
-        stack.enter_context(self._engine)
-        own = self._engine.loop
-        loop.watch(own.fileno(), lambda _event: own.serve(0.0, counts=False))
+    def __enter__(self) -> Self:
+        """Get ready."""
+        self._engine.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close its sockets."""
+        self._engine.__exit__(*error)
 
     def rates_changed(self) -> None:
         """Reckon with the rates that NICs have now."""

@@ -10,7 +10,8 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain, count
+from functools import partial
+from itertools import count, groupby
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
@@ -175,17 +176,14 @@ def lit_again(plan: Plan) -> Iterator[Lit]:
         for module in (datagram_engine, loop, lit_lanes):
             patch.setattr(module, "time", clock)
         patch.setattr(nic_sender, "unsent_bytes", lambda sender: wire.waits(sender.nic))
-        lanes = _lanes(plan, wire)
-        own = stack.enter_context(loop.Loop())
-        lanes.attach(own, stack)
-        yield Lit(lanes, wire, clock, _turns(plan, lanes, wire, clock, own))
+        lanes = stack.enter_context(_lanes(plan, wire))
+        yield Lit(lanes, wire, clock, _turns(plan, lanes, wire, clock))
 
 
-def _turns(plan: Plan, lanes: LitLanes, wire: Wire, clock: Clock, own: loop.Loop) -> Iterator[list[Arrival]]:
+def _turns(plan: Plan, lanes: LitLanes, wire: Wire, clock: Clock) -> Iterator[list[Arrival]]:
     """Yield what arrives in each turn."""
     for _ in _happenings(plan, lanes, clock):
         wire.turn()
-        own.serve(0.0, counts=False)
         yield lanes.turn()
 
 
@@ -212,32 +210,32 @@ def _lanes(plan: Plan, wire: Wire) -> LitLanes:
 
 def _happenings(plan: Plan, lanes: LitLanes, clock: Clock) -> Iterator[None]:
     """Have messages posted and light come when they did, and yield a turn after the other."""
-    owed = [(each["at_s"], number, each) for number, each in enumerate(plan["owed"])]
-    light = [(each["at_s"], len(owed) + number, each) for number, each in enumerate(plan["light"])]
-    for at_s, number, each in sorted(chain(owed, light), key=lambda row: row[:2]):
+    of = groupby(enumerate(plan["owed"]), key=lambda row: row[1]["at_s"])
+    does = [(at_s, partial(_post, lanes, list(owed))) for at_s, owed in of]
+    does += [(news["at_s"], partial(_shine, lanes, news, clock)) for news in plan["light"]]
+    for at_s, do in sorted(does, key=lambda row: row[0]):
         while clock.now < at_s:
             clock.now = min(clock.now + STEP_S, at_s)
             yield
-        if number < len(owed):
-            _post(lanes, number, cast(Owed, each))
-        else:
-            _shine(lanes, cast(Light, each), clock.now)
+        do()
     while clock.now < plan["ends_s"]:
         clock.now += STEP_S
         yield
 
 
-def _post(lanes: LitLanes, number: int, owed: Owed) -> None:
-    sets = tuple(LaneSet((nic_of(near),), (nic_of(far),)) for near, far in owed["ends"])
-    numbers = tuple(hash(each) for each in sets)
-    lanes.post([numbers], [sets], np.array([owed["bytes"]]), [number])
+def _post(lanes: LitLanes, owed: Sequence[tuple[int, Owed]]) -> None:
+    """Post messages together."""
+    sets = [tuple(LaneSet((nic_of(near),), (nic_of(far),)) for near, far in each["ends"]) for _, each in owed]
+    numbers = [tuple(map(hash, each)) for each in sets]
+    sizes = np.array([each["bytes"] for _, each in owed])
+    lanes.post(numbers, sets, sizes, [number for number, _ in owed])
 
 
-def _shine(lanes: LitLanes, light: Light, now_s: float) -> None:
+def _shine(lanes: LitLanes, light: Light, clock: Clock) -> None:
     outputs = {nic_of(near): nic_of(far) for near, far in light["outputs"].items()}
     if light["ended"]:
-        lanes.ended(light["ocs"], now_s)
+        lanes.ended(light["ocs"], clock.now)
     elif light["until_s"] is None:
         lanes.dark(light["ocs"], outputs)
     else:
-        lanes.lit(light["ocs"], outputs, light["until_s"], now_s)
+        lanes.lit(light["ocs"], outputs, light["until_s"], clock.now)

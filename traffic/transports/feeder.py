@@ -65,8 +65,8 @@ class Offer(Protocol):
     """Messages that choose among lanes as they go, such as a `traffic.scheme.Choice`."""
 
     @property
-    def policy(self) -> Chooser:
-        """Return who chooses."""
+    def policy(self) -> Chooser | None:
+        """Return who chooses; None where messages take the first lane that has room."""
         ...
 
     @property
@@ -260,8 +260,8 @@ class Feeder(ABC, Generic[Message]):
         message = self._messages[number]
         if not message.bursts:
             return
-        states, lane = message.states, None
-        if self._may_send(message):
+        states, lane = message.states, self._first_with_room(message)
+        if lane is not None and self._policy:
             lane = lane_chosen(self._policy, self._first + number, len(states), states, self._real_s(at))
         if lane is None:
             self._parked.setdefault(number, []).append(nic)
@@ -269,9 +269,9 @@ class Feeder(ABC, Generic[Message]):
         ready.append(number)
         self._bind(number, lane, at)
 
-    def _may_send(self, _message: Message) -> bool:
-        """Return whether the policy is to be asked."""
-        return True
+    def _first_with_room(self, _message: Message) -> int | None:
+        """Return the first lane that takes what is next of a message; None if no lane does."""
+        return 0
 
     @abstractmethod
     def _bind(self, number: int, lane: int, at: float) -> None:
@@ -279,7 +279,7 @@ class Feeder(ABC, Generic[Message]):
 
     def _acknowledge(self, number: int, lane: int, way: Hashable, timed: RoundTrip, at: float) -> None:
         """Tell the policy of what arrived of a message, and smooth the round trip of the way that it took."""
-        if self._messages[number].forgotten:
+        if self._messages[number].forgotten or not self._policy:
             return
         rtt_s = timed.rtt_s / self._time
         before_s = self._rtt_s.get(way, rtt_s)  # smoothed as TCP does (RFC 6298, 2.2 and 2.3)

@@ -42,10 +42,6 @@ class Loop:
         """Close all that was opened on its stack."""
         self.stack.close()
 
-    def fileno(self) -> int:
-        """Return a descriptor that can be read when something happens to those that it watches."""
-        return self._poller.fileno()
-
     def watch(self, descriptor: int, action: Callable[[int], None], events: int = select.EPOLLIN) -> None:
         """Do something whenever a descriptor can be read, or something else happens to it."""
         self._serving[descriptor] = action

@@ -119,7 +119,7 @@ class PacketFeeder(Feeder[_Message]):
         names: Sequence[int],
     ) -> list[_Message]:
         self._hears = offer.policy if isinstance(offer.policy, HearsLosses) else None
-        self._per_packet = bool(getattr(offer.policy, "per_packet", False))
+        self._per_packet = offer.policy is None or bool(getattr(offer.policy, "per_packet", False))
         self._backlog: dict[tuple[int, int], int] = defaultdict(int)
         """What each lane has on its way, by pair of NICs and entropy [emulated bytes]."""
         self._next_bytes = 0
@@ -163,15 +163,15 @@ class PacketFeeder(Feeder[_Message]):
             while ready and carrier.room(nic):
                 self._offer(nic, ready, at)
 
-    def _may_send(self, message: _Message) -> bool:
-        """Return whether any lane takes a packet; most groups allow none, so they are asked first."""
+    def _first_with_room(self, message: _Message) -> int | None:
+        """Return the first lane that takes a packet; most groups allow none, so they are asked first."""
         carrier, self._next_bytes = self._carrier, message.bursts[0][1]
         for group, numbers in message.among.of_group:
             if carrier.allows(group):
-                for number in numbers:
+                for number, lane in numbers:
                     if carrier.takes(number, group, self._next_bytes):
-                        return True
-        return False
+                        return lane
+        return None
 
     def _bind(self, number: int, lane: int, at: float) -> None:
         message = self._messages[number]
@@ -251,8 +251,9 @@ class _Among:
         self.group_of = _groups(dict(zip(numbers, pairs, strict=True)))
         """The group of each pair of NICs, by number."""
         self.groups = tuple(dict.fromkeys(self.group_of.values()))
-        self.of_group = [(g, [n for n, of in self.group_of.items() if of == g]) for g in self.groups]
-        """The pairs of NICs of each group."""
+        of_pairs = list(zip(numbers, self._first, strict=False))
+        self.of_group = [(g, [each for each in of_pairs if self.group_of[each[0]] == g]) for g in self.groups]
+        """The pairs of NICs of each group, each with its first lane."""
         self.states = States(self._first[-1], partial(self._state, feeder))
 
     def _state(self, feeder: PacketFeeder, lane: int) -> LaneState:

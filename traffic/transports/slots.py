@@ -13,13 +13,11 @@ lost, and goes at once where there is light: in what is left of its slot, or ove
 again when other circuits are lit.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
 from traffic.packets import DEFAULT_MTU, ETHERNET_HEADER_BYTES
-from traffic.spraying.policy import LaneState
 
 SLOT_PORT = 4795
 """To which datagrams over slots are sent: what else a server receives goes to another port."""
@@ -70,20 +68,6 @@ class SlotRecord:
     delivered_bytes: int = 0
     lost_bytes: int = 0
     """Sent, and not delivered by the time other circuits were lit."""
-
-
-class WhicheverIsOpen:
-    """The policy of messages that go by whichever of their lanes is open."""
-
-    name = "whichever is open"
-    per_packet = True
-
-    def choose(self, *, message: int, states: Sequence[LaneState], now: float) -> int | None:
-        """Return the first lane that takes a packet."""
-        return next((lane for lane, state in enumerate(states) if state.room), None)
-
-    def acknowledged(self, *, message: int, lane: int, rtt_s: float, marked: bool, now: float) -> None:
-        """Record nothing."""
 
 
 def patience_s(meeting: Meeting) -> float:
