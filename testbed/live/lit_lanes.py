@@ -30,7 +30,7 @@ from traffic.transports.loop import Arrival
 from traffic.transports.packet_feeder import PacketFeeder
 from traffic.transports.registry import DATAGRAMS, Algorithm
 from traffic.transports.slots import (
-    AHEAD_PACKETS,
+    AHEAD_S,
     SLOT_HEADER_BYTES,
     SLOT_PORT,
     SlotRecord,
@@ -99,7 +99,7 @@ class LitLanes:
             algorithm=UNCONTROLLED,
             packet_bytes=self._packet_bytes,
             header_bytes=SLOT_HEADER_BYTES,
-            depth_packets=AHEAD_PACKETS,
+            ahead_s=AHEAD_S,
             patience_s=patience_s(sending.meeting),
             excused=lambda: True,
         )

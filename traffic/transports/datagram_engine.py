@@ -100,8 +100,9 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     header_bytes
         What a packet takes of a link beside its payload; less than `HEADER_BYTES` where the engine's own
         header stands for a part of the payload.
-    depth_packets
-        A NIC takes more of what chooses its lanes while it holds less than so many packets.
+    ahead_s
+        A NIC takes more of what chooses its lanes while it will have sent all that it holds in so long [s];
+        None for `DEPTH_PACKETS`, as the kernel counts what it holds.
     patience_s
         How long after its NIC has sent all a packet counts as lost [s]; None for some round trips after it
         has left itself.
@@ -121,7 +122,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         seed: int = 0,
         switches_mark: bool = False,
         header_bytes: int = HEADER_BYTES,
-        depth_packets: int = DEPTH_PACKETS,
+        ahead_s: float | None = None,
         patience_s: float | None = None,
         check: Callable[[], None] = lambda: None,
         stuck_s: float = STUCK_S,
@@ -130,7 +131,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         super().__init__(check, stuck_s, excused)
         self._endpoints, self._nic_rate_bps, self._packet_bytes = endpoints, nic_rate_bps, packet_bytes
         self._switches_mark, self._algorithm = switches_mark, algorithm.name
-        self._header_bytes, self._depth_packets, self._patient_s = header_bytes, depth_packets, patience_s
+        self._header_bytes, self._ahead_s, self._patient_s = header_bytes, ahead_s, patience_s
         self.sources = Sources(algorithm, nic_rate_bps, packet_bytes, seed)
         self.marking = Marking(algorithm.marks or USUAL, np.random.default_rng(seed))
         self._token = secrets.randbits(64)
@@ -318,7 +319,12 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def room(self, nic: Nic) -> bool:
         """Return whether a NIC takes another packet."""
-        return self._nics[nic].room(self._depth_packets, self._turns)
+        return self._has_room(self._nics[nic])
+
+    def _has_room(self, nic: NicSender) -> bool:
+        if self._ahead_s is None:
+            return nic.room(DEPTH_PACKETS, self._turns)
+        return nic.clear_s - time.monotonic() <= self._ahead_s
 
     def allows(self, group: Group) -> bool:
         """Return whether a packet of a group may leave; one that waits is larger than what is allowed."""
@@ -331,7 +337,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         return (
             not lane.held
             and self.allows(group)
-            and lane.nic.room(self._depth_packets, self._turns)
+            and self._has_room(lane.nic)
             and (lane.open_until_s == inf or lane.is_open(size, time.monotonic()))
         )
 

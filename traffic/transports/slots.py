@@ -34,8 +34,8 @@ IP_UDP_BYTES = 28
 """Within the MTU."""
 SLOT_HEADER_BYTES = ETHERNET_HEADER_BYTES + IP_UDP_BYTES
 """Headers that the NIC's rate has room for too."""
-AHEAD_PACKETS = 3
-"""A NIC takes more while it holds less than so many packets: what it has when it goes dark is lost."""
+AHEAD_S = 0.006
+"""A NIC takes more while it will have sent all that it holds in so long [s]: it may be lost in the dark."""
 
 
 @dataclass(frozen=True)
