@@ -174,6 +174,7 @@ class LiveBackend:
                 packet_bytes=self._packet_bytes,
                 seed=self._seed,
                 switches_mark=transport.marks == "switches",
+                ack_packets=transport.ack_packets,
                 check=network.check_alive,
                 stuck_s=stuck_s,
                 excused=is_excused,
@@ -337,7 +338,7 @@ class LiveBackend:
             return datagram_ends(self._fabric, queue_pair)
         return ends(queue_pair, self._network.endpoints)
 
-    def _crosses(self, number: int, path: Path, forwarding_s: float = 0.0) -> None:
+    def _crosses(self, number: int, path: Path, forwarding_s: float = 0.0, *, returns: bool = True) -> None:
         """Have datagrams reckon with what links do on the path of their queue pair; TCP finds out itself."""
         if not isinstance(self._engine, DatagramEngine):
             return
@@ -345,13 +346,14 @@ class LiveBackend:
         slowest_bps = min(link.rate_bps for link in links) * self._dilation.rate
         delay_s = self._dilation.emulated_s(sum(link.delay_s for link in links))
         lossy = any(link.loss for link in links)
-        self._engine.crosses(number, Crossed(slowest_bps / 8, delay_s, forwarding_s, len(links), lossy))
+        crossed = Crossed(slowest_bps / 8, delay_s, forwarding_s, len(links), lossy, returns)
+        self._engine.crosses(number, crossed)
 
     def _crosses_light(self, number: int, route: Route) -> None:
         """Do the same for a route over circuits, on which servers pass packets on."""
         nics = [self._fabric.nic_at(path.ports[0]) for path in route.light[1:]]
         forwarding_s = sum(8 * self._packet_bytes / self._nic_rate_bps(nic) for nic in nics)
-        self._crosses(number, route.ports, forwarding_s)
+        self._crosses(number, route.ports, forwarding_s, returns=False)
 
     def _light_first(self, order: SetCircuits) -> None:
         """Have OCSes light circuits, and wait for it while the clock stands."""

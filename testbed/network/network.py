@@ -304,17 +304,21 @@ class Network:
         return self.datagrams_at(DATAGRAM_PORT)
 
     def datagrams_at(self, port: int) -> DatagramEndpoints:
-        """Return how sockets of datagrams are made that are sent to a port, and from the next."""
+        """Return how sockets of datagrams are made that go to a port, from the two after it."""
 
         def bound(server: int, address: str, port: int) -> socket.socket:
             endpoint = self.socket_of(server)
             endpoint.bind((address, port))
             return endpoint
 
+        def of_nic(nic: Nic, port: int) -> socket.socket:
+            return bound(nic.server, str(nic_ip(self.fabric, nic)), port)
+
         return DatagramEndpoints(
-            open_sender=lambda nic: bound(nic.server, str(nic_ip(self.fabric, nic)), port + 1),
+            open_sender=partial(of_nic, port=port + 1),
             open_receiver=lambda server: bound(server, "", port),
             address=lambda nic, entropy: (str(entropy_ip(self.fabric, nic, entropy)), port),
+            open_control=partial(of_nic, port=port + 2),
         )
 
     def impair(self, time_factor: float, *, loss: bool = True) -> None:

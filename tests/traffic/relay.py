@@ -22,6 +22,7 @@ from traffic.transports import datagram_engine, loop
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.datagram_lane import Crossed
 from traffic.transports.datagram_sockets import (
+    CONTROL,
     HEADER,
     PROBE,
     RECEIVE_BUFFER_BYTES,
@@ -40,6 +41,8 @@ PACKET_S = 0.001
 RATE_BPS = 8 * (PACKET + HEADER_BYTES) / PACKET_S
 STEP_S = PACKET_S / 4
 HOST, EVERY = "127.0.0.1", "0.0.0.0"
+ACK = -1
+"""The number of a packet that is an acknowledgement, an announcement or a grant; its lane is then a line."""
 ADDRESS = struct.Struct("=I4s4s")
 """Of a packet that arrived (struct in_pktinfo, ip(7)): the interface, and to which address it was sent."""
 IP_PKTINFO = 8
@@ -78,7 +81,7 @@ class Seen:
 
     lane: int
     number: int
-    """On its lane; `PROBE` if it carries nothing."""
+    """On its lane; `PROBE` if it carries nothing, `ACK` if it is an acknowledgement or the like."""
     message: int
     order: int
     """Which packet of its message it is."""
@@ -108,9 +111,11 @@ class Relay:
     clock: Clock
     stack: ExitStack
     seen: list[Seen] = field(default_factory=list)
-    """What came, but for probes."""
+    """What came, but for probes and acknowledgements."""
     passed: list[Seen] = field(default_factory=list)
     """What went on."""
+    acks: list[Seen] = field(default_factory=list)
+    """The acknowledgements, announcements and grants that came."""
 
     def __post_init__(self) -> None:
         """Start without servers."""
@@ -142,12 +147,12 @@ class Relay:
         for server, door in self._doors.items():
             for seen in arrivals(server, door):
                 if seen.number != PROBE:
-                    self.seen.append(seen)
+                    (self.acks if seen.number == ACK else self.seen).append(seen)
                 for after_s, each in self.fate(seen):
                     heapq.heappush(self._later, (self.clock.now + after_s, next(self._tickets), each))
         while self._later and self._later[0][0] <= self.clock.now:
             seen = heapq.heappop(self._later)[2]
-            if seen.number != PROBE:
+            if seen.number not in (PROBE, ACK):
                 self.passed.append(seen)
             self._servers[seen.server].sendto(seen.data, self._servers[seen.server].getsockname())
 
@@ -177,6 +182,10 @@ def arrivals(server: int, door: socket.socket) -> Iterator[Seen]:
         except BlockingIOError:
             return
         _, _, address = ADDRESS.unpack(ancillary[2])
+        if len(data) == CONTROL.size:
+            _, line, sent, again = CONTROL.unpack(data)
+            yield Seen(line, ACK, sent, again, address[3] - 1, 0, data, server)
+            continue
         _, lane, number, message, order = HEADER.unpack_from(data)
         yield Seen(lane, number, message, order, address[3] - 1, len(data) - HEADER.size, data, server)
 
@@ -257,6 +266,7 @@ def net(
     stuck_s: float = MOST_S,
     excused: Callable[[], bool] = lambda: False,
     clock: Clock | None = None,
+    ack_packets: bool = False,
 ) -> Iterator[Net]:
     """Yield an engine whose packets pass a relay; its clock stands between steps, unless another is given."""
     clock = clock or Clock()
@@ -271,7 +281,7 @@ def net(
             senders[nic].bind((HOST, 0))
             return senders[nic]
 
-        endpoints = DatagramEndpoints(open_sender, relay.open_receiver, relay.address)
+        endpoints = DatagramEndpoints(open_sender, relay.open_receiver, relay.address, lambda _nic: udp(HOST))
         engine = DatagramEngine(
             endpoints,
             rate_bps,
@@ -280,6 +290,7 @@ def net(
             check=check,
             stuck_s=stuck_s,
             excused=excused,
+            ack_packets=ack_packets,
         )
         with engine:
             yield Net(engine, relay, clock, senders)

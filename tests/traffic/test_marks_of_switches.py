@@ -48,7 +48,7 @@ def test_the_marks_are_those_of_switches_where_they_mark(switches_mark: bool, ma
     kind = Marked if marks_all else socket.socket
     sender = bound(kind(socket.AF_INET, socket.SOCK_DGRAM))
     endpoints = DatagramEndpoints(
-        lambda _nic: sender, lambda _server: receiver, lambda *_: receiver.getsockname()
+        lambda _nic: sender, lambda _server: receiver, lambda *_: receiver.getsockname(), lambda _nic: sender
     )
     with DatagramEngine(
         endpoints,

@@ -42,6 +42,7 @@ class Relay:
             lambda _nic: _bound(),
             lambda _server: self._outer.dup(),
             lambda _nic, _entropy: self._at(self._inner),
+            lambda _nic: _bound(),
         )
 
     def turn(self) -> None:

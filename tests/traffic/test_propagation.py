@@ -16,9 +16,10 @@ from traffic.packets import burst_bytes, packet_bytes
 from traffic.transports.datagram_lane import DatagramLane, Packet, Source
 from traffic.transports.marking import Marking
 from traffic.transports.nic_sender import NicSender
-from traffic.transports.propagation import Propagation, Received
+from traffic.transports.propagation import Propagation, Received, Stage
 from traffic.transports.transport import HEADER_BYTES
 
+STAGES: tuple[Stage, ...] = "arrives", "acknowledged"
 NO_LANE, NO_SOURCE = cast(DatagramLane, None), cast(Source, None)
 
 
@@ -34,7 +35,8 @@ def test_each_packet_reaches_each_stage_once_and_as_soon_as_somebody_looks(
     received_s = np.cumsum(gaps_s).tolist()
     packets = [Packet(NO_LANE, number, NO_SOURCE, [], (0, 0), 1, 0.0) for number in range(len(received_s))]
     for packet, at_s, delay_s in zip(packets, received_s, delays_s, strict=False):
-        propagation.put(Received(packet, [], at_s, delay_s))
+        for stage in STAGES:
+            propagation.put(stage, Received(packet, [], at_s, delay_s))
         expected["arrives", packet.number] = at_s + delay_s
         expected["acknowledged", packet.number] = at_s + 2 * delay_s
     for now_s in (*np.cumsum(looks_s).tolist(), inf):

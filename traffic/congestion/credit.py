@@ -12,8 +12,8 @@ there and back comes on top. Grants that cannot be used are not saved up. All th
 rate (`traffic.transports.transport.packet_s`).
 
 Announcements and grants are headers that wait in no queue, as with priority: each takes half of what
-the links of its path take there and back. They are not packets here: the engine holds both ends, and
-passes them on when that time is over (`traffic.transports.control_packets`).
+the links of its path take there and back. They are packets only where that is asked for: the engine holds
+both ends, and passes them on when that time is over (`traffic.transports.control_packets`).
 
 Unlike Ultra Ethernet's RCCC a source sends nothing before it is granted something: RCCC's reference lets a
 window go first, so its first flow ends half a round trip earlier.

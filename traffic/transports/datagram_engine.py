@@ -11,7 +11,7 @@ A packet counts as arrived after its path's delay, and is acknowledged after the
 (`traffic.transports.propagation`). It is lost if one that left after it by the same path was received, since
 paths keep their order, or if it is missing for `LOST_ROUND_TRIPS`. Its sender hears so with the other's
 acknowledgement; its bytes go by a lane that is chosen anew where bytes choose. What arrives after all, or
-twice, counts once.
+twice, counts once. Acknowledgements are packets where that is asked for (`traffic.transports.ack_packets`).
 
 All times here are those of `time.monotonic`, all sizes those of the emulation.
 """
@@ -33,6 +33,7 @@ from topologies.fabric import Nic
 from traffic.congestion.control import OVERTAKEN, SILENT, TAKEN_BACK, Acknowledged, Lost, LostHow, Sent
 from traffic.packets import burst_bytes, mtu_of
 from traffic.spraying.policy import SPRAYED, QueuePair
+from traffic.transports.ack_packets import AckPackets
 from traffic.transports.datagram_lane import (
     NOT_NUMBERED,
     Crossed,
@@ -45,6 +46,7 @@ from traffic.transports.datagram_lane import (
     UnderWay,
 )
 from traffic.transports.datagram_sockets import (
+    CONTROL,
     HEADER,
     PAYLOAD,
     PROBE,
@@ -106,6 +108,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     patience_s
         How long after its NIC has sent all a packet counts as lost [s]; None for some round trips after it
         has left itself.
+    ack_packets
+        Whether acknowledgements, announcements and grants are packets.
     check, stuck_s, excused
         As of `QueuePairs`.
     """
@@ -124,6 +128,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         header_bytes: int = HEADER_BYTES,
         ahead_s: float | None = None,
         patience_s: float | None = None,
+        ack_packets: bool = False,
         check: Callable[[], None] = lambda: None,
         stuck_s: float = STUCK_S,
         excused: Callable[[], bool] = lambda: False,
@@ -132,9 +137,11 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._endpoints, self._nic_rate_bps, self._packet_bytes = endpoints, nic_rate_bps, packet_bytes
         self._switches_mark, self._algorithm = switches_mark, algorithm.name
         self._header_bytes, self._ahead_s, self._patient_s = header_bytes, ahead_s, patience_s
-        self.sources = Sources(algorithm, nic_rate_bps, packet_bytes, seed)
-        self.marking = Marking(algorithm.marks or USUAL, np.random.default_rng(seed))
         self._token = secrets.randbits(64)
+        self.acks = AckPackets(endpoints, self._token, self._acknowledged) if ack_packets else None
+        news = self.acks.news if self.acks else None
+        self.sources = Sources(algorithm, nic_rate_bps, packet_bytes, seed, news)
+        self.marking = Marking(algorithm.marks or USUAL, np.random.default_rng(seed))
         self._nics: dict[Nic, NicSender] = {}
         self._receivers: dict[int, socket.socket] = {}
         self._groups: dict[Group, Source] = {}
@@ -188,16 +195,11 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             self._nics[source] = NicSender(
                 endpoint, self._nic_rate_bps(source) / 8, self._packet_bytes, self._header_bytes
             )
-        if destination.server not in self._receivers:
-            receiver = receiving(
-                self.loop.stack,
-                self._endpoints,
-                destination.server,
-                self._token,
-                marks=self._switches_mark,
-            )
-            self._receivers[destination.server] = receiver
-            self.loop.watch(receiver.fileno(), lambda _event: self._receive(receiver))
+        self._receive_at(destination.server)
+        if self.acks:
+            self._receive_at(source.server)
+            for nic in (source, destination):
+                self.acks.open(self.loop.stack, nic)
         if destination not in self._addresses:
             self._addresses[destination] = [
                 self._endpoints.address(destination, entropy) for entropy in range(ENTROPIES)
@@ -215,6 +217,14 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._pairs.append(lane)
         self._set_tick((source, destination))
         return lane.number
+
+    def _receive_at(self, server: int) -> None:
+        """Receive at a server from now on."""
+        if server in self._receivers:
+            return
+        receiver = receiving(self.loop.stack, self._endpoints, server, self._token, marks=self._switches_mark)
+        self._receivers[server] = receiver
+        self.loop.watch(receiver.fileno(), lambda _event: self._receive(receiver))
 
     def _open_groups(self, feeder: PacketFeeder) -> None:
         """Have a source for each group of a feeder."""
@@ -427,6 +437,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             except BlockingIOError:
                 return
             if size < HEADER.size:
+                if self.acks and size == CONTROL.size:
+                    self.acks.received(self._buffer, time.monotonic())
                 continue
             token, number, which, _, _ = HEADER.unpack_from(self._buffer)
             if token != self._token or number >= len(self._pairs):
@@ -443,20 +455,36 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """Have a packet that was received arrive, and be acknowledged, once its path's delay is over."""
         lane = packet.lane
         packet.over, lane.moved_at = True, now
-        overtaken = self._under_way.overtaken_by(packet)
-        if delay_s := lane.crossed.delay_s:
-            self._propagation.put(Received(packet, overtaken, now, delay_s))
+        overtaken, delay_s = self._under_way.overtaken_by(packet), lane.crossed.delay_s
+        acks = self.acks if lane.crossed.returns else None
+        if delay_s:
+            received = Received(packet, overtaken, now, delay_s)
+            self._propagation.put("arrives", received)
+            if not acks:
+                self._propagation.put("acknowledged", received)
         else:
             self._arrive(packet, overtaken, now)
-            self._acknowledge(packet, overtaken, now)
+            if not acks:
+                self._acknowledge(packet, overtaken, now)
+        if acks:
+            acks.acknowledge(Received(packet, overtaken, now, delay_s))
+
+    def _acknowledged(self, received: Received, came_s: float, took_s: float) -> None:
+        """Have a packet be acknowledged whose acknowledgement has come, once the links' delay is over."""
+        back_s = came_s - received.at_s
+        if received.delay_s:
+            received = received._replace(at_s=came_s, back_s=back_s, took_s=took_s)
+            self._propagation.put("acknowledged", received)
+        else:
+            self._acknowledge(received.packet, received.lost, came_s, back_s, took_s)
 
     def _propagate(self, now: float) -> None:
         """Have packets arrive, and be acknowledged, whose path's delay is over."""
-        for stage, (packet, overtaken, at_s, delay_s) in self._propagation.due(now):
+        for stage, (packet, overtaken, at_s, delay_s, *back) in self._propagation.due(now):
             if stage == "arrives":
                 self._arrive(packet, overtaken, max(at_s + delay_s, self._asked_at))
             else:
-                self._acknowledge(packet, overtaken, at_s + 2 * delay_s)
+                self._acknowledge(packet, overtaken, at_s + 2 * delay_s, *back)
 
     def _arrive(self, packet: Packet, overtaken: Sequence[Packet], now: float) -> None:
         """Count a packet at its receiver, unless it was taken back; the receiver sees what is missing."""
@@ -483,18 +511,29 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             source.receiver.on_arrived(source.number, packet.size)
         packet.awaited = False
 
-    def _acknowledge(self, packet: Packet, overtaken: Sequence[Packet], now: float) -> None:
-        """Have a sender hear that a packet arrived, and that those which it overtook are lost."""
+    def _acknowledge(
+        self,
+        packet: Packet,
+        overtaken: Sequence[Packet],
+        now: float,
+        back_s: float = 0.0,
+        took_s: float = 0.0,
+    ) -> None:
+        """Have a sender hear that a packet arrived, and that those which it overtook are lost.
+
+        ``back_s`` and ``took_s`` are as of `Received`: no packet is marked for its acknowledgement's way.
+        """
         for lost in overtaken:
             self._lose(lost, OVERTAKEN, now)
         if packet.dropped:
             return
-        source, rtt_s = packet.source, now - packet.left_at
+        source, there_s = packet.source, now - packet.left_at - back_s
+        rtt_s = there_s + took_s
         source.rtt_s += SMOOTHING * (rtt_s - source.rtt_s) if source.rtt_s else rtt_s
         source.on_the_way -= packet.size
         source.acknowledged += 1
         curve = packet.lane.curve
-        queue_s = rtt_s - curve.base_s if rtt_s > curve.base_s else 0.0
+        queue_s = there_s - curve.base_s if there_s > curve.base_s else 0.0
         source.queued_s += queue_s
         source.queued += 1
         met = self.marking.met(queue_s, curve)
@@ -732,6 +771,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._heard_at = time.monotonic()
         self.loop.serve(max(wait_s, 0.0), counts=not self.quiet)
         now = time.monotonic()
+        if self.acks and self.quiet:
+            self.acks.settle()
         self._propagate(now)  # else what is due now would arrive after what the caller does next
         if self._ended and self.quiet:  # there is no next turn
             self._log_flows(now)
@@ -740,6 +781,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     def _turn(self, now: float) -> None:
         """Ask congestion controls, and have NICs send what they allow."""
         self._turns += 1
+        if self.acks:
+            self.acks.repeat(self._heard_at)
         for lost in self._under_way.missing(self._heard_at, self._patience_s):
             self._await_no_longer(lost)
             self._lose(lost, SILENT, now)

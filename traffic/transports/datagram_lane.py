@@ -98,6 +98,8 @@ class Crossed:
     links: int = 2
     lossy: bool = False
     """Whether its links lose packets."""
+    returns: bool = True
+    """Whether acknowledgements that are packets can come back by it: not over circuits, which may be dark."""
 
     @property
     def propagation_s(self) -> float:

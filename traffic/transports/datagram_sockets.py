@@ -25,6 +25,9 @@ from traffic.transports.packet_filter import attach_filter
 
 HEADER = struct.Struct("!QIIII")
 """The run's token; the lane, and the packet's number on it; a message, and the packet's number in it."""
+CONTROL = struct.Struct("!QIIB5x")
+"""Of a packet that is shorter: the run's token; a line, how many things were ever sent on it, and whether it
+is sent again (`traffic.transports.ack_packets`)."""
 PROBE = 0xFFFFFFFF
 """The number of a packet that carries nothing, on any lane."""
 PAYLOAD = bytes(MOST_MTU)
@@ -32,6 +35,8 @@ SEND_BUFFER_BYTES, RECEIVE_BUFFER_BYTES = 4 << 20, 16 << 20
 """What a NIC has to send, and what all NICs of a server were granted, twice over."""
 UNMARKABLE, MARKABLE, MARKED, ECN_BITS = 0, 2, 3, 3
 """Whether a packet may be marked, and is (ECN, RFC 3168); and which bits of its type of service say so."""
+EXPEDITED = 46 << 2
+"""The type of service of what is to leave before data: expedited forwarding (RFC 3246)."""
 ANCILLARY_BYTES = socket.CMSG_SPACE(4)
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 """The options that exceed a system's limits, for who may."""
@@ -53,6 +58,8 @@ class DatagramEndpoints:
     """Make a UDP socket that receives what is for a server's NICs, by the server's index."""
     address: Callable[[Nic, int], Address]
     """The address of a NIC for an entropy, and the port."""
+    open_control: Callable[[Nic], socket.socket]
+    """Make another UDP socket of a NIC, for acknowledgements."""
 
 
 def datagram_ends(fabric: Fabric, queue_pair: QueuePair) -> Ends:
@@ -84,6 +91,14 @@ def sending(
     sender.setblocking(False)
     sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, MARKABLE if marks else UNMARKABLE)
     enlarge(sender, send_bytes=SEND_BUFFER_BYTES)
+    return sender
+
+
+def acknowledging(stack: contextlib.ExitStack, endpoints: DatagramEndpoints, nic: Nic) -> socket.socket:
+    """Return the socket that a NIC acknowledges by; ``stack`` closes it."""
+    sender = stack.enter_context(endpoints.open_control(nic))
+    sender.setblocking(False)
+    sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, EXPEDITED)
     return sender
 
 

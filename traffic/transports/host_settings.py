@@ -48,7 +48,8 @@ class TransportSetup:
     Raises
     ------
     ScenarioError
-        If there are no such entropies, window or timeout.
+        If there are no such entropies, window or timeout, or packets are to be acknowledged by packets that
+        are TCP's.
     """
 
     name: str = "credit"
@@ -62,6 +63,8 @@ class TransportSetup:
     marks: Marks = "engine"
     """The marker of packets that are datagrams; switches need a kernel with RED, and mark by each queue of a
     path alone."""
+    ack_packets: bool = False
+    """Whether acknowledgements, announcements and grants of datagrams are packets."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -73,6 +76,11 @@ class TransportSetup:
             raise ScenarioError(f"a least timeout of {self.least_timeout_s:g} s", "give one above 0")
         if not 1 <= self.entropies <= ENTROPIES:
             raise ScenarioError(f"{self.entropies} entropies of a NIC", f"give 1 to {ENTROPIES}")
+        if self.ack_packets and self.sprays is None:
+            raise ScenarioError(
+                f"--ack-packets is for datagrams, and {self.name} acknowledges by packets of its own",
+                "leave it out, or give a --transport of datagrams, such as credit",
+            )
 
     @property
     def sprays(self) -> int | None:
@@ -102,6 +110,8 @@ class HostSettings:
     delays: bool = True
     """Whether links delay packets, as TCP needs it; else the engine of datagrams does
     (`traffic.transports.propagation`)."""
+    acks_first: bool = False
+    """Whether ports send acknowledgements before data, where the kernel can."""
 
     @property
     def marked_for(self) -> str | None:
@@ -148,8 +158,9 @@ def host_settings(
 def _of_datagrams(
     setup: TransportSetup, fabric: Fabric, rate_factor: float, time_factor: float, mtu: int
 ) -> HostSettings:
+    settings = replace(OF_DATAGRAMS, acks_first=setup.ack_packets)
     if setup.marks == "engine":
-        return OF_DATAGRAMS
+        return settings
     slowest_bps = min(link.rate_bps for link in fabric.links) * rate_factor
     time_s = packet_s(slowest_bps, packet_bytes(mtu))
     delay_s = _most_links(fabric) * max(link.delay_s for link in fabric.links) * time_factor
@@ -157,7 +168,7 @@ def _of_datagrams(
     lent_packets = burst_bytes(slowest_bps, mtu) / a_packet
     red = algorithm_named(setup.name).marks or USUAL
     least, most = (a_packet * each for each in red.lengths(2 * delay_s / time_s + 1, lent_packets))
-    return replace(OF_DATAGRAMS, mark_bytes=round(least), mark_rise_bytes=round(most - least))
+    return replace(settings, mark_bytes=round(least), mark_rise_bytes=round(most - least))
 
 
 def _most_links(fabric: Fabric) -> int:

@@ -22,9 +22,13 @@ class Received(NamedTuple):
     lost: list[Packet]
     """The packets that it overtook, which are lost."""
     at_s: float
-    """When [s]."""
+    """When it was, or its acknowledgement where that is a packet [s]."""
     delay_s: float
     """Its path's, one way [s]."""
+    back_s: float = 0.0
+    """How much later its acknowledgement came than it was received, where that is a packet [s]."""
+    took_s: float = 0.0
+    """How long that acknowledgement took, less if it was lost at first [s]."""
 
 
 class Propagation:
@@ -34,10 +38,10 @@ class Propagation:
         self._lines: dict[tuple[Stage, float], deque[Received]] = {}
         """Those that wait for each stage, by the delay until then: in the order of time."""
 
-    def put(self, received: Received) -> None:
-        """Have a packet arrive, and be acknowledged, when its time has come."""
-        self._lines.setdefault(("arrives", received.delay_s), deque()).append(received)
-        self._lines.setdefault(("acknowledged", 2 * received.delay_s), deque()).append(received)
+    def put(self, stage: Stage, received: Received) -> None:
+        """Have a packet reach a stage when its time has come."""
+        delay_s = received.delay_s if stage == "arrives" else 2 * received.delay_s
+        self._lines.setdefault((stage, delay_s), deque()).append(received)
 
     def due(self, now_s: float) -> list[tuple[Stage, Received]]:
         """Return the packets that have reached a stage by now."""

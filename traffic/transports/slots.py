@@ -19,7 +19,7 @@ from typing import Literal
 
 from traffic.packets import DEFAULT_MTU, ETHERNET_HEADER_BYTES
 
-SLOT_PORT = 4795
+SLOT_PORT = 4796
 """To which datagrams over slots are sent: what else a server receives goes to another port."""
 Meeting = Literal["drain", "pause", "cut"]
 """The acts of senders before the dark."""

@@ -36,9 +36,18 @@ class Sources:
         Payload of a packet [bytes].
     seed
         What is random in a congestion control is drawn by it and the source's number.
+    news
+        By what announcements and grants go; None if they are no packets.
     """
 
-    def __init__(self, algorithm: Algorithm, nic_rate_bps: NicRate, packet_bytes: int, seed: int) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        nic_rate_bps: NicRate,
+        packet_bytes: int,
+        seed: int,
+        news: tuple[ControlPackets[object], ControlPackets[object]] | None = None,
+    ) -> None:
         self._algorithm, self._nic_rate_bps = algorithm, nic_rate_bps
         self._packet_bytes, self._seed = packet_bytes, seed
         self._sources: list[Source] = []
@@ -51,7 +60,7 @@ class Sources:
         self._receivers: dict[Nic, ReceiverControl[object, object]] = {}
         self._next = 0
         """Which of them has the next turn."""
-        self._announcements, self._grants = ControlPackets[object](), ControlPackets[object]()
+        self._announcements, self._grants = news or (ControlPackets[object](), ControlPackets[object]())
         self._overview = algorithm.overview(self, packet_bytes) if algorithm.overview else None
 
     def __iter__(self) -> Iterator[Source]:
