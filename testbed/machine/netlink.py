@@ -24,6 +24,8 @@ from pyroute2.netlink.rtnl import (
     RTM_NEWQDISC,
     RTM_NEWROUTE,
     RTM_NEWRULE,
+    RTM_NEWTCLASS,
+    RTM_NEWTFILTER,
 )
 from pyroute2.netlink.rtnl.fibmsg import fibmsg
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
@@ -32,6 +34,7 @@ from pyroute2.netlink.rtnl.ndmsg import ndmsg
 
 from testbed.machine.kernel import inside_namespace, new_network_namespace
 from topologies.errors import NetworkError
+from traffic.transports.datagram_sockets import EXPEDITED
 
 Attributes = Sequence[tuple[str, object]]
 IFF_UP = 1
@@ -49,6 +52,8 @@ ROOT, NETEM_HANDLE, BELOW_NETEM = 0xFFFFFFFF, 0x10000, 0x10001
 SHAPER_HANDLE, BELOW_SHAPER, MARKER_HANDLE = 0x100000, 0x100001, 0x200000
 """A shaper 10: wherever it is: a netem takes its place only if their handles differ (tc_modify_qdisc in
 net/sched/sch_api.c); and a marker 20: below it."""
+PRIORITY_HANDLE, FIRST_CLASS, LAST_CLASS, FIFO_HANDLE = 0x300000, 0x300001, 0x300002, 0x310000
+"""A priority queue 30: below a shaper, its classes for acknowledgements and all else, and 31: for these."""
 TC_MESSAGE = struct.Struct("=4xiIII")
 """struct tcmsg: interface, handle, parent, info."""
 TCA_KIND, TCA_OPTIONS = 1, 2
@@ -71,6 +76,19 @@ SPACED = 0.87
 """RED's probability at the upper threshold. Linux spaces marks evenly, by how many packets there were since
 the last one (Floyd and Jacobson, ToN 1993, section 7, method 2), so that about 2 p / (1 + p) of them are
 marked and not p. With this the share is within 0.12 of a line from 0 to 1, with 1 within 0.17."""
+TCA_HTB_PARMS, TCA_HTB_INIT, TCA_U32_CLASSID, TCA_U32_SEL = 1, 2, 1, 5
+TC_U32_TERMINAL, ETH_P_ALL = 1, 3
+HTB = struct.Struct("=5I")
+"""struct tc_htb_glob: version, divisor of quantums, class of what no filter takes, flags, a count; of a class
+what struct tc_htb_opt has after its two rates: two bursts [ticks], quantum [bytes], level, priority."""
+U32 = struct.Struct("=BBB13x")
+"""struct tc_u32_sel: flags, a shift, how many keys; the rest is for offsets that vary."""
+U32_KEY = struct.Struct("!II8x")
+"""struct tc_u32_key: mask and value, in the first four bytes of the IP header."""
+TYPE_OF_SERVICE, DSCP = 16, 0xFC
+"""Place of the type of service there [bits from the right], and its bits that name a class (RFC 2474)."""
+FASTEST_BYTES_S, QUANTUM_BYTES = (1 << 32) - 1, 60_000
+"""A rate above that of any shaper here [bytes/s]; and a share of turns that no class needs."""
 FORGOTTEN_AT_ONCE = bytes([31] * 256)
 """By which powers of 2 RED divides what it remembers of a queue that has been empty for so long."""
 ROUTE = struct.Struct("=BBBBBBBBI")
@@ -112,7 +130,7 @@ class Batch:
         self._requests.append((attempt, bytes(message.data)))
 
     def add_qdisc(self, attempt: str, request: bytes, index: int) -> None:
-        """Add what `shaper_request`, `marker_request` or `netem_request` made, for an interface."""
+        """Add what `shaper_request`, `priority_requests` or the like made, for an interface."""
         stamped = bytearray(request)
         struct.pack_into("=i", stamped, INDEX_OFFSET, index)
         self._requests.append((attempt, bytes(stamped)))
@@ -161,6 +179,12 @@ def kernel_takes(*qdiscs: bytes) -> bool:
 
 
 @cache
+def kernel_has_priority() -> bool:
+    """Return whether a shaper can send acknowledgements before all else that waits."""
+    return kernel_takes(shaper_request(1 << 20, 1 << 20, 1 << 20), *priority_requests(1 << 20))
+
+
+@cache
 def kernel_has_netem() -> bool:
     """Return whether netem can be put on an interface; the kernel loads its module for that if it has one."""
     return kernel_takes(netem_request(0.0, 0.0, 1))
@@ -185,7 +209,36 @@ def shaper_request(
     return _qdisc(b"tbf\0", handles, options, 0 if change else NLM_F_CREATE | NLM_F_EXCL)
 
 
-def marker_request(mark_bytes: int, rise_bytes: int, queue_bytes: int) -> bytes:
+def priority_requests(queue_bytes: int) -> list[bytes]:
+    """Return the requests to send acknowledgements before all else, their interface yet to be filled in.
+
+    Below a shaper, an HTB (tc-htb(8)) whose classes are faster than any shaper: it then goes by their
+    priority alone (htb_dequeue in net/sched/sch_htb.c), as tc-prio(8) does, which not every kernel with
+    HTB has. A packet that the shaper has looked at goes first all the same, as on a wire.
+
+    Parameters
+    ----------
+    queue_bytes
+        What may wait but for acknowledgements [bytes].
+    """
+    flags, whole = NLM_F_CREATE | NLM_F_EXCL, DSCP << TYPE_OF_SERVICE
+    rate = RATE_SPEC.pack(0, TC_LINKLAYER_ETHERNET, 0, 0, 0, FASTEST_BYTES_S)
+    bursts = [10**9 // TICK_NS] * 2  # a second's
+    options = _attribute(TCA_HTB_INIT, HTB.pack(3, 1, LAST_CLASS - PRIORITY_HANDLE, 0, 0))
+    requests = [_qdisc(b"htb\0", (PRIORITY_HANDLE, BELOW_SHAPER), options, flags)]
+    for priority, handle in enumerate((FIRST_CLASS, LAST_CLASS)):
+        options = _attribute(TCA_HTB_PARMS, 2 * rate + HTB.pack(*bursts, QUANTUM_BYTES, 0, priority))
+        requests.append(_qdisc(b"htb\0", (handle, PRIORITY_HANDLE), options, flags, RTM_NEWTCLASS))
+    limit = struct.pack("=I", queue_bytes)
+    requests.append(_qdisc(b"bfifo\0", (FIFO_HANDLE, LAST_CLASS), limit, flags))
+    selected = U32.pack(TC_U32_TERMINAL, 0, 1) + U32_KEY.pack(whole, EXPEDITED << TYPE_OF_SERVICE)
+    options = _attribute(TCA_U32_CLASSID, struct.pack("=I", FIRST_CLASS)) + _attribute(TCA_U32_SEL, selected)
+    info = 1 << 16 | socket.htons(ETH_P_ALL)
+    requests.append(_qdisc(b"u32\0", (0, PRIORITY_HANDLE), options, flags, RTM_NEWTFILTER, info))
+    return requests
+
+
+def marker_request(mark_bytes: int, rise_bytes: int, queue_bytes: int, *, is_last: bool = False) -> bytes:
     """Return the request for what marks packets (ECN) in a shaper's queue, its interface yet to be filled in.
 
     A RED (tc-red(8)) whose average is the queue as it is: the share of packets that are marked rises with
@@ -199,6 +252,8 @@ def marker_request(mark_bytes: int, rise_bytes: int, queue_bytes: int) -> bytes:
         Over how much more the share rises to all [bytes]; 0 for all at once.
     queue_bytes
         What may wait [bytes].
+    is_last
+        Whether it marks what waits behind acknowledgements (`priority_requests`).
     """
     parameters = RED.pack(queue_bytes, mark_bytes, mark_bytes + rise_bytes, 0, 0, 0, 0)
     # A struct nla_bitfield32: the values of flags, and which flags are given.
@@ -206,7 +261,8 @@ def marker_request(mark_bytes: int, rise_bytes: int, queue_bytes: int) -> bytes:
     options = _attribute(TCA_RED_PARMS, parameters) + _attribute(TCA_RED_STAB, FORGOTTEN_AT_ONCE)
     options += _attribute(TCA_RED_MAX_P, struct.pack("=I", round(SPACED * CERTAIN)))
     options += _attribute(TCA_RED_FLAGS, flags)
-    return _qdisc(b"red\0", (MARKER_HANDLE, BELOW_SHAPER), options, NLM_F_CREATE | NLM_F_REPLACE)
+    parent = LAST_CLASS if is_last else BELOW_SHAPER
+    return _qdisc(b"red\0", (MARKER_HANDLE, parent), options, NLM_F_CREATE | NLM_F_REPLACE)
 
 
 def netem_request(
@@ -282,10 +338,15 @@ def route_request(
     return _message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body)
 
 
-def _qdisc(kind: bytes, handles: tuple[int, int], options: bytes, flags: int) -> bytes:
-    """Return the request for a queueing discipline with its handle and parent, without its interface."""
-    body = TC_MESSAGE.pack(1, *handles, 0) + _attribute(TCA_KIND, kind) + _attribute(TCA_OPTIONS, options)
-    return _message(RTM_NEWQDISC, flags, body)
+def _qdisc(
+    kind: bytes, handles: tuple[int, int], options: bytes, flags: int, made: int = RTM_NEWQDISC, info: int = 0
+) -> bytes:
+    """Return the request for a queueing discipline, class or filter, without its interface.
+
+    ``handles`` are its own and its parent's.
+    """
+    body = TC_MESSAGE.pack(1, *handles, info) + _attribute(TCA_KIND, kind) + _attribute(TCA_OPTIONS, options)
+    return _message(made, flags, body)
 
 
 def _message(kind: int, flags: int, body: bytes) -> bytes:

@@ -88,10 +88,12 @@ def _settings_here(fabric: Fabric, nodes: set[str]) -> dict[Port, PortSetting]:
     for index, link in links.items():
         port = names.get(link.get_attr("IFLA_IFNAME"))
         if port is not None:
-            shaper, netem, marker = (qdiscs.get((index, kind)) for kind in ("tbf", "netem", "red"))
+            shaper, netem, marker, first = (
+                qdiscs.get((index, kind)) for kind in ("tbf", "netem", "red", "htb")
+            )
             counts = link.get_attr("IFLA_STATS64")
             settings[port] = PortSetting(
-                _shape(shaper, marker) if shaper else None,
+                _shape(shaper, marker, acks_first=first is not None) if shaper else None,
                 _netem(netem) if netem else None,
                 link.get_attr("IFLA_MTU"),
                 shaper.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")["drops"] if shaper else 0,
@@ -105,12 +107,12 @@ def _settings_here(fabric: Fabric, nodes: set[str]) -> dict[Port, PortSetting]:
     return settings
 
 
-def _shape(shaper: "dict[str, object]", marker: "dict[str, object] | None") -> Shape:
+def _shape(shaper: "dict[str, object]", marker: "dict[str, object] | None", *, acks_first: bool) -> Shape:
     parameters = shaper.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")  # type: ignore[attr-defined]
     burst_s = parameters["buffer"] * TICK_NS / 1e9
     rate_bytes_s, queue_bytes = parameters["rate"], parameters["limit"]
     marks = _mark_bytes(marker) if marker else (0, 0)
-    return Shape(8.0 * rate_bytes_s, round(burst_s * rate_bytes_s), queue_bytes, *marks)
+    return Shape(8.0 * rate_bytes_s, round(burst_s * rate_bytes_s), queue_bytes, *marks, acks_first)
 
 
 def _mark_bytes(marker: "dict[str, object]") -> tuple[int, int]:

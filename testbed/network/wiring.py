@@ -32,7 +32,9 @@ from testbed.machine.netlink import (
     RT_TABLE_MAIN,
     Batch,
     delete_links,
+    kernel_has_priority,
     marker_request,
+    priority_requests,
     route_request,
     shaper_request,
 )
@@ -106,6 +108,8 @@ class Shape:
     """Behind how much that waits packets are marked (ECN) [bytes]; 0 for none."""
     mark_rise_bytes: int = 0
     """Over how much more the share of them rises to all [bytes]."""
+    acks_first: bool = False
+    """Whether acknowledgements leave before what else waits."""
 
     @property
     def refill_s(self) -> float:
@@ -140,6 +144,11 @@ class Wiring:
     def refill_s(self) -> float:
         """How long all token buckets take to fill at their links' rates, which the slowest decides [s]."""
         return max(shape.refill_s for shape in self.shapes.values())
+
+    @property
+    def acks_first(self) -> bool:
+        """Whether all ports send acknowledgements before data."""
+        return all(shape.acks_first for shape in self.shapes.values())
 
     def close(self) -> None:
         """Delete all links at once, and close the servers' namespaces in any case.
@@ -316,10 +325,10 @@ def _new_namespace(undo: ExitStack, sysctls: dict[str, str]) -> int:
 
 def _shape(fabric: Fabric, port: Port, rate_factor: float, mtu: int, host: HostSettings) -> Shape:
     rate_bps = fabric.link_at[port].rate_bps * rate_factor
-    burst = burst_bytes(rate_bps, mtu)
+    burst, acks_first = burst_bytes(rate_bps, mtu), host.acks_first and kernel_has_priority()
     if port.node in fabric.server_index:
-        return Shape(rate_bps, burst, SERVER_QUEUE_BYTES)
-    return Shape(rate_bps, burst, fabric.buffer_bytes, host.mark_bytes, host.mark_rise_bytes)
+        return Shape(rate_bps, burst, SERVER_QUEUE_BYTES, acks_first=acks_first)
+    return Shape(rate_bps, burst, fabric.buffer_bytes, host.mark_bytes, host.mark_rise_bytes, acks_first)
 
 
 def _set_sysctls(values: dict[str, str]) -> None:
@@ -413,12 +422,14 @@ def with_hosts(wiring: Wiring, host: HostSettings) -> Wiring:
     Raises
     ------
     ScenarioError
-        If ports would have to mark packets otherwise (ECN): that takes other queues.
+        If ports would have to mark packets otherwise (ECN), or send others first: that takes other queues.
     """
-    marks, before = ((each.mark_bytes, each.mark_rise_bytes) for each in (host, wiring.host))
-    if marks != before:
+    queues, before = (
+        (each.mark_bytes, each.mark_rise_bytes, each.acks_first) for each in (host, wiring.host)
+    )
+    if queues != before:
         raise ScenarioError(
-            "switch ports mark packets (ECN) for one of the two transports and not so for the other",
+            "ports mark packets (ECN), or send acknowledgements first, for one of the two transports alone",
             "start anew with that --transport",
         )
     wiring = replace(wiring, host=host)
@@ -466,9 +477,12 @@ def _qdiscs(port: Port, shape: Shape | None, netem: Netem | None, *, replaces: b
     requests = [(f"put a netem on {port}", netem.request(replace=replaces))] if netem else []
     if shape:  # light does not queue
         requests.append((f"shape {port}", shape.request(below_netem=netem is not None)))
+    if shape and shape.acks_first:
+        made = priority_requests(shape.queue_bytes)
+        requests += [(f"send acknowledgements first at {port}", request) for request in made]
     if shape and shape.mark_bytes:
         sizes = shape.mark_bytes, shape.mark_rise_bytes, shape.queue_bytes
-        requests.append((f"mark packets at {port}", marker_request(*sizes)))
+        requests.append((f"mark packets at {port}", marker_request(*sizes, is_last=shape.acks_first)))
     return requests
 
 
