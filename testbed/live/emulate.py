@@ -13,7 +13,7 @@ from testbed.experiment.experiment import Experiment
 from testbed.experiment.running import simulation_of
 from testbed.live.backend import LiveBackend
 from testbed.live.light_log import LightLog
-from testbed.live.sources import Queueing, flow_table, queueing, source_table
+from testbed.live.sources import Queueing, ack_traffic, flow_table, queueing, source_table
 from testbed.machine.garbage import no_garbage_collection
 from testbed.machine.netlink import kernel_has_netem
 from testbed.machine.wall_clock import STEP_S
@@ -131,8 +131,11 @@ def emulate(
         with no_garbage_collection():
             run = simulation.run()
         engine, health, shares, inert = backend.datagrams, backend.health, backend.shares, backend.inert
+        queues = None
         if engine:
             run = _with_sources(run, engine, backend, dilation)
+            acks = ack_traffic(engine, dilation, before_data=network.wiring.acks_first)
+            queues = queueing(engine.sources, engine.marking, dilation, acks)
     emulated_s = dilation.emulated_s(communication_s(run.tables) if skips else run.iteration_s)
     logs = {
         name: [entry for entry in network.northbound.ocs_log(name) if entry.number > number]
@@ -151,7 +154,7 @@ def emulate(
         crossings,
         inert,
         order=engine.order if engine else None,
-        queueing=queueing(engine.sources, engine.marking, dilation) if engine else None,
+        queueing=queues,
         on_the_way=backend.on_the_way,
     )
 

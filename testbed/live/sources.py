@@ -10,9 +10,27 @@ import pandas as pd
 from testbed.experiment.dilation import Dilation
 from traffic.clock import ps
 from traffic.tables import FLOWS, SOURCES
+from traffic.transports.ack_packets import FRAME_BYTES
+from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.datagram_lane import Source
 from traffic.transports.flow_log import Sample
 from traffic.transports.marking import Marking
+from traffic.transports.transport import HEADER_BYTES
+
+
+@dataclass(frozen=True)
+class AckTraffic:
+    """The packets of a run that were acknowledgements, announcements and grants."""
+
+    packets: int
+    """How many were sent, those that were sent again included."""
+    wire_share: float
+    """Their share of the bytes that NICs sent of datagrams, headers included."""
+    before_data: bool
+    """Whether ports sent them before data; else they waited behind it."""
+    p50_s: float
+    """How long they took without the links' delay, the median; NaN if none came first [real s]."""
+    p99_s: float
 
 
 @dataclass(frozen=True)
@@ -29,6 +47,8 @@ class Queueing:
     """R: the least and the most of all sources [real s]."""
     bdp_packets: tuple[float, float]
     """BDP: the least and the most of all sources."""
+    acks: AckTraffic | None = None
+    """None where acknowledgements are no packets."""
 
 
 def source_table(
@@ -104,7 +124,24 @@ def flow_table(samples: Iterable[Sample], at_ps: Callable[[float], int], dilatio
     return pd.DataFrame(rows, columns=list(FLOWS)).astype(FLOWS)
 
 
-def queueing(sources: Iterable[Source], marking: Marking, dilation: Dilation) -> Queueing | None:
+def ack_traffic(engine: DatagramEngine, dilation: Dilation, *, before_data: bool) -> AckTraffic | None:
+    """Return the acknowledgements that were packets; None where they are none.
+
+    ``before_data`` says whether ports send them before data.
+    """
+    if not engine.acks:
+        return None
+    own = engine.acks.packets * FRAME_BYTES
+    data = sum(source.sent for source in engine.sources) + engine.packets.sent * HEADER_BYTES
+    took_s = np.asarray(engine.acks.took_s, dtype=float)
+    percentiles = np.percentile(took_s, [50, 99]) if len(took_s) else [nan] * 2
+    p50_s, p99_s = (dilation.real_s(float(each)) for each in percentiles)
+    return AckTraffic(engine.acks.packets, own / (own + data) if own else 0.0, before_data, p50_s, p99_s)
+
+
+def queueing(
+    sources: Iterable[Source], marking: Marking, dilation: Dilation, acks: AckTraffic | None = None
+) -> Queueing | None:
     """Return the queues that the packets of sources met; None if no source had something to send."""
     known = [(source.pipe, source.marked) for source in sources if source.pipe]
     pipes = [pipe for pipe, _ in known]
@@ -122,4 +159,5 @@ def queueing(sources: Iterable[Source], marking: Marking, dilation: Dilation) ->
         sum(marked for _, marked in known),
         (min(trips_s), max(trips_s)),
         (min(packets), max(packets)),
+        acks,
     )

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, NonNegativeInt, Va
 
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import LIMIT, Experiment
+from testbed.live.sources import AckTraffic
 from testbed.machine.datapath import Datapath
 from testbed.machine.files import read_whole
 from testbed.machine.versions import machine, versions
@@ -67,6 +68,8 @@ class PointCongestion:
     bdp_packets: tuple[float, float]
     """BDP, in packets of the emulation: the least and the most."""
     marks: MarkingRule
+    acks: AckTraffic | None = None
+    """The acknowledgements that were packets, at real scale; None where they are none."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,10 @@ def congestion_of(outcome: Outcome) -> PointCongestion | None:
         return None
     least_us, most_us = (1e6 * each for each in outcome.queueing.round_trip_s)
     return PointCongestion(
-        (least_us, most_us), outcome.queueing.bdp_packets, marking_rule(outcome.experiment)
+        (least_us, most_us),
+        outcome.queueing.bdp_packets,
+        marking_rule(outcome.experiment),
+        outcome.queueing.acks,
     )
 
 

@@ -58,7 +58,18 @@ def transport_sheets(outcomes: Sequence[Outcome]) -> list[Sheet]:
         if outcome.emulated:
             of.setdefault(outcome.experiment.transport_name, []).append(outcome)
     lines = [Line([labelled(name), *_cells(mine)]) for name, mine in of.items()]
-    return [Sheet(("transport", "marks"), HEADERS, [Block(lines)], CAPTION)] if lines else []
+    said = " ".join(filter(None, [CAPTION, acks_text(outcomes)]))
+    return [Sheet(("transport", "marks"), HEADERS, [Block(lines)], said)] if lines else []
+
+
+def acks_text(outcomes: Iterable[Outcome]) -> str:
+    """Return how acknowledgements went that were packets; nothing where they are none."""
+    found = [each.queueing.acks for each in outcomes if each.queueing and each.queueing.acks]
+    if not found:
+        return ""
+    first = all(each.before_data for each in found)
+    how = "leave ports before data" if first else "wait behind data, as this kernel has no HTB or u32 filter"
+    return f"Acknowledgements, announcements and grants are packets of 64 bytes, which {how}."
 
 
 def labelled(transport: str) -> str:

@@ -45,7 +45,7 @@ from topologies.fabric import Fabric
 from topologies.own import NotLoadedError, without_own_code
 from traffic.fault_text import DETECT_S
 from traffic.packets import DEFAULT_MTU
-from traffic.transports.host_settings import Marks, TransportSetup
+from traffic.transports.host_settings import CREDIT, Marks, TransportSetup
 
 Taken = TypeVar("Taken")
 
@@ -111,6 +111,14 @@ class StudyChanges:
             " switches, where the kernel has RED (docs/explain/spraying.md).",
         ),
     ] = "engine"
+    ack_packets: Annotated[
+        bool,
+        typer.Option(
+            "--ack-packets",
+            help="Have acknowledgements, announcements and grants of datagrams be packets of 64 bytes, which"
+            " ports send before data where the kernel can (docs/explain/transports.md).",
+        ),
+    ] = False
     initial_window: Annotated[
         int | None,
         typer.Option(
@@ -176,7 +184,7 @@ class StudyChanges:
         self.known_after_s()
         if self.fail is None:
             check_effect("no fault is given by --fail", {"--detect-us": self.detect_us})
-        self.setups()
+        self.setups(CREDIT.name)
 
     def real_link_delay_s(self) -> float:
         """Return the propagation delay of a link of the real network, one way [s]."""
@@ -190,7 +198,7 @@ class StudyChanges:
         """Return the transports that are asked for, else usual ones by commas, each once."""
         named = listed(usual if self.transport is None else self.transport)
         timeout_s = None if self.least_rto_ms is None else self.least_rto_ms / 1e3
-        hosts = self.initial_window, timeout_s, self.entropies, self.marks
+        hosts = self.initial_window, timeout_s, self.entropies, self.marks, self.ack_packets
         return [TransportSetup(transport_named(name), *hosts) for name in named]
 
     def fabric(self, fabric: Fabric, mtu: int) -> Fabric:

@@ -27,13 +27,13 @@ def load_bps(experiment: Experiment, predicted: Run) -> float:
     """Return what switches forward at real rates, payload times hops [bit/s].
 
     That is the mean while collectives follow each other; where they overlap, or circuits are lit in slots,
-    all NICs may send at once.
+    all NICs may send at once. A packet that acknowledges another counts as much: it costs switches as much.
     """
-    tables = predicted.tables
+    tables, fabric = predicted.tables, experiment.fabric
+    packets = 2 if experiment.transport.ack_packets else 1
     if experiment.job.is_chain and not experiment.has_slots:
-        return hop_load_bps(tables, communication_s(tables))
-    fabric = experiment.fabric
-    return sum(fabric.nic_rate_bps(nic) for nic in fabric.nics) * _mean_hops(tables)
+        return packets * hop_load_bps(tables, communication_s(tables))
+    return packets * sum(fabric.nic_rate_bps(nic) for nic in fabric.nics) * _mean_hops(tables)
 
 
 def job_volume(

@@ -34,6 +34,7 @@ OWN = ["--servers", "--rails", "--spines", "--rate", "--fabric", "--sparsity", "
 OWN += ["--schemes", "--seeds", "--trace", "--experts", "--token-bytes", "--tokens-per-gpu", "--all-to-alls"]
 OWN += ["--start-unit"]
 SHARED = ["--link-delay-us", "--real-link-delay-us", "--loss", "--transport", "--entropies", "--marks"]
+SHARED += ["--ack-packets"]
 SHARED += [
     "--initial-window",
     "--least-rto-ms",

@@ -21,7 +21,7 @@ from pandas.testing import assert_frame_equal
 
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
-from testbed.live.sources import Queueing
+from testbed.live.sources import AckTraffic, Queueing
 from testbed.model.predict import predict
 from testbed.report.checksums import with_checksum
 from testbed.report.finished import finished
@@ -147,8 +147,9 @@ MEASURES = st.builds(
 )  # fmt: skip
 NUMBERS = st.lists(st.builds(Number, TEXTS, FLOATS, FLOATS, st.booleans(), TEXTS), max_size=3).map(tuple)
 ORDERS = st.none() | st.builds(Reordering, st.dictionaries(st.integers(0, 99), st.integers(0, 1 << 40)))
+ACKS = st.none() | st.builds(AckTraffic, st.integers(0, 1 << 40), FLOATS, st.booleans(), FLOATS, FLOATS)
 QUEUES = st.none() | st.builds(
-    Queueing, FLOATS, FLOATS, FLOATS, st.integers(0, 1 << 40), *[st.tuples(FLOATS, FLOATS)] * 2
+    Queueing, FLOATS, FLOATS, FLOATS, st.integers(0, 1 << 40), *[st.tuples(FLOATS, FLOATS)] * 2, ACKS
 )
 VERDICTS = st.builds(Verdict, st.just("strained"), st.lists(TEXTS, max_size=2).map(tuple), TEXTS)
 

@@ -10,13 +10,20 @@ import numpy as np
 import pytest
 
 from testbed.experiment.dilation import Dilation
-from testbed.live.sources import Queueing
+from testbed.live.sources import AckTraffic, Queueing
 from testbed.machine.datapath import Datapath
 from testbed.report.claims_circuits import circuit_claims
 from testbed.report.collective_report import sentence
 from testbed.report.results import ResultsDirectory
 from testbed.report.run_json import RunRecord, datapath_of, experiments_of
-from testbed.report.transports import WHAT, clairvoyant_text, shares_text, transport_sheets, transports_text
+from testbed.report.transports import (
+    WHAT,
+    acks_text,
+    clairvoyant_text,
+    shares_text,
+    transport_sheets,
+    transports_text,
+)
 from testbed.study.directories import new_run
 from testbed.study.results_table import results_table
 from testbed.trust.marks import MarkingRule, marking_rule
@@ -158,6 +165,23 @@ def test_what_sees_all_sources_is_called_clairvoyant_on_the_terminal(tmp_path: P
     assert clairvoyant_text(["datagrams, tcp", "credit"]) == ""
 
 
+def test_a_report_says_whether_packets_that_acknowledge_wait_behind_data(tmp_path: Path) -> None:
+    def acknowledged(*before_data: bool) -> list[Outcome]:
+        traffic = [AckTraffic(9, 0.01, before, 1e-6, 2e-6) for before in before_data]
+        return [under("credit", replace(queueing_of(10, 20), acks=acks)) for acks in traffic]
+
+    assert acks_text([under("credit", queueing_of(10, 20)), under("tcp", None)]) == ""
+    first, some = acknowledged(True), acknowledged(True, False)
+    assert acks_text(first).endswith("packets of 64 bytes, which leave ports before data.")
+    assert "wait behind data" in acks_text(some)
+    with ResultsDirectory(RUN, out=tmp_path / "out") as results:
+        results.add(some[1])
+    ((_, point),) = json.loads(unsealed(results.path / "run.json"))["congestion"].items()
+    assert point["acks"] == asdict(AckTraffic(9, 0.01, False, 1e-6, 2e-6))
+    assert "wait behind data" in (results.path / "report.html").read_text()
+    assert experiments_of(results.path / "run.json") == [some[1].experiment]
+
+
 def test_marks_of_switches_are_in_bytes_of_their_queues() -> None:
     plain = small_outcomes(seeds=1)[0].experiment
     fabric = plain.fabric.with_links(delay_s=1e-6, loss=0.0)
@@ -181,7 +205,7 @@ def test_run_json_has_the_r_and_bdp_of_each_point_and_is_read_without(tmp_path: 
     (about,) = data["congestion"].items()
     assert about == (
         "uniform, ecmp, credit, seed 0",
-        {"round_trip_us": [10.0, 20.0], "bdp_packets": [14.0, 28.0], "marks": CREDIT_MARKS},
+        {"round_trip_us": [10.0, 20.0], "bdp_packets": [14.0, 28.0], "marks": CREDIT_MARKS, "acks": None},
     )
     assert "Transports as they were emulated" in (results.path / "report.html").read_text()
     del data["congestion"]

@@ -17,6 +17,7 @@ from testbed.experiment.experiment import Experiment
 from testbed.machine.congestion import check_congestion_control, check_marks
 from testbed.machine.datapath import default_datapath
 from testbed.machine.kernel import inside_namespace
+from testbed.machine.netlink import kernel_has_priority
 from testbed.network.network import Network
 from testbed.network.readback import port_settings, unmet
 from testbed.network.wiring import RTAX_RTO_MIN
@@ -220,3 +221,22 @@ def test_the_pages_own_transport_moves_all_bytes_at_their_rate(
         outcome = tried(experiment, network)
     assert_all_arrived(outcome, machine)
     assert machine.busy or 0.95 < outcome.over_predicted < 1.2
+
+
+def test_packets_that_acknowledge_leave_before_data_where_the_kernel_can(
+    sandbox: Box | None, machine: Machine
+) -> None:
+    experiment = asked("rails", TransportSetup("credit", ack_packets=True))
+    with booted(experiment) as network:
+        outcome = tried(experiment, network)
+        broken = unmet(network, port_settings(network))
+    assert_all_arrived(outcome, machine)
+    assert broken == []
+    assert outcome.queueing
+    assert (acks := outcome.queueing.acks)
+    assert acks.before_data == kernel_has_priority()
+    assert acks.packets >= outcome.measures.packets_arrived
+    assert 0.005 < acks.wire_share < 0.03, "one of 64 bytes for each of 9,000, and grants"
+    # Every NIC sends data all the time, 12 packets at once; the shaper has looked at one of them.
+    rate_bps = experiment.dilation.volume * FABRIC.nic_rate_bps(FABRIC.nics[0])
+    assert machine.busy or not acks.before_data or acks.p50_s < 3 * 8 * frame_bytes(DEFAULT_MTU) / rate_bps
