@@ -195,9 +195,10 @@ def _lanes(plan: Plan, wire: Wire) -> LitLanes:
         receivers[server].bind(("127.0.0.1", 0))
         return receivers[server]
 
-    endpoints = DatagramEndpoints(
-        lambda nic: Sender(wire, nic, receivers), open_receiver, lambda nic, _entropy: (str(nic), 0)
-    )
+    def open_sender(nic: Nic) -> Sender:
+        return Sender(wire, nic, receivers)
+
+    endpoints = DatagramEndpoints(open_sender, open_receiver, lambda nic, _: (str(nic), 0), open_sender)
     network = SimpleNamespace(mtu=plan["mtu"], datagrams_at=lambda _port: endpoints)
     return LitLanes(
         cast(Network, network),

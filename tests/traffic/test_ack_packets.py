@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traffic.transports.datagrams import UDP_HEADER_BYTES
 
 from tests.examples import examples
+from tests.traffic import relay
 from tests.traffic.relay import ACK, PACKET, PACKET_S, RATE_BPS, Fate, Net, Passed, Seen, net, passes
 from tests.traffic.test_datagram_engine import FATES, ONE, Fed, choosing, work_between
 from tests.traffic.test_engine_conservation import ACTS, Course, Heard, listening
@@ -16,11 +16,11 @@ from topologies.errors import ScenarioError
 from topologies.fabric import Nic
 from traffic.congestion.control import Acknowledged, PerPacket
 from traffic.packets import ETHERNET_HEADER_BYTES
-from traffic.transports import datagram_engine
 from traffic.transports.ack_packets import FRAME_BYTES, REPEAT_PACKETS
 from traffic.transports.datagram_lane import Crossed
 from traffic.transports.host_settings import TransportSetup
 from traffic.transports.loop import PacketCounts
+from traffic.transports.slots import IP_UDP_BYTES
 
 heard = list[Acknowledged]()
 
@@ -87,7 +87,7 @@ def test_bytes_count_once_whatever_befalls_packets_that_acknowledge_them(
 ) -> None:
     heard, shares = dict[int, Heard](), dict[Nic, float]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datagram_engine, "algorithm_named", listening(heard))
+        patch.setattr(relay, "algorithm_named", listening(heard))
         with net(
             FATES[fate](seed),
             control=control,
@@ -112,7 +112,7 @@ def test_each_packet_is_acknowledged_by_a_frame_of_64_bytes_and_its_entropy() ->
         assert [each.message for each in seen] == [*range(1, 21)]
         assert {each.entropy for each in seen} == {ONE.entropy}
         assert {each.server for each in seen} == {ONE.source.server}
-        headers = ETHERNET_HEADER_BYTES + UDP_HEADER_BYTES
+        headers = ETHERNET_HEADER_BYTES + IP_UDP_BYTES
         assert {headers + len(each.data) for each in seen} == {FRAME_BYTES} == {64}
 
 
