@@ -209,7 +209,7 @@ class LitLanes:
 
     def turn(self) -> list[Arrival]:
         """Send what can be sent; return the messages that arrived."""
-        return self._engine.serve(0.0)
+        return self._engine.serve_now()
 
     @property
     def busy(self) -> bool:
