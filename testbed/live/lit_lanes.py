@@ -20,7 +20,6 @@ from testbed.core.backend import Left
 from testbed.experiment.dilation import Dilation
 from testbed.network.network import Network
 from topologies.fabric import Nic
-from traffic.congestion.control import PerPacket
 from traffic.messages import Chunks
 from traffic.scheme_setup import WhileLitSetup
 from traffic.spraying.policy import SPRAYED, Lanes, QueuePair, each_of
@@ -28,7 +27,6 @@ from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.datagram_lane import Moved
 from traffic.transports.loop import Arrival
 from traffic.transports.packet_feeder import PacketFeeder
-from traffic.transports.registry import DATAGRAMS, Algorithm
 from traffic.transports.slots import (
     AHEAD_S,
     SLOT_HEADER_BYTES,
@@ -38,9 +36,6 @@ from traffic.transports.slots import (
     slot_packet_bytes,
 )
 from traffic.transports.transport import NicRate
-
-UNCONTROLLED = Algorithm(DATAGRAMS, PerPacket)
-"""A circuit joins two NICs alone, so that all may leave."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,7 @@ class LitLanes:
         self._engine = DatagramEngine(
             network.datagrams_at(SLOT_PORT),
             nic_rate_bps,
-            algorithm=UNCONTROLLED,
+            algorithm=None,  # a circuit joins two NICs alone
             packet_bytes=self._packet_bytes,
             header_bytes=SLOT_HEADER_BYTES,
             ahead_s=AHEAD_S,

@@ -92,7 +92,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     nic_rate_bps
         The rate of a NIC at emulated scale [bit/s].
     algorithm
-        The congestion control of all.
+        The congestion control of all; None where all may leave at once.
     packet_bytes
         Payload of a packet [bytes].
     seed
@@ -121,7 +121,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         endpoints: DatagramEndpoints,
         nic_rate_bps: NicRate,
         *,
-        algorithm: Algorithm,
+        algorithm: Algorithm | None,
         packet_bytes: int = PACKET_BYTES,
         seed: int = 0,
         switches_mark: bool = False,
@@ -135,13 +135,14 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     ) -> None:
         super().__init__(check, stuck_s, excused)
         self._endpoints, self._nic_rate_bps, self._packet_bytes = endpoints, nic_rate_bps, packet_bytes
-        self._switches_mark, self._algorithm = switches_mark, algorithm.name
+        self._switches_mark, self._algorithm = switches_mark, algorithm
         self._header_bytes, self._ahead_s, self._patient_s = header_bytes, ahead_s, patience_s
         self._token = secrets.randbits(64)
         self.acks = AckPackets(endpoints, self._token, self._acknowledged) if ack_packets else None
         news = self.acks.news if self.acks else None
         self.sources = Sources(algorithm, nic_rate_bps, packet_bytes, seed, news)
-        self.marking = Marking(algorithm.marks or USUAL, np.random.default_rng(seed))
+        red = algorithm.marks if algorithm else None
+        self.marking = Marking(red or USUAL, np.random.default_rng(seed))
         self._nics: dict[Nic, NicSender] = {}
         self._receivers: dict[int, socket.socket] = {}
         self._groups: dict[Group, Source] = {}
@@ -417,10 +418,11 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             source.over_window = over
         source.sent += size
         source.on_the_way += size
-        source.allowed -= size
-        source.news_sent.append(Sent(size, entropy))
         source.wants -= size
-        self.sources.touch(source)
+        if self._algorithm:
+            source.allowed -= size
+            source.news_sent.append(Sent(size, entropy))
+            self.sources.touch(source)
         return True
 
     # Packets arrive, or are lost
@@ -528,10 +530,12 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         if packet.dropped:
             return
         source, there_s = packet.source, now - packet.left_at - back_s
-        rtt_s = there_s + took_s
-        source.rtt_s += SMOOTHING * (rtt_s - source.rtt_s) if source.rtt_s else rtt_s
         source.on_the_way -= packet.size
         source.acknowledged += 1
+        if not self._algorithm:
+            return
+        rtt_s = there_s + took_s
+        source.rtt_s += SMOOTHING * (rtt_s - source.rtt_s) if source.rtt_s else rtt_s
         curve = packet.lane.curve
         queue_s = there_s - curve.base_s if there_s > curve.base_s else 0.0
         source.queued_s += queue_s
@@ -610,8 +614,9 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     def _forget(self, packet: Packet, how: LostHow) -> None:
         """Have the sender of a packet hear that it is on its way no longer."""
         packet.source.on_the_way -= packet.size
-        packet.source.news_lost.append(Lost(packet.size, packet.entropy, how))
-        self.sources.touch(packet.source)
+        if self._algorithm:
+            packet.source.news_lost.append(Lost(packet.size, packet.entropy, how))
+            self.sources.touch(packet.source)
 
     # What is taken back
 
@@ -832,8 +837,10 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def _nothing_let(self, lane: DatagramLane) -> StuckError:
         near, far = lane.queue_pair.source, lane.queue_pair.destination
+        assert self._algorithm
+        name = self._algorithm.name
         return StuckError(
-            f"the transport {self._algorithm!r} let {near} send nothing to {far} for {self._stuck_s:g} s",
+            f"the transport {name!r} let {near} send nothing to {far} for {self._stuck_s:g} s",
             "have may_send return a packet's bytes or more while nothing is on the way",
         )
 

@@ -178,7 +178,8 @@ class PacketFeeder(Feeder[_Message]):
         pair, entropy = message.among.where(lane)
         real, size, order = message.bursts.popleft()
         message.unbound -= size
-        self._backlog[pair, entropy] += size
+        if self._policy:
+            self._backlog[pair, entropy] += size
         group = message.among.group_of[pair]
         burst = Burst(number, message.name, lane, pair, group, entropy, real, size, at, order)
         self._carrier.put(self, burst)
@@ -234,6 +235,8 @@ class PacketFeeder(Feeder[_Message]):
         self._leave((burst.number, burst.entropy), size)
 
     def _leave(self, lane: tuple[int, int], size: int) -> None:
+        if not self._policy:
+            return
         self._backlog[lane] -= size
         if not self._backlog[lane]:
             del self._backlog[lane]

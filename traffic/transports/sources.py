@@ -17,7 +17,7 @@ from traffic.transports.control_packets import ControlPackets
 from traffic.transports.datagram_lane import DatagramLane, Source
 from traffic.transports.packet_feeder import Group
 from traffic.transports.registry import Algorithm
-from traffic.transports.transport import NicRate
+from traffic.transports.transport import UNLIMITED_BYTES, NicRate
 
 RECEIVERS_AT_ONCE = 128
 """So many NICs grant before packets that arrived have their turn."""
@@ -29,7 +29,7 @@ class Sources:
     Parameters
     ----------
     algorithm
-        The congestion control of all.
+        The congestion control of all; None where all may leave at once.
     nic_rate_bps
         The rate of a NIC at emulated scale [bit/s].
     packet_bytes
@@ -42,7 +42,7 @@ class Sources:
 
     def __init__(
         self,
-        algorithm: Algorithm,
+        algorithm: Algorithm | None,
         nic_rate_bps: NicRate,
         packet_bytes: int,
         seed: int,
@@ -61,7 +61,8 @@ class Sources:
         self._next = 0
         """Which of them has the next turn."""
         self._announcements, self._grants = news or (ControlPackets[object](), ControlPackets[object]())
-        self._overview = algorithm.overview(self, packet_bytes) if algorithm.overview else None
+        sees_all = algorithm.overview if algorithm else None
+        self._overview = sees_all(self, packet_bytes) if sees_all else None
 
     def __iter__(self) -> Iterator[Source]:
         """Yield all."""
@@ -83,7 +84,9 @@ class Sources:
         self._sources.append(source)
         for each in source.lanes:
             each.leads.append(source)
-        if self._algorithm.receiver:
+        if not self._algorithm:
+            source.allowed = UNLIMITED_BYTES
+        elif self._algorithm.receiver:
             if far not in self._receivers:
                 rate_bytes_s = self._nic_rate_bps(far) / 8
                 self._receivers[far] = self._algorithm.receiver(rate_bytes_s, self._packet_bytes)
@@ -109,11 +112,12 @@ class Sources:
     def want(self, source: Source, more: int) -> None:
         """Have a source want to send more, or less."""
         source.wants += more
-        self._news[source] = None
+        self.touch(source)
 
     def touch(self, source: Source) -> None:
         """Ask a source anew: it has something to hear, or it was held or let go."""
-        self._news[source] = None
+        if self._algorithm:
+            self._news[source] = None
 
     def crosses(self, source: Source) -> None:
         """Have a source go by the path that its queue pair takes now: of several, the longest.
@@ -180,6 +184,7 @@ class Sources:
             assert source.pipe
             rng = np.random.default_rng([self._seed, source.number])
             seen = (self._overview, source.number) if self._overview else ()
+            assert self._algorithm  # else it has nothing to hear
             source.control = self._algorithm.make(source.pipe, rng, *seen)
             if self._algorithm.receiver:
                 assert isinstance(source.control, Granted)
