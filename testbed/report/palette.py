@@ -57,6 +57,7 @@ TRANSPORT_COLOURS = {
     "credit": "#0072b2",
     "nscc": "#d55e00",
     "dctcp": "#009e73",
+    "swift": "#cc79a7",
     "tcp": "#9a9a9a",
     "ideal": "#2b2b2b",
 }

@@ -20,6 +20,7 @@ WHAT = {
     "announced bytes to it; it knows no more than that, and datagrams carry what was granted",
     "nscc": "Ultra Ethernet's window of a sender, which the delay and the marks of its datagrams move",
     "dctcp": "a window of a sender, which shrinks by the share of its datagrams that are marked",
+    "swift": "a window of a sender, which the round trips of its datagrams move, and a pace below a packet",
     "ideal": "clairvoyant, so what a better transport could reach; what senders may send follows what all "
     "still owe each destination, which no NIC knows, and datagrams carry it",
     DATAGRAMS: "numbered packets over UDP along circuits, since light goes one way",

@@ -24,7 +24,7 @@ from traffic.transports.registry import Algorithm
 from traffic.transports.transport import HEADER_BYTES
 
 ONE = QueuePair(Nic(1, 0), Nic(0, 0), 1)
-EVERY = ["nscc", "dctcp", "ideal", "credit"]
+EVERY = ["nscc", "dctcp", "swift", "ideal", "credit"]
 POLICIES = ["spray", "reps", "plb", "minrtt"]
 ACTS = [
     *["post"] * 3,

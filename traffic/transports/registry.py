@@ -27,6 +27,7 @@ from traffic.congestion.own_control import (
     checked_overview,
     checked_receiver,
 )
+from traffic.congestion.swift import Swift
 
 DATAGRAMS = "datagrams"
 """What carries bytes over circuits, whatever the transport: numbered datagrams, since light is one-way."""
@@ -71,6 +72,7 @@ NAMED: dict[str, Callable[..., CongestionControl]] = {
     "credit": Credit,
     "nscc": Nscc,
     "dctcp": Dctcp,
+    "swift": Swift,
     "ideal": Ideal,
 }
 """Those that come with lightrail."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.traffic.congestion import reference_dctcp, reference_nscc
+from tests.traffic.congestion import reference_dctcp, reference_nscc, reference_swift
 from tests.traffic.congestion.reference_nscc import Event
 from traffic.congestion.control import (
     OVERTAKEN,
@@ -22,6 +22,7 @@ from traffic.congestion.control import (
 )
 from traffic.congestion.dctcp import Dctcp
 from traffic.congestion.nscc import Nscc
+from traffic.congestion.swift import Swift
 
 Phase = tuple[int, str, float, float, bool]
 """Number of packets, kind of their event, time between them [R], their round trip [R], and marks."""
@@ -48,6 +49,12 @@ def events(*phases: Phase, packets: float = 1.0) -> list[Event]:
     return found
 
 
+def window(control: PerPacket) -> float:
+    """Return W [packets]."""
+    window_bytes = control.cwnd_bytes if isinstance(control, Swift) else control.window_bytes
+    return window_bytes / PACKET_BYTES
+
+
 def windows(control: PerPacket, batches: Sequence[Sequence[Event]]) -> list[float]:
     """Return W after each batch [packets]; all of a batch is heard when its last event is."""
     found = []
@@ -62,7 +69,7 @@ def windows(control: PerPacket, batches: Sequence[Sequence[Event]]) -> list[floa
             else:
                 lost += [Lost(size, 0, how) for how in (OVERTAKEN, SILENT, TAKEN_BACK) if how == kind]
         control.on_events(sent, acknowledged, lost, batch[-1][1] * control.pipe.round_trip_s)
-        found.append(control.window_bytes / PACKET_BYTES)
+        found.append(window(control))
     return found
 
 
@@ -82,7 +89,14 @@ def of_dctcp(bdp: float, sequence: Sequence[Event]) -> tuple[list[float], list[f
     return product, reference_dctcp.windows(sequence, bdp)
 
 
-of_each = pytest.mark.parametrize("of", [of_nscc, of_dctcp], ids=["nscc", "dctcp"])
+def of_swift(bdp: float, sequence: Sequence[Event]) -> tuple[list[float], list[float]]:
+    """Return the windows of the algorithm, and those of the reference."""
+    product = windows(Swift(pipe(bdp), np.random.default_rng(0)), one_by_one(sequence))
+    return product, reference_swift.windows(sequence, bdp)
+
+
+ALGORITHMS: list[type[PerPacket]] = [Nscc, Dctcp, Swift]
+of_each = pytest.mark.parametrize("of", [of_nscc, of_dctcp, of_swift], ids=["nscc", "dctcp", "swift"])
 Both = Callable[[float, Sequence[Event]], tuple[list[float], list[float]]]
 
 phases = st.tuples(
@@ -212,7 +226,54 @@ def test_each_branch_of_dctcp_moves_the_window_as_its_formula_says(
     assert product[-1] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("algorithm", [Nscc, Dctcp])
+LATE, IN_TIME = 2.2, 1.4
+"""Round trips above the target of 12 to 24 packets, and below that of any window [R]."""
+TARGET = reference_swift.target_delay(24, 2)
+BY_HALF: list[Phase] = [(1, "acknowledged", 20, 13, False)] * 5
+"""Halves W five times: it is 24 / 32, 0.75 packets."""
+SEVERAL: list[Phase] = [(9, "silent", 0.101, 0, False)] * 5
+"""Five timeouts, each of nine packets and a little more than R after the one before."""
+OF_SWIFT: dict[str, tuple[list[Phase], float]] = {
+    "by how far it is late": ([(1, "acknowledged", 1, LATE, False)], 24 * (1 - 0.8 * (1 - TARGET / LATE))),
+    "marks are nothing": ([(1, "acknowledged", 1, IN_TIME, True)], 24),
+    "by half at most": (BY_HALF[:1], 12),
+    "once in a smoothed round trip": ([(26, "acknowledged", 0.1, 13, False)], 12),
+    "then again": ([(1, "acknowledged", 1, 13, False), (1, "acknowledged", 4, 13, False)], 6),
+    "a packet in a window": ([*BY_HALF[:1], (1, "acknowledged", 0.1, IN_TIME, False)], 12 + 1 / 12),
+    "no more than 1.5 BDP": ([*BY_HALF[:1], (400, "acknowledged", 0.1, IN_TIME, False)], 24),
+    "as many bytes below a packet": ([*BY_HALF, (1, "acknowledged", 0.1, IN_TIME, False)], 1.75),
+    "later targets of small windows": ([*BY_HALF, (1, "acknowledged", 20, 3.7, False)], 1.75),
+    "no less than 0.1": (BY_HALF * 4, 0.1),
+    "the least is no decrease": (
+        [*BY_HALF * 4, (1, "acknowledged", 0.1, IN_TIME, False), (1, "acknowledged", 0.1, 13, False)],
+        1.1 / 2,
+    ),
+    "overtaken: half": ([LOSS], 12),
+    "overtaken: once in a round trip": ([(9, "overtaken", 0.1, 0, False)], 12),
+    "silent: half": ([(1, "silent", 0.1, 0, False)], 12),
+    "silent: once, however late": ([(23, "silent", 2, 0, False)], 12),
+    "four timeouts in a row": (SEVERAL[1:], 24 / 2**4),
+    "several timeouts in a row": (SEVERAL, 0.1),
+    "which are a decrease": (
+        [*SEVERAL, (1, "acknowledged", 0.05, IN_TIME, False), (1, "acknowledged", 0.05, 4, False)],
+        1.1,
+    ),
+    "not in a row": ([*SEVERAL[1:], FIRST, SEVERAL[0]], (1.5 + 1 / 1.5) / 2),
+    "after a loss not in a row": ([*SEVERAL[1:], LOSS, SEVERAL[0]], 1.5 / 2),
+    "taken back: nothing": ([(9, "taken back", 1, 0, False)], 24),
+}
+
+
+@pytest.mark.parametrize(("drawn", "expected"), OF_SWIFT.values(), ids=OF_SWIFT)
+def test_each_branch_of_swift_moves_the_window_as_its_formula_says(
+    drawn: list[Phase], expected: float
+) -> None:
+    product, reference = of_swift(BDP, events(*drawn))
+    assert product == pytest.approx(reference, rel=1e-9)
+    assert product[-1] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(st.lists(phases, min_size=1, max_size=8))
 def test_windows_are_the_same_at_every_emulated_rate(algorithm: type[PerPacket], drawn: list[Phase]) -> None:
     at_8, at_24 = (
@@ -222,7 +283,7 @@ def test_windows_are_the_same_at_every_emulated_rate(algorithm: type[PerPacket],
     assert at_8 == pytest.approx(at_24, rel=1e-9)
 
 
-@pytest.mark.parametrize("algorithm", [Nscc, Dctcp])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(st.lists(phases, min_size=1, max_size=8), st.integers(2, 12))
 def test_a_batch_is_its_events_one_at_a_time(
     algorithm: type[PerPacket], drawn: list[Phase], together: int
@@ -240,11 +301,11 @@ def test_a_batch_is_its_events_one_at_a_time(
     assert windows(batched, batches) == [after_each[end] for end in ends]
 
 
-@pytest.mark.parametrize("algorithm", [Nscc, Dctcp])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_window_keeps_within_the_bounds_of_a_path_that_changed(algorithm: type[PerPacket]) -> None:
     control = algorithm(pipe(BDP), np.random.default_rng(0))
     control.rates_changed(pipe(BDP / 4))
-    assert control.window_bytes == pytest.approx(6 * PACKET_BYTES)
+    assert window(control) == pytest.approx(6)
     control.rates_changed(pipe(BDP))
-    assert control.window_bytes == pytest.approx(6 * PACKET_BYTES), "it grows by what it hears alone"
+    assert window(control) == pytest.approx(6), "it grows by what it hears alone"
     assert windows(control, one_by_one(events((99, "acknowledged", 0.1, 1.0, False))))[-1] > 6
