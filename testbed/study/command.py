@@ -90,8 +90,8 @@ class StudyChanges:
         str | None,
         typer.Option(
             help="What moves bytes between NICs, comma-separated: credit (datagrams that receivers grant),"
-            " nscc and dctcp (datagrams in windows of senders), ideal (clairvoyant), tcp (the kernel's; also"
-            " tcp:bbr, tcp:reno ...), or your own as"
+            " nscc, dctcp and swift (datagrams in windows of senders), ideal (clairvoyant), tcp (the"
+            " kernel's; also tcp:bbr, tcp:reno ...), or your own as"
             f" module:Class (docs/howto/own_transport.md). By default {DEFAULT_TRANSPORTS}, or the one that"
             " the scenario is about; the first of them where nothing is emulated."
         ),
