@@ -35,6 +35,12 @@ class OneByOne(PerPacket):
         heard.append(packet)
 
 
+class TwoByTwo(OneByOne):
+    """One that has two packets on their way."""
+
+    window_bytes = 2.0 * PACKET
+
+
 class AllAtOnce(OneByOne):
     """One whose packets wait for nothing."""
 
@@ -140,6 +146,19 @@ def test_what_an_acknowledgement_is_lost_of_is_not_sent_again(
     else:
         assert not [number for number in repeated if number < 20]
     assert {each.rtt_s < 3 * PACKET_S for each in heard} <= {True}, "what was lost took no time"
+
+
+def test_an_acknowledgement_brings_those_before_it_that_were_lost() -> None:
+    with net(lost(range(1, 40, 2)), control=named(TwoByTwo), ack_packets=True) as servers:
+        assert send(servers, 40) < 45 * PACKET_S
+        assert len([*heard, *news(servers)]) == 40
+        assert not [each for each in servers.relay.acks if each.order], "none is sent again"
+
+
+def test_of_several_that_are_lost_the_last_alone_is_sent_again() -> None:
+    with net(lost([1, 2]), control=named(TwoByTwo), ack_packets=True) as servers:
+        send(servers, 6)
+        assert [each.message for each in servers.relay.acks if each.order] == [2]
 
 
 def news(of: Net) -> list[Acknowledged]:
