@@ -216,6 +216,7 @@ class LitLanes:
     def lit(self, ocs: str, outputs: Mapping[Nic, Nic], until_s: float, now_s: float) -> None:
         """Begin a slot: light leads from some NICs of an OCS to others, until a time [s, monotonic]."""
         closes_s = math.inf if self._meeting == "cut" else until_s - self._guard_s
+        self._engine.hear()  # what waits to be read since the light before was not lost in its dark
         for nic in self._nics(ocs):
             self._point(nic, _Light(outputs.get(nic), closes_s), turns=self._meeting == "cut")
         self._settle(ocs)
@@ -236,6 +237,7 @@ class LitLanes:
 
     def ended(self, ocs: str, now_s: float) -> None:
         """Close the lanes of an OCS that shows nothing more."""
+        self._engine.hear()
         for nic in self._nics(ocs):
             self._point(nic, DARK, turns=True)
         if ocs in self._current:

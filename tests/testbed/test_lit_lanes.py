@@ -7,6 +7,7 @@ import pytest
 from testbed.core.backend import Left
 from tests.testbed.recorded_slots import Light, Plan, lit_again, plans
 from traffic.transports.slots import (
+    AHEAD_S,
     GUARD_S,
     LANDED_S,
     SLOT_HEADER_BYTES,
@@ -84,6 +85,16 @@ def test_what_is_lost_is_sent_again_in_what_is_left_of_its_slot() -> None:
         lit.wire.loses = False
         assert lit.run(SLOT_S / 2)
         assert not lit.lanes.missing_bytes
+
+
+def test_what_waits_to_be_read_when_light_turns_was_not_lost() -> None:
+    with lit_again(pair("drain", (0, 0.0, SLOT_S))) as lit:
+        lit.run(AHEAD_S)
+        lit.clock.now += SLOT_S  # the machine was busy meanwhile
+        lit.wire.turn()
+        lit.lanes.lit("ocs0", {}, lit.clock.now + SLOT_S, lit.clock.now)
+        slot = lit.lanes.slots[0]
+        assert (slot.delivered_bytes, slot.lost_bytes) == (slot.sent_bytes, 0)
 
 
 @pytest.mark.parametrize("meeting", ["pause", "cut"])

@@ -711,6 +711,10 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             self._pairs[number].open_until_s = until_s
         self.resume(numbers)
 
+    def hear(self) -> None:
+        """Count what was received until now; the next `serve` returns the messages that arrived."""
+        self.loop.serve(0.0, counts=False)
+
     def lose(self, numbers: Iterable[int]) -> None:
         """Have what queue pairs have on their way count as lost, and bind anew what they were fed."""
         now = time.monotonic()
