@@ -106,6 +106,8 @@ class Wire:
                 self._lit.setdefault(ends, []).append((news["at_s"], until_s))
         self.loses = False
         """Whether what leaves now is lost, whatever the light."""
+        self.slower: dict[str, float] = {}
+        """How many times as long as the engine knows some NICs take."""
         self._free_s: dict[str, float] = {}
         self._landing: list[tuple[float, int, Callable[[], object]]] = []
         self._tickets = count()
@@ -113,14 +115,17 @@ class Wire:
     def send(self, near: str, far: str, size: int, lands: Callable[[], object]) -> None:
         """Send a packet of so many bytes."""
         begins_s = max(self._free_s.get(near, 0.0), self._clock.now)
-        leaves_s = self._free_s[near] = begins_s + (size + FRAME_BYTES) * self._byte_s
+        leaves_s = self._free_s[near] = begins_s + self._takes_s(near, size + FRAME_BYTES)
         lit = self._lit.get((near, far), ())
         if not self.loses and any(from_s <= leaves_s <= until_s for from_s, until_s in lit):
             heapq.heappush(self._landing, (leaves_s + LANDS_S, next(self._tickets), lands))
 
     def waits(self, nic: str) -> int:
         """Return the bytes that a NIC has not sent."""
-        return round(max(self._free_s.get(nic, 0.0) - self._clock.now, 0.0) / self._byte_s)
+        return round(max(self._free_s.get(nic, 0.0) - self._clock.now, 0.0) / self._takes_s(nic, 1))
+
+    def _takes_s(self, nic: str, size: int) -> float:
+        return size * self._byte_s * self.slower.get(nic, 1.0)
 
     def turn(self) -> None:
         """Have what is due land."""

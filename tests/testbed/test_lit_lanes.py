@@ -6,6 +6,7 @@ import pytest
 
 from testbed.core.backend import Left
 from tests.testbed.recorded_slots import Light, Plan, lit_again, plans
+from traffic.transports.nic_sender import PLACED_PACKETS
 from traffic.transports.slots import (
     AHEAD_S,
     GUARD_S,
@@ -95,6 +96,25 @@ def test_what_waits_to_be_read_when_light_turns_was_not_lost() -> None:
         lit.lanes.lit("ocs0", {}, lit.clock.now + SLOT_S, lit.clock.now)
         slot = lit.lanes.slots[0]
         assert (slot.delivered_bytes, slot.lost_bytes) == (slot.sent_bytes, 0)
+
+
+def test_what_a_nic_has_yet_to_send_is_not_lost_though_it_is_slower_than_known() -> None:
+    with lit_again(pair("drain", (0, 0.0, 10 * SLOT_S), ends_s=10 * SLOT_S)) as lit:
+        lit.wire.slower["0.0"] = 10
+        assert lit.run()
+        lit.lanes.end()
+        (slot,) = lit.lanes.slots
+        assert (slot.sent_bytes, slot.lost_bytes) == (BYTES, 0)
+
+
+def test_what_a_nic_has_no_room_for_goes_by_another() -> None:
+    plan = pair("drain", (0, 0.0, 2 * SLOT_S), (1, 0.0, 2 * SLOT_S))
+    plan["owed"][0]["bytes"] = 10 * BYTES
+    with lit_again(plan) as lit:
+        lit.wire.slower["0.0"] = 1000
+        lit.run()
+        most = (PLACED_PACKETS + 1) * slot_packet_bytes(RATE_BPS)
+        assert lit.lanes.missing_bytes <= most
 
 
 @pytest.mark.parametrize("meeting", ["pause", "cut"])

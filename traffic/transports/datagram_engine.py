@@ -335,7 +335,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     def _has_room(self, nic: NicSender) -> bool:
         if self._ahead_s is None:
             return nic.room(DEPTH_PACKETS, self._turns)
-        return nic.clear_s - time.monotonic() <= self._ahead_s
+        has_time = nic.clear_s - time.monotonic() <= self._ahead_s
+        return has_time and nic.room(PLACED_PACKETS, self._turns)  # it may be slower than known
 
     def allows(self, group: Group) -> bool:
         """Return whether a packet of a group may leave; one that waits is larger than what is allowed."""
@@ -568,7 +569,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def _patience_s(self, packet: Packet) -> float:
         if self._patient_s is not None:
-            return packet.lane.nic.clear_s - packet.left_at + self._patient_s
+            return packet.lane.nic.clears_s(time.monotonic()) - packet.left_at + self._patient_s
         source, crossed = packet.source, packet.lane.crossed
         packets = LOSSY_PACKETS if crossed.lossy else LOST_PACKETS
         least_s = packets * packet_s(self._nic_rate_bps(source.nic), self._packet_bytes)

@@ -93,6 +93,13 @@ class NicSender:
         leaves_s = self.clear_s - self._lent_s
         return leaves_s if leaves_s > now_s else now_s
 
+    def clears_s(self, now_s: float) -> float:
+        """Return when it will have sent all; not before now while the kernel holds some: its link is slow."""
+        self.look()
+        if self._waits and self.clear_s < now_s:
+            self.clear_s = now_s
+        return self.clear_s
+
     def sends_by(self, size: int, now_s: float, until_s: float) -> bool:
         """Return whether a packet of so many bytes has left by a time that it is given now.
 
