@@ -107,6 +107,15 @@ def test_what_a_nic_has_yet_to_send_is_not_lost_though_it_is_slower_than_known()
         assert (slot.sent_bytes, slot.lost_bytes) == (BYTES, 0)
 
 
+def test_what_lands_late_by_a_busy_switch_is_sent_again_once_at_most() -> None:
+    with lit_again(pair("drain", (0, 0.0, 10 * SLOT_S), ends_s=10 * SLOT_S)) as lit:
+        lit.wire.lands_s = 2 * LANDED_S
+        assert lit.run()
+        lit.lanes.end()
+        (slot,) = lit.lanes.slots
+        assert (slot.delivered_bytes, slot.lost_bytes <= BYTES) == (BYTES, True)
+
+
 def test_what_a_nic_has_no_room_for_goes_by_another() -> None:
     plan = pair("drain", (0, 0.0, 2 * SLOT_S), (1, 0.0, 2 * SLOT_S))
     plan["owed"][0]["bytes"] = 10 * BYTES

@@ -106,8 +106,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         A NIC takes more of what chooses its lanes while it will have sent all that it holds in so long [s];
         None for `DEPTH_PACKETS`, as the kernel counts what it holds.
     patience_s
-        How long after its NIC has sent all a packet counts as lost [s]; None for some round trips after it
-        has left itself.
+        How long after its NIC has sent all a packet counts as lost [s], or as long as one took that did and
+        came; None for some round trips after it has left itself.
     ack_packets
         Whether acknowledgements, announcements and grants are packets.
     check, stuck_s, excused
@@ -163,6 +163,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """When it was last asked to serve [s]: what its caller did before came before what arrives now."""
         self._heard_at = 0.0
         """When it last looked for what arrived [s]: what waits since then is not missing."""
+        self._given_up: dict[tuple[int, int], float] = {}
+        """When packets left that were missing too long, by lane and number."""
         self._landed = self._resent = self._late = 0
         self._ended = False
         """Whether a message has arrived since the last turn."""
@@ -453,6 +455,9 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
                 self._land(packet, time.monotonic())
             else:
                 self._late += 1
+                if (left_at := self._given_up.pop((number, which), None)) is not None:
+                    assert self._patient_s is not None
+                    self._patient_s = max(self._patient_s, time.monotonic() - left_at)
 
     def _land(self, packet: Packet, now: float) -> None:
         """Have a packet that was received arrive, and be acknowledged, once its path's delay is over."""
@@ -804,6 +809,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             self.acks.repeat(self._heard_at)
         for lost in self._under_way.missing(self._heard_at, self._patience_s):
             self._await_no_longer(lost)
+            if self._patient_s is not None:
+                self._given_up[lost.lane.number, lost.number] = lost.left_at
             self._lose(lost, SILENT, now)
         may_send, is_over = self.sources.turn(now)
         for source in may_send:
