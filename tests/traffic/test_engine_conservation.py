@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
@@ -216,6 +216,7 @@ class Course:
     fate=st.sampled_from(list(FATES)),
     acts=st.lists(st.sampled_from(ACTS), min_size=5, max_size=40),
 )
+@example(seed=3, fate="all pass", acts=["post", "slow", "feed", "lose", "recall"])
 def test_nothing_is_lost_or_left_whatever_is_done_meanwhile(
     control: str, seed: int, fate: str, acts: list[str]
 ) -> None:

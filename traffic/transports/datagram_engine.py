@@ -732,6 +732,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             fed = [piece for piece in lane.unsent if piece.parcel.burst]
             lane.unsent = deque(piece for piece in lane.unsent if not piece.parcel.burst)
             for piece in fed:
+                piece.parcel.source.waiting.pop(lane, None)
                 self._unbind(lane, piece, now)
 
     def moved(self, number: int) -> Moved:
