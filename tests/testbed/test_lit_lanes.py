@@ -11,7 +11,6 @@ from traffic.transports.slots import (
     AHEAD_S,
     GUARD_S,
     LANDED_S,
-    SLOT_HEADER_BYTES,
     Meeting,
     header_share,
     slot_packet_bytes,
@@ -157,11 +156,69 @@ def test_what_a_message_is_taken_back_of_is_what_did_not_arrive(meeting: Meeting
         assert not lit.lanes.owes
 
 
+def test_a_message_that_is_posted_in_a_slot_goes_in_what_is_left_of_it() -> None:
+    plan = pair("drain", (0, 0.0, SLOT_S))
+    plan["owed"][0]["at_s"] = SLOT_S / 2
+    with lit_again(plan) as lit:
+        assert lit.run(SLOT_S - GUARD_S)
+
+
+def test_who_cuts_sends_again_what_the_same_circuit_lost_between_two_slots() -> None:
+    with lit_again(pair("cut", (0, 0.0, 0.008), (0, 0.008, None), (0, 0.05, 0.05 + SLOT_S))) as lit:
+        assert not lit.run(0.05)
+        assert lit.run(BYTES * 8 / RATE_BPS + LANDED_S)
+        lit.lanes.end()
+        assert [slot.lost_bytes > 0 for slot in lit.lanes.slots] == [True, False]
+
+
+def test_a_circuit_that_is_kept_carries_on_between_two_slots() -> None:
+    plan = pair("drain", (0, 0.0, 0.012), (0, 0.05, 0.05 + SLOT_S))
+    kept = Light(at_s=0.012, ocs="ocs0", outputs={"0.0": "1.0"}, until_s=None, ended=False)
+    plan["light"].insert(1, kept)
+    with lit_again(plan) as lit:
+        assert lit.run(0.05)
+
+
+def test_nothing_is_sent_over_an_ocs_that_has_ended() -> None:
+    plan = pair("pause", (0, 0.0, SLOT_S))
+    plan["light"].append(Light(at_s=0.008, ocs="ocs0", outputs={}, until_s=None, ended=True))
+    with lit_again(plan) as lit:
+        lit.run(SLOT_S)
+        assert not lit.lanes.busy
+        lit.lanes.end()
+        (slot,) = lit.lanes.slots
+        assert slot.until_s == pytest.approx(0.008)
+        assert 0 < slot.delivered_bytes == slot.sent_bytes - slot.lost_bytes < slot.sent_bytes < BYTES
+
+
+def test_the_end_counts_as_lost_what_is_on_its_way() -> None:
+    with lit_again(pair("pause", (0, 0.0, SLOT_S))) as lit:
+        lit.wire.loses = True
+        lit.run(SLOT_S / 2)
+        lit.lanes.end()
+        (slot,) = lit.lanes.slots
+        assert (slot.sent_bytes, slot.delivered_bytes, slot.lost_bytes) == (BYTES, 0, BYTES)
+
+
+def test_circuits_are_to_be_lit_for_what_a_message_lacks_and_a_packet() -> None:
+    with lit_again(pair("drain", (0, 0.0, 0.008), (1, 0.05, 0.05 + SLOT_S))) as lit:
+        lit.run(0.03)
+        assert lit.lanes.lacking(0) == lit.lanes.missing_bytes + slot_packet_bytes(RATE_BPS)
+        lit.run(0.05)
+        assert lit.lanes.lacking(0) == 0
+
+
 def _of(parts: Sequence[Left]) -> tuple[int, int]:
     return sum(part.carried for part in parts), sum(part.left for part in parts)
 
 
-@pytest.mark.parametrize("rate_bps", [1e5, 20e6, 20e6 + 1234, 1e9])
-def test_headers_are_counted_for_the_datagrams_that_are_sent(rate_bps: float) -> None:
-    assert header_share(rate_bps) == 1 + SLOT_HEADER_BYTES / slot_packet_bytes(rate_bps)
-    assert slot_packet_bytes(20e6) == int(20e6 / 8 * 0.002 - SLOT_HEADER_BYTES)
+@pytest.mark.parametrize(
+    ("rate_bps", "mtu", "payload"),
+    [(1e5, 9000, 256), (20e6, 9000, 4958), (20e6, 1500, 1472), (1e9, 9000, 8972)],
+)
+def test_a_datagram_takes_2_ms_within_the_mtu_and_its_headers_are_counted(
+    rate_bps: float, mtu: int, payload: int
+) -> None:
+    """The headers are Ethernet's 14 bytes, IP's 20 and UDP's 8."""
+    assert slot_packet_bytes(rate_bps, mtu) == payload
+    assert header_share(rate_bps, mtu) == pytest.approx((payload + 42) / payload)
