@@ -11,6 +11,7 @@ from traffic.transports.slots import (
     AHEAD_S,
     GUARD_S,
     LANDED_S,
+    Margins,
     Meeting,
     header_share,
     slot_packet_bytes,
@@ -206,6 +207,36 @@ def test_circuits_are_to_be_lit_for_what_a_message_lacks_and_a_packet() -> None:
         assert lit.lanes.lacking(0) == lit.lanes.missing_bytes + slot_packet_bytes(RATE_BPS)
         lit.run(0.05)
         assert lit.lanes.lacking(0) == 0
+
+
+def test_a_message_that_is_taken_back_is_sent_no_more_and_others_posted_with_it_are() -> None:
+    plan = pair("drain", (0, 0.0, SLOT_S))
+    plan["owed"] *= 2
+    with lit_again(plan) as lit:
+        lit.run(0.005)
+        assert lit.lanes.missing_bytes == 2 * BYTES - lit.lanes.delivered[1]
+        carried, left = _of(lit.lanes.stop(0))
+        assert (carried + left, lit.lanes.missing_bytes) == (BYTES, BYTES + carried - lit.lanes.delivered[1])
+        (arrival,) = lit.run(SLOT_S)
+        assert (arrival.message, lit.lanes.delivered[1]) == (1, BYTES + carried)
+
+
+def test_a_slot_carries_what_its_nics_send_at_the_rates_that_they_have_now() -> None:
+    plan = pair("drain", (0, 0.0, SLOT_S))
+    plan["owed"][0]["bytes"] *= 10
+    with lit_again(plan) as lit:
+        lit.run(0.1 * SLOT_S)
+        plan["rate_bps"] = RATE_BPS / 4
+        lit.lanes.rates_changed()
+        lit.run(SLOT_S)
+        lit.lanes.end()
+        whole = (0.1 + 0.9 / 4) * SLOT_S * RATE_BPS / 8
+        assert lit.lanes.slots[0].sent_bytes == pytest.approx(whole, rel=0.1)
+
+
+@pytest.mark.parametrize(("meeting", "longer_s"), [("drain", 0.005), ("pause", 0.003), ("cut", 0.003)])
+def test_a_slot_is_longer_by_the_guard_where_senders_drain(meeting: Meeting, longer_s: float) -> None:
+    assert Margins(guard_s=0.002, start_s=0.003).slot_s(meeting) == longer_s
 
 
 def _of(parts: Sequence[Left]) -> tuple[int, int]:
