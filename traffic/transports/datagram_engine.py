@@ -580,6 +580,13 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         least_s = packets * packet_s(self._nic_rate_bps(source.nic), self._packet_bytes)
         return max(least_s, LOST_ROUND_TRIPS * source.rtt_s) + crossed.propagation_s
 
+    def _give_up(self, packet: Packet, now: float) -> None:
+        """Have a packet count as lost that is missing for too long."""
+        self._await_no_longer(packet)
+        if self._patient_s is not None:
+            self._given_up[packet.lane.number, packet.number] = packet.left_at
+        self._lose(packet, SILENT, now)
+
     def _awaited_s(self, pair: DatagramLane) -> float:
         return max(map(self._patience_s, pair.flying.values()), default=0.0)
 
@@ -808,11 +815,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._turns += 1
         if self.acks:
             self.acks.repeat(self._heard_at)
-        for lost in self._under_way.missing(self._heard_at, self._patience_s):
-            self._await_no_longer(lost)
-            if self._patient_s is not None:
-                self._given_up[lost.lane.number, lost.number] = lost.left_at
-            self._lose(lost, SILENT, now)
+        for missing in self._under_way.missing(self._heard_at, self._patience_s):
+            self._give_up(missing, now)
         may_send, is_over = self.sources.turn(now)
         for source in may_send:
             if source.waiting:
