@@ -216,6 +216,10 @@ class StudyChanges:
         mtu = study.experiments[0].mtu if own_mtu else self.mtu
         fabrics = {fabric: self.fabric(fabric, mtu) for fabric in study.fabrics}
 
+        def setups_of(each: Experiment) -> list[TransportSetup]:
+            takes_all = each.over_packets or (self.transport is not None and not each.has_slots)
+            return setups if takes_all else setups[:1]  # slots send datagrams, whatever the transport
+
         def made_of(each: Experiment) -> list[Experiment]:
             return [
                 replace(
@@ -225,7 +229,7 @@ class StudyChanges:
                     mtu=each.mtu if own_mtu else self.mtu,
                     shared_queue_pairs=each.shared_queue_pairs or self.share_queue_pairs,
                 )
-                for setup in (setups if each.over_packets else setups[:1])
+                for setup in setups_of(each)
             ]
 
         study = replace(study.changed(made_of), real_link_delay_s=self.real_link_delay_s())

@@ -7,13 +7,16 @@ from subprocess import CompletedProcess
 import pandas as pd
 import pytest
 
+from scenarios._infinitehbd.ring.dying import Dying, dying_ring
 from scenarios.ocs_spectra import ocs_spectra
 from testbed.cli.cli import FabricCLI
 from testbed.experiment.experiment import Experiment
 from testbed.live.backend import LiveBackend
 from testbed.study.command import MOST_WINDOW_PACKETS, StudyChanges
+from testbed.study.study import Study
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
+from topologies.khop_ring import KHopRing
 from topologies.rail import rail_fabric
 from traffic.steps import single
 from traffic.transports.host_settings import TransportSetup
@@ -70,6 +73,19 @@ def test_the_default_is_two_transports_that_exist() -> None:
     names = [setup.name for setup in StudyChanges().setups()]
     assert len(names) == 2
     assert set(names) <= {*NAMED, "tcp"} - {"ideal"}
+
+
+@pytest.mark.parametrize("transport", [None, "nscc,dctcp,ideal"])
+def test_each_transport_of_a_list_is_taken_over_duplex_circuits_and_none_over_slots(
+    transport: str | None,
+) -> None:
+    dying = Dying((0,), "shrink", 0.4, 1e-3, 1)
+    ring = dying_ring(KHopRing(6, 4, 2), 8, 1_000_000, dying, gpu_bps=100e9)
+    slots = [each for each in ocs_spectra(ocses="2", schedulers="spectra").experiments if each.has_slots]
+    study = Study(name="a study", title="of circuits", experiments=[ring, slots[0]])
+    made = StudyChanges(transport=transport).made(study, model_only=False).experiments
+    listed = ["credit"] if transport is None else transport.split(",")
+    assert [each.transport.name for each in made] == [*listed, listed[0]]
 
 
 def test_nothing_is_clairvoyant_unless_that_is_asked_for() -> None:
