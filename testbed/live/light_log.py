@@ -32,9 +32,9 @@ class LightLog:
     start_s: float
     """When the first night began [emulated seconds, on the logs' clock]."""
     datagrams: int
-    """Of how many the messages consist."""
+    """How many arrived and counted."""
     payload_bytes: int
-    """What they are together [emulated bytes]."""
+    """What these carried [emulated bytes]."""
 
     @property
     def slot_utilisation(self) -> float:
