@@ -95,9 +95,10 @@ class NicSender:
 
     def clears_s(self, now_s: float) -> float:
         """Return when it will have sent all; not before now while the kernel holds some: its link is slow."""
-        self.look()
-        if self._waits and self.clear_s < now_s:
-            self.clear_s = now_s
+        if self.clear_s < now_s:
+            self.look()
+            if self._waits:
+                self.clear_s = now_s
         return self.clear_s
 
     def sends_by(self, size: int, now_s: float, until_s: float) -> bool:
