@@ -102,7 +102,7 @@ def emulate(
         If a fault has links lose packets, and this machine's kernel has no netem.
     ScenarioError
         If the network is another fabric's, or at another rate or MTU, or its hosts are set for another
-        transport, or a link's delay cannot be honoured.
+        transport, or a link's delay cannot be honoured, or a fault slows a link to an OCS.
     StuckError, NetworkError
         If bytes do not arrive, a switch refuses circuits, or a part of the network died.
     """
@@ -111,6 +111,7 @@ def emulate(
     if booted != (*wanted, experiment.bound_routing):
         raise ScenarioError("the network was booted for another experiment", "boot one for this")
     check_losses([fault.name for fault in experiment.faults if fault.loses])
+    check_slowed_light(experiment)
     fabric, dilation = experiment.fabric, experiment.dilation
     before = _prepare_ocses(experiment, network)
     skips = experiment.job.is_chain if skips is None else skips
@@ -166,6 +167,19 @@ def check_losses(lossy: Sequence[str]) -> None:
             f"this machine's kernel has no netem, which {lossy[0]!r} needs for the loss of links",
             "leave it out, or load or install its module sch_netem",
         )
+
+
+def check_slowed_light(experiment: Experiment) -> None:
+    """Raise ScenarioError if a fault slows a link to an OCS, which shapes nothing: light does not queue."""
+    fabric = experiment.fabric
+    for fault in experiment.faults:
+        for port, state in fault.links.items():
+            if state.rate < 1 and not fabric.ocs_parts.keys().isdisjoint((port.node, fabric.peer(port).node)):
+                raise ScenarioError(
+                    f"fault {fault.name!r} slows the link at {port}, which leads to an OCS, and an emulation "
+                    "slows only what its NIC sends",
+                    "predict it with --model-only, or let it fail",
+                )
 
 
 def _with_sources(run: Run, engine: DatagramEngine, backend: LiveBackend, dilation: Dilation) -> Run:

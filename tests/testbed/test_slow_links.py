@@ -8,9 +8,11 @@ import pytest
 
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
+from testbed.live.emulate import check_slowed_light
 from testbed.model.predict import predict
+from tests.testbed.ocs_cases import experiment_of
 from tests.testbed.tables import rows
-from topologies.errors import LightrailError
+from topologies.errors import LightrailError, ScenarioError
 from topologies.fabric import Port
 from topologies.rail import rail_fabric
 from traffic.clock import ps
@@ -160,3 +162,11 @@ def test_an_effect_that_goes_wrong_in_the_middle_of_a_run_ends_it_in_a_sentence(
     faults = Fault("slow", (Slow(cable, 0.4),)), Fault("late", (Late(cable, how),), When(after_s=1e-6))
     with pytest.raises(LightrailError, match=r"effect .*(Late|raised)"):
         predict(Experiment(fabric, single(uniform(fabric.gpus)), "rails", faults=faults))
+
+
+@pytest.mark.parametrize("port", [Port("h1", 0), Port("ocs1", 1)])
+def test_a_slower_link_to_an_ocs_is_not_emulated(port: Port) -> None:
+    experiment = experiment_of("spectra")
+    check_slowed_light(replace(experiment, faults=(fault(Down((port,)), 0.4, 0.7),)))
+    with pytest.raises(ScenarioError, match="leads to an OCS"):
+        check_slowed_light(replace(experiment, faults=(fault(Slow((port,), 0.9), 0.4, 0.7),)))
