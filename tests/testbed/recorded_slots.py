@@ -109,6 +109,8 @@ class Wire:
         self.lands_s = LANDS_S
         self.slower: dict[str, float] = {}
         """How many times as long as the engine knows some NICs take."""
+        self.is_full = False
+        """Whether NICs take no packet now."""
         self._free_s: dict[str, float] = {}
         self._landing: list[tuple[float, int, Callable[[], object]]] = []
         self._tickets = count()
@@ -143,6 +145,8 @@ class Sender(socket.socket):
 
     def sendto(self, data: bytes, to: Address) -> int:  # type: ignore[override]  # of this form only
         """Send a packet to a NIC, by its name."""
+        if self._wire.is_full:
+            raise BlockingIOError
         receiver = self._receivers[nic_of(to[0]).server]
         self._wire.send(self.nic, to[0], len(data), lambda: self._land(data, receiver))
         return len(data)

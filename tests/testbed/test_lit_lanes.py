@@ -180,6 +180,16 @@ def test_a_circuit_that_is_kept_carries_on_between_two_slots() -> None:
         assert lit.run(0.05)
 
 
+def test_what_was_bound_to_a_lane_and_not_sent_goes_over_another_ocs_when_light_turns() -> None:
+    plan = pair("drain", (0, 0.0, 0.02), (0, 0.02, None), (1, 0.05, 0.05 + SLOT_S))
+    plan["light"].append(Light(at_s=0.05, ocs="ocs0", outputs={}, until_s=0.05 + SLOT_S, ended=False))
+    with lit_again(plan) as lit:
+        lit.wire.is_full = True
+        lit.run(0.02)
+        lit.wire.is_full = False
+        assert lit.run(SLOT_S)
+
+
 def test_nothing_is_sent_over_an_ocs_that_has_ended() -> None:
     plan = pair("pause", (0, 0.0, SLOT_S))
     plan["light"].append(Light(at_s=0.008, ocs="ocs0", outputs={}, until_s=None, ended=True))

@@ -128,6 +128,14 @@ def test_what_waits_in_a_nic_leaves_at_the_rate_that_it_has_now(slower: float) -
     assert sender.leaves(8948, 0.01) == pytest.approx(0.01 + (left - lent) * slower / bytes_s)
 
 
+def test_a_nic_sends_a_packet_and_its_headers_by_a_time_after_all_that_it_holds() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as endpoint:
+        sender = NicSender(endpoint, 1000.0, 900, header=100)
+    assert (sender.sends_by(900, 5.0, 6.0), sender.sends_by(900, 5.0, 5.95)) == (True, False)
+    sender.leaves(900, 5.0)
+    assert (sender.sends_by(900, 5.0, 7.0), sender.sends_by(900, 5.0, 6.95)) == (True, False)
+
+
 def test_a_nic_whose_link_is_down_has_nothing_to_send_before_what_it_is_given_next() -> None:
     """Else its clock runs ahead with what is lost at once, and later packets seem to meet no queue."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as endpoint:
