@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fcntl import ioctl
 from itertools import count, cycle
+from math import inf
 from pathlib import Path
 from termios import FIONREAD
 from typing import cast
@@ -466,6 +467,37 @@ def test_what_stands_for_no_time_keeps_its_grants(round_trip_s: float) -> None:
             arrived += servers.go_on(5 * PACKET_S)
         assert [each.message for each in arrived + servers.finish()] == [0]
         assert [seen.order for seen in servers.relay.seen] == list(range(100))
+        check_counts(servers)
+
+
+def test_queue_pairs_are_open_until_a_time_and_those_that_are_held_are_resumed() -> None:
+    with net() as servers:
+        lanes = servers.lanes(ONE, OTHER)
+        servers.post((lanes[0], 50 * PACKET, 0), (lanes[1], 50 * PACKET, 1))
+        servers.engine.hold(lanes)
+        servers.engine.open(iter(lanes), servers.clock.now + 20 * PACKET_S)
+        servers.go_on(40 * PACKET_S)
+        assert all(0 < servers.engine.owed(number) < 50 * PACKET for number in lanes)
+        servers.engine.open(lanes, inf)
+        assert {each.message for each in servers.finish()} == {0, 1}
+
+
+@pytest.mark.parametrize("round_trip_s", [0.0, 0.02])
+def test_what_is_lost_by_the_callers_word_is_granted_and_sent_again_and_counts_once(
+    round_trip_s: float,
+) -> None:
+    are_lost = True
+    with net(lambda seen: [] if are_lost else passes(seen)) as servers:
+        (number,) = servers.lanes(ONE, round_trip_s=round_trip_s)
+        servers.post((number, 100 * PACKET, 0))
+        arrived = []
+        for turn in range(20):
+            are_lost = turn < 10
+            arrived += servers.go_on(10 * PACKET_S)
+            servers.engine.lose([number])
+        assert [each.message for each in arrived + servers.finish()] == [0]
+        assert servers.engine.counted(number) == 100 * PACKET
+        assert servers.engine.moved(number).lost > 0
         check_counts(servers)
 
 

@@ -722,7 +722,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """Let queue pairs send what leaves their NICs by a time [s, monotonic]."""
         for number in numbers:
             self._pairs[number].open_until_s = until_s
-        self.resume(numbers)
+            self._set_held(self._pairs[number], is_held=False)
 
     def hear(self) -> None:
         """Count what was received until now; the next `serve` returns the messages that arrived."""
