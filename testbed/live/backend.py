@@ -41,7 +41,7 @@ from testbed.core.backend import (
 from testbed.core.packet_paths import PacketPaths, paths_over
 from testbed.experiment.dilation import Dilation
 from testbed.live.lanes import LiveLanes
-from testbed.live.news import News
+from testbed.live.news import TURN_S, News
 from testbed.live.nvlink import LiveNvlink
 from testbed.live.ocses import LiveLight
 from testbed.live.programs import LivePrograms
@@ -66,7 +66,7 @@ from traffic.transports.datagram_sockets import datagram_ends
 from traffic.transports.engine import Engine
 from traffic.transports.host_settings import CREDIT, TransportSetup
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.loop import STUCK_S, TURN_S, Health
+from traffic.transports.loop import STUCK_S, Health
 from traffic.transports.packet_feeder import PacketFeeder
 from traffic.transports.registry import algorithm_named
 from traffic.transports.round_trips import Crossing, shares_of

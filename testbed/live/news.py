@@ -9,6 +9,9 @@ from controller.app.listeners import bind_privately
 from topologies.errors import NetworkError
 from topologies.light import Circuit
 
+TURN_S = 0.001
+"""The longest wait for news while light is to change [s]."""
+
 
 class NowShown(NamedTuple):
     """What an OCS shows from now on."""

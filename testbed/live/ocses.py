@@ -9,12 +9,11 @@ from pathlib import Path
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
 from testbed.core.backend import SetCircuits
-from testbed.live.news import News, NowShown
+from testbed.live.news import TURN_S, News, NowShown
 from testbed.network.network import Network
 from topologies.errors import StuckError
 from topologies.events import Provision
 from topologies.light import Circuit, Configuration
-from traffic.transports.loop import TURN_S
 
 LIGHT_S, MOST_DELAYS = 20.0, 20
 """An OCS lights what is ordered within so long [s] and so many times its delay, which may vary."""

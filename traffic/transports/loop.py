@@ -16,8 +16,6 @@ from traffic.transports.feeder import Feeder
 EVENTS = 128
 """As many are served at once: 512 kept the others of 7,848 queue pairs waiting for 18 ms."""
 STUCK_S = 15.0
-TURN_S = 0.001
-"""How often who watches light looks at least [s]."""
 TICK_S = 0.5
 """How often an engine looks after its network and its queue pairs [s]."""
 
