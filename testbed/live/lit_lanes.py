@@ -1,8 +1,8 @@
 """Messages over the circuits of slots: lanes of datagrams, each open while light leads from NIC to NIC.
 
-A NIC's light leads to one other NIC, and what may go there is sent, whichever message's it is. When the light
-turns, what was on its way and has not arrived is lost, and goes by whichever lane is open next. Of each slot
-it is recorded what its circuits were given, delivered and lost.
+The light of a NIC leads to one other NIC at a time, and all messages that may go there take turns. When the
+light turns, packets that have not arrived are lost, and their bytes go by the lane that is open next. The
+bytes that the lanes of an OCS sent, delivered and lost are recorded for each slot.
 """
 
 import math
@@ -39,8 +39,8 @@ from traffic.transports.transport import NicRate
 
 
 @dataclass(frozen=True)
-class _Chosen:
-    """Messages that go by whichever of their lanes is open."""
+class _FirstOpen:
+    """Messages that take the first of their lanes that is open."""
 
     lanes: tuple[Lanes, ...]
     chunks: Chunks
@@ -71,7 +71,7 @@ class LitLanes:
     ocs_of
         The OCS that each NIC is on.
     sending
-        What senders do before the dark.
+        The policy of senders before a reconfiguration.
     nic_rate_bps
         The rate that a NIC has now, at emulated scale [bit/s].
     """
@@ -144,7 +144,7 @@ class LitLanes:
             tuple(map(self._lane, mine, each_of(among))) for mine, among in zip(numbers, lanes, strict=True)
         ]
         feeder = PacketFeeder(
-            _Chosen(tuple(lanes), Chunks(np.arange(len(sizes)), sizes)),
+            _FirstOpen(tuple(lanes), Chunks(np.arange(len(sizes)), sizes)),
             self._dilation.emulated_bytes(sizes),
             self._nic_rate_bps,
             numbers=own,
@@ -170,7 +170,7 @@ class LitLanes:
 
     @property
     def owes(self) -> bool:
-        """Whether messages were not taken back: they have not arrived, or nobody heard so."""
+        """Whether messages were posted that were not taken back, arrived or not."""
         return bool(self._feeders)
 
     @property
@@ -254,7 +254,7 @@ class LitLanes:
         return [nic for nic, own in self._ocs_of.items() if own == ocs]
 
     def _point(self, nic: Nic, light: _Light, *, turns: bool = False) -> None:
-        """Have a NIC's light lead elsewhere, where it turns, or its lanes close at another time."""
+        """Record where a NIC's light leads, and until when; what is on its way is lost if the light turns."""
         before, self._light[nic] = self._light[nic], light
         if turns or light.towards != before.towards:
             left = self._between[nic, before.towards]

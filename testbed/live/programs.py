@@ -47,7 +47,7 @@ class LivePrograms:
     ocs_of
         The OCS that each NIC is on.
     sending
-        What senders do before the dark, and what slots are longer for.
+        The policy of senders before a reconfiguration, and what slots are longer for.
     nic_rate_bps
         The rate that a NIC has now, at emulated scale [bit/s].
     exact

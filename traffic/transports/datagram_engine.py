@@ -136,7 +136,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         super().__init__(check, stuck_s, excused)
         self._endpoints, self._nic_rate_bps, self._packet_bytes = endpoints, nic_rate_bps, packet_bytes
         self._switches_mark, self._algorithm = switches_mark, algorithm
-        self._header_bytes, self._ahead_s, self._patient_s = header_bytes, ahead_s, patience_s
+        self._header_bytes, self._ahead_s, self._idle_patience_s = header_bytes, ahead_s, patience_s
         self._token = secrets.randbits(64)
         self.acks = AckPackets(endpoints, self._token, self._acknowledged) if ack_packets else None
         news = self.acks.news if self.acks else None
@@ -456,8 +456,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             else:
                 self._late += 1
                 if (left_at := self._given_up.pop((number, which), None)) is not None:
-                    assert self._patient_s is not None
-                    self._patient_s = max(self._patient_s, time.monotonic() - left_at)
+                    assert self._idle_patience_s is not None
+                    self._idle_patience_s = max(self._idle_patience_s, time.monotonic() - left_at)
 
     def _land(self, packet: Packet, now: float) -> None:
         """Have a packet that was received arrive, and be acknowledged, once its path's delay is over."""
@@ -573,8 +573,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
                 self._feeders.remove(parcel.feeder)
 
     def _patience_s(self, packet: Packet) -> float:
-        if self._patient_s is not None:
-            return packet.lane.nic.clears_s(time.monotonic()) - packet.left_at + self._patient_s
+        if self._idle_patience_s is not None:
+            return packet.lane.nic.clears_s(time.monotonic()) - packet.left_at + self._idle_patience_s
         source, crossed = packet.source, packet.lane.crossed
         packets = LOSSY_PACKETS if crossed.lossy else LOST_PACKETS
         least_s = packets * packet_s(self._nic_rate_bps(source.nic), self._packet_bytes)
@@ -583,7 +583,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     def _give_up(self, packet: Packet, now: float) -> None:
         """Have a packet count as lost that is missing for too long."""
         self._await_no_longer(packet)
-        if self._patient_s is not None:
+        if self._idle_patience_s is not None:
             self._given_up[packet.lane.number, packet.number] = packet.left_at
         self._lose(packet, SILENT, now)
 

@@ -1,6 +1,7 @@
 """A NIC that sends datagrams: it takes the next one when it has nearly nothing to send.
 
-What waits in its queue the kernel says, so it needs no reckoning: a NIC whose link became slower takes less.
+The kernel says what waits in its queue, so that a NIC whose link became slower takes less. When a packet
+leaves is reckoned from the NIC's rate: round trips begin then, and no packet of a slot may leave too late.
 """
 
 import socket

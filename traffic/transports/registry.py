@@ -30,7 +30,7 @@ from traffic.congestion.own_control import (
 from traffic.congestion.swift import Swift
 
 DATAGRAMS = "datagrams"
-"""What carries bytes over circuits, whatever the transport: numbered datagrams, since light is one-way."""
+"""The transport of a schedule's circuits, whichever is asked for: datagrams without congestion control."""
 USUAL_CONTROL = "cubic"
 CONTROLS = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 """The names that Linux has room for."""

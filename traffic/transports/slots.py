@@ -1,16 +1,17 @@
 """Slots: the times for which a schedule lights circuits, and how senders use them.
 
-A slot's circuits go one way. Its messages go as datagrams over lanes that are open until shortly before it is
-dark (`traffic.transports.datagram_engine`), whichever of a message's lanes is open; what a slot did not
-deliver goes in a later one. What senders do before the dark is a policy:
+A slot's circuits go one way. Messages cross them as datagrams, each over the lane that is open, and a lane is
+open until its circuit goes dark, or shortly before (`traffic.transports.datagram_engine`). Bytes that a slot
+did not deliver go in a later one. Senders follow one of three policies before a reconfiguration:
 
 - *drain*: stop a guard time before, so that what is on its way lands. Nothing is lost.
 - *pause*: stop when it goes dark. What is on its way is lost.
-- *cut*: take no notice, and send until other circuits are lit. All that was sent into the dark is lost.
+- *cut*: send on until other circuits are lit. All that was sent while it was dark is lost.
 
-Who drains loses nothing by choice, so that what has not arrived `LANDED_S` after its NIC had sent all is
-lost, and goes at once where there is light: in what is left of its slot, or over another OCS. Others send it
-again when other circuits are lit.
+A datagram that a later one of its circuit overtook is lost, and goes again at once. Senders that drain lose
+nothing by choice, so a datagram that has not arrived `LANDED_S` after its NIC had sent all is lost too, and
+goes where there is light: in what is left of its slot, or over another OCS. Under the other policies it may
+have been sent while it was dark, and goes again when other circuits are lit.
 """
 
 from dataclasses import dataclass
@@ -20,13 +21,13 @@ from typing import Literal
 from traffic.packets import DEFAULT_MTU, ETHERNET_HEADER_BYTES
 
 SLOT_PORT = 4796
-"""To which datagrams over slots are sent: what else a server receives goes to another port."""
+"""The port of datagrams over slots: a server receives others at another port."""
 Meeting = Literal["drain", "pause", "cut"]
-"""The acts of senders before the dark."""
+"""The policies of senders before a reconfiguration."""
 GUARD_S, START_S = 0.003, 0.004
 """The least of `Margins` [s]."""
 LANDED_S = 0.02
-"""How long after the last has left a NIC all its datagrams have arrived: some turns of a busy switch [s]."""
+"""How long after a NIC has sent its last datagram all have arrived: some turns of a busy switch [s]."""
 PACKET_S = 0.002
 """How long a datagram takes at the NIC's rate: short against a slot, long against what it costs to send."""
 LEAST_PACKET_BYTES = 256
@@ -35,7 +36,7 @@ IP_UDP_BYTES = 28
 SLOT_HEADER_BYTES = ETHERNET_HEADER_BYTES + IP_UDP_BYTES
 """Headers that the NIC's rate has room for too."""
 AHEAD_S = 0.006
-"""A NIC takes more while it will have sent all that it holds in so long [s]: it may be lost in the dark."""
+"""A NIC takes more while all that it holds leaves within this time [s]: what it holds may be lost."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Margins:
     """What a slot is longer for than its bytes need, at emulated scale; on a slow machine it is more."""
 
     guard_s: float = GUARD_S
-    """How long before the dark *drain* stops: a NIC's queue and the switch's work [s]."""
+    """How long before a slot ends *drain* stops: a NIC's queue and the switch's work [s]."""
     start_s: float = START_S
     """What a slot loses besides: late news, a round of the engine, a datagram that no longer fits [s]."""
 
