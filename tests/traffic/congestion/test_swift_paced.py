@@ -1,5 +1,6 @@
 """Swift below a packet: when packets leave, that some leave whatever is lost, and an incast's queue."""
 
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil, inf
 from statistics import median
@@ -86,6 +87,24 @@ def test_a_window_below_a_packet_sends_one_every_round_trip_over_the_window(
     assert len(ticks.sent_s) == 4, "it is asked when it hears something, and when one is due"
     for before, after in pairwise(ticks.sent_s):
         assert -1e-9 <= after - before - smoothed / w <= TICK_S + 1e-9
+
+
+@pytest.mark.parametrize("links", [2, 6])
+@pytest.mark.parametrize("w", [0.1, 0.5, 1, 4, 16, 26, 200])
+def test_the_target_grows_with_links_and_with_small_windows(w: float, links: int) -> None:
+    control = Swift(replace(PIPE, links=links), np.random.default_rng(0))
+    control.cwnd_bytes = w * M
+    assert control.target_s() == pytest.approx(target_delay(w, links) * R)
+
+
+def test_a_packet_that_its_nic_held_up_left_within_a_packets_time_of_its_news() -> None:
+    ticks = below_a_packet(8, 12.0)
+    asked_s = ticks.now + 1000 * R
+    control, heard_s, smoothed_s = ticks.control, asked_s + 10 * R, R * (12 - 11 * (7 / 8) ** 8)
+    assert control.may_send(asked_s) == M
+    control.on_events([Sent(M, 0)], (), [Lost(M, 0, TAKEN_BACK)], heard_s)
+    left_s = heard_s - M / PIPE.rate_bytes_s
+    assert control.next_s(heard_s) == pytest.approx(left_s + smoothed_s * M / control.cwnd_bytes)
 
 
 def test_one_packet_is_on_its_way_though_another_is_due() -> None:
