@@ -39,7 +39,6 @@ REPEAT_ROUND_TRIPS, REPEAT_PACKETS = 8.0, 50
 packets' time of its NIC at least: as long as a packet is missing where links lose some."""
 Comes = Callable[[float, float], None]
 """Takes when a thing came, and how long its packet took, or would have if it was lost at first [s]."""
-
 Sends = Callable[[bytes, Address], int]
 """Sends a packet from a NIC to an address."""
 
@@ -136,7 +135,7 @@ class AckPackets:
             return
 
     def received(self, buffer: bytearray, now_s: float) -> None:
-        """Have come what a packet brings."""
+        """Count as received all that was sent on a line until a packet that is received."""
         token, number, sent, again = CONTROL.unpack_from(buffer)
         if token != self._token or number >= len(self._lines):
             return
@@ -160,7 +159,7 @@ class AckPackets:
             self._last.popleft()
 
     def settle(self) -> None:
-        """Have all come, each as late as the last one of its line: nobody looks for packets now.
+        """Count all as received, each as late as the last one of its line: nobody looks for packets now.
 
         What reads them later would take the time until then for that of the network.
         """
@@ -194,7 +193,8 @@ class NewsPackets(ControlPackets[object]):
             return
         if (line := self._of_source.get(source)) is None:
             pair = source.lane.queue_pair
-            near, far = (pair.source, pair.destination)[:: 1 if self._forth else -1]
+            ends = pair.source, pair.destination
+            near, far = ends if self._forth else reversed(ends)
             line = self._packets.line(source, near, far, _entropy(pair, source.number))
             self._of_source[source] = line
         self._packets.send(line, partial(self._came, source, news, takes_s), now_s)
