@@ -159,9 +159,17 @@ class PacketFeeder(Feeder[_Message]):
         """Give NICs that have sent nearly all of theirs what messages are ready to send."""
         self._carrier = carrier
         self._sweep(at)
-        for nic, ready in self._ready.items():
-            while ready and carrier.room(nic):
-                self._offer(nic, ready, at)
+        nics = list(self._ready)
+        while nics:  # a packet each, so that none waits until others are full
+            nics = [nic for nic in nics if self._gives(nic, at)]
+
+    def _gives(self, nic: Nic, at: float) -> bool:
+        """Give a NIC that has room what is next; return whether it had, and there was something."""
+        ready = self._ready[nic]
+        if not ready or not self._carrier.room(nic):
+            return False
+        self._offer(nic, ready, at)
+        return True
 
     def _first_with_room(self, message: _Message) -> int | None:
         """Return the first lane that takes a packet; most groups allow none, so they are asked first."""
