@@ -106,6 +106,8 @@ class Wire:
                 self._lit.setdefault(ends, []).append((news["at_s"], until_s))
         self.loses = False
         """Whether what leaves now is lost, whatever the light."""
+        self.dead = set[str]()
+        """NICs of which nothing arrives."""
         self.lands_s = LANDS_S
         self.slower: dict[str, float] = {}
         """How many times as long as the engine knows some NICs take."""
@@ -120,7 +122,9 @@ class Wire:
         begins_s = max(self._free_s.get(near, 0.0), self._clock.now)
         leaves_s = self._free_s[near] = begins_s + self._takes_s(near, size + FRAME_BYTES)
         lit = self._lit.get((near, far), ())
-        if not self.loses and any(from_s <= leaves_s <= until_s for from_s, until_s in lit):
+        if not (self.loses or near in self.dead) and any(
+            from_s <= leaves_s <= until_s for from_s, until_s in lit
+        ):
             heapq.heappush(self._landing, (leaves_s + self.lands_s, next(self._tickets), lands))
 
     def waits(self, nic: str) -> int:

@@ -116,6 +116,21 @@ def test_what_lands_late_by_a_busy_switch_is_sent_again_once_at_most() -> None:
         assert (slot.delivered_bytes, slot.lost_bytes <= BYTES) == (BYTES, True)
 
 
+def test_what_is_lost_is_missed_though_a_nic_goes_on_of_which_nothing_arrives() -> None:
+    plan = pair("drain", (0, 0.0, 10 * SLOT_S), (1, 0.0, 10 * SLOT_S))
+    plan["owed"] = [
+        {"at_s": 0.0, "bytes": 50 * BYTES, "ends": [["0.0", "1.0"]]},
+        {"at_s": 0.02, "bytes": BYTES, "ends": [["0.1", "1.1"]]},
+    ]
+    with lit_again(plan) as lit:
+        lit.wire.dead.add("0.0")
+        lit.wire.loses = True
+        lit.run(0.02 + BYTES * 8 / RATE_BPS)
+        lit.wire.loses = False
+        (arrival,) = lit.run(SLOT_S)
+        assert arrival.message == 1
+
+
 def test_what_a_nic_has_no_room_for_goes_by_another() -> None:
     plan = pair("drain", (0, 0.0, 2 * SLOT_S), (1, 0.0, 2 * SLOT_S))
     plan["owed"][0]["bytes"] = 10 * BYTES

@@ -416,7 +416,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         packet = lane.flying[lane.packets] = Packet(lane, lane.packets, source, pieces, path, size, left_at)
         lane.packets += 1
         lane.sent += size
-        self._under_way.left(packet)
+        self._under_way.left(packet, None if self._idle_patience_s is None else lane.nic)
         if (over := source.on_the_way - source.window_bytes) > source.over_window:
             source.over_window = over
         source.sent += size

@@ -321,13 +321,13 @@ class UnderWay:
     def __init__(self) -> None:
         self._of_path: dict[tuple[int, int], deque[Packet]] = defaultdict(deque)
         """Those of each path, in the order in which they left."""
-        self._oldest: deque[Packet] = deque()
-        """All, in that order."""
+        self._oldest: dict[NicSender | None, deque[Packet]] = defaultdict(deque)
+        """All, in that order, or those of each NIC."""
 
-    def left(self, packet: Packet) -> None:
-        """Follow a packet that leaves now."""
+    def left(self, packet: Packet, nic: NicSender | None = None) -> None:
+        """Follow a packet that leaves now; of a NIC, if one has patience with each NIC's own."""
         self._of_path[packet.path].append(packet)
-        self._oldest.append(packet)
+        self._oldest[nic].append(packet)
 
     def overtaken_by(self, packet: Packet) -> list[Packet]:
         """Return what left before a packet that arrived, by the same path, and has not: it is lost."""
@@ -347,12 +347,13 @@ class UnderWay:
     def missing(self, now: float, patience_s: Callable[[Packet], float]) -> list[Packet]:
         """Return what left longer ago than one has patience for it [s], and is not back: it is lost."""
         lost = list[Packet]()
-        while self._oldest:
-            packet = self._oldest[0]
-            if not packet.over:
-                if now - packet.left_at < patience_s(packet):
-                    break
-                packet.over = True
-                lost.append(packet)
-            self._oldest.popleft()
+        for oldest in self._oldest.values():
+            while oldest:
+                packet = oldest[0]
+                if not packet.over:
+                    if now - packet.left_at < patience_s(packet):
+                        break
+                    packet.over = True
+                    lost.append(packet)
+                oldest.popleft()
         return lost
