@@ -621,7 +621,7 @@ class LiveBackend:
             left_s = self._left_s(to_ps)
             is_due = not left_s  # sockets are served all the same: NVLink's rings always have something due
             if self.programs.showing or self._light.setting:
-                left_s = min(left_s, TURN_S)
+                left_s = min(left_s, 0.0 if self.programs.lanes.is_behind else TURN_S)
             arrived = self._engine.serve(left_s)
             if self.programs.showing:
                 landed, ended = self.programs.turn()

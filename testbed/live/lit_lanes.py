@@ -207,6 +207,11 @@ class LitLanes:
         return self._engine.serve_now()
 
     @property
+    def is_behind(self) -> bool:
+        """Whether it could not send all that NICs take, so that it wants its next turn at once."""
+        return self._engine.is_behind
+
+    @property
     def busy(self) -> bool:
         """Whether something is on its way, or waits for a lane that is open."""
         return self._engine.busy

@@ -61,6 +61,8 @@ class Wire:
     def takes(self, number: int, group: Group, size: int) -> bool:
         return self.under_way(number) < self.window and self.room(self.nic_of[number])
 
+    is_long_at_it = False
+
     def put(self, _feeder: PacketFeeder, burst: Burst) -> None:
         self.flying.append(burst)
         self.put_sizes.append((burst.real, burst.size))

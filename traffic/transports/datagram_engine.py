@@ -76,6 +76,8 @@ its NIC at least: a queue may grow faster than the smoothed round trip; fewer wh
 SMOOTHING = 1 / 8
 PROBE_S, PROBES_S = 0.2, 20.0
 """After how long a probe that did not arrive is sent again, and for how long [s]."""
+TURN_S = 0.0005
+"""For how long NICs that hold some time's packets are given more before others have their turn [s]."""
 TURN_PACKETS = 4
 """Messages of a queue pair take turns in so many packets: what is counted of each packet is by message."""
 AT_ONCE = 64
@@ -158,7 +160,9 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._tick_s = inf
         """How often congestion controls are asked, and NICs looked at [s]."""
         self._turns = 0
-        self._turn_at = 0.0
+        self.is_behind = False
+        """True if the last turn ended before NICs were full."""
+        self._turn_at = self._turned_at = 0.0
         self._asked_at = 0.0
         """When it was last asked to serve [s]: what its caller did before came before what arrives now."""
         self._heard_at = 0.0
@@ -354,6 +358,11 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             and self._has_room(lane.nic)
             and (lane.open_until_s == inf or lane.is_open(size, time.monotonic()))
         )
+
+    @property
+    def is_long_at_it(self) -> bool:
+        """Whether NICs that hold some time's packets may wait for more: other news may wait."""
+        return self._ahead_s is not None and time.monotonic() > self._turned_at + TURN_S
 
     def put(self, feeder: PacketFeeder, burst: Burst) -> None:
         """Send bytes by a lane, what is allowed of them at once."""
@@ -812,7 +821,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def _turn(self, now: float) -> None:
         """Ask congestion controls, and have NICs send what they allow."""
-        self._turns += 1
+        self._turns, self._turned_at = self._turns + 1, now
         if self.acks:
             self.acks.repeat(self._heard_at)
         for missing in self._under_way.missing(self._heard_at, self._patience_s):
@@ -829,13 +838,13 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._log_flows(now)
         for nic in list(self._ready):
             self._send(nic)
-        for feeder in list(self._feeders):
-            feeder.turn(self, now)
+        turns = [feeder.turn(self, now) for feeder in list(self._feeders)]
+        self.is_behind = any(turns)
         # Others wait meanwhile: as long as it took, unless some receivers have yet to have their turn.
         self._turn_at = now + max(self._tick_s, time.monotonic() - now) if is_over else now
 
     def _log_flows(self, now: float) -> None:
-        if len(self.sources) <= MOST_SOURCES:
+        if self._algorithm and len(self.sources) <= MOST_SOURCES:
             self.flow_log.take(self.sources, now, self._tick_s / TICK_PACKETS, anyway=self._ended)
         self._ended = False
 

@@ -260,7 +260,7 @@ class Feeder(ABC, Generic[Message]):
         message = self._messages[number]
         if not message.bursts:
             return
-        states, lane = message.states, self._first_with_room(message)
+        states, lane = message.states, self._first_with_room(message, nic)
         if lane is not None and self._policy:
             lane = lane_chosen(self._policy, self._first + number, len(states), states, self._real_s(at))
         if lane is None:
@@ -269,7 +269,7 @@ class Feeder(ABC, Generic[Message]):
         ready.append(number)
         self._bind(number, lane, at)
 
-    def _first_with_room(self, _message: Message) -> int | None:
+    def _first_with_room(self, _message: Message, _nic: Nic) -> int | None:
         """Return the first lane that takes what is next of a message; None if no lane does."""
         return 0
 

@@ -89,6 +89,10 @@ class PacketCarrier(Protocol):
     def takes(self, number: int, group: Group, size: int) -> bool:
         """Return whether so many bytes between two NICs may leave: they are allowed, and the NIC has room."""
 
+    @property
+    def is_long_at_it(self) -> bool:
+        """Return whether a turn has taken so long that what else NICs have room for waits for the next."""
+
     def put(self, feeder: "PacketFeeder", burst: Burst) -> None:
         """Send bytes by a lane."""
 
@@ -155,13 +159,17 @@ class PacketFeeder(Feeder[_Message]):
 
     # Packets leave
 
-    def turn(self, carrier: PacketCarrier, at: float) -> None:
-        """Give NICs that have sent nearly all of theirs what messages are ready to send."""
+    def turn(self, carrier: PacketCarrier, at: float) -> bool:
+        """Give NICs that have sent nearly all of theirs what messages are ready to send.
+
+        Returned is whether some may have room for more.
+        """
         self._carrier = carrier
         self._sweep(at)
         nics = list(self._ready)
-        while nics:  # a packet each, so that none waits until others are full
+        while nics and not carrier.is_long_at_it:  # a packet each, so that none waits until others are full
             nics = [nic for nic in nics if self._gives(nic, at)]
+        return bool(nics)
 
     def _gives(self, nic: Nic, at: float) -> bool:
         """Give a NIC that has room what is next; return whether it had, and there was something."""
@@ -171,10 +179,14 @@ class PacketFeeder(Feeder[_Message]):
         self._offer(nic, ready, at)
         return True
 
-    def _first_with_room(self, message: _Message) -> int | None:
-        """Return the first lane that takes a packet; most groups allow none, so they are asked first."""
+    def _first_with_room(self, message: _Message, nic: Nic) -> int | None:
+        """Return the first lane that takes a packet; most groups allow none, so they are asked first.
+
+        A policy may choose any, and be asked whosever turn it is.
+        """
         carrier, self._next_bytes = self._carrier, message.bursts[0][1]
-        for group, numbers in message.among.of_group:
+        of_group = message.among.of_group if self._policy else message.among.of_nic[nic]
+        for group, numbers in of_group:
             if carrier.allows(group):
                 for number, lane in numbers:
                     if carrier.takes(number, group, self._next_bytes):
@@ -265,6 +277,13 @@ class _Among:
         of_pairs = list(zip(numbers, self._first, strict=False))
         self.of_group = [(g, [each for each in of_pairs if self.group_of[each[0]] == g]) for g in self.groups]
         """The pairs of NICs of each group, each with its first lane."""
+        self.of_nic = {
+            nic: [
+                (g, [each for each in of if feeder.pairs[each[0]].source == nic]) for g, of in self.of_group
+            ]
+            for nic in self.nics
+        }
+        """The same of each NIC that sends."""
         self.states = States(self._first[-1], partial(self._state, feeder))
 
     def _state(self, feeder: PacketFeeder, lane: int) -> LaneState:
