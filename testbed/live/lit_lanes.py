@@ -208,7 +208,7 @@ class LitLanes:
 
     @property
     def is_behind(self) -> bool:
-        """Whether it could not send all that NICs take, so that it wants its next turn at once."""
+        """True if NICs take more than the last turn gave them, so that the next is due at once."""
         return self._engine.is_behind
 
     @property

@@ -14,6 +14,7 @@ from tests.examples import examples
 from tests.traffic.cases import Work, admitted_by, work_of, works
 from topologies.fabric import Nic
 from topologies.leaf_spine import leaf_spine_fabric
+from traffic.messages import Chunks
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.plb import Plb
 from traffic.spraying.policy import (
@@ -574,3 +575,46 @@ def test_without_work_nothing_waits() -> None:
     feeder.turn(wire, 0.0)
     assert feeder.done
     assert not wire.flying
+
+
+@dataclass(frozen=True)
+class Unpoliced:
+    """Messages that take the first lane that has room."""
+
+    lanes: tuple[Lanes, ...]
+    chunks: Chunks
+    policy = None
+    first = 0
+
+
+def test_without_a_policy_a_nic_takes_what_goes_by_it_and_none_waits_until_others_are_full() -> None:
+    near, far = (Nic(0, 0), Nic(0, 1)), (Nic(1, 0), Nic(1, 1))
+    lanes = tuple(LaneSet((a,), (b,)) for a, b in zip(near, far, strict=True))
+    sizes = np.array([10 * PACKET])
+    feeder = PacketFeeder(
+        Unpoliced((lanes,), Chunks(np.zeros(1, dtype=np.int64), sizes)),
+        sizes,
+        lambda _nic: RATE_BPS,
+        numbers=[(0, 1)],
+        names=[7],
+        began_at=0.0,
+        real_s=lambda at: at,
+        packet=PACKET,
+    )
+    wire = OnePass(nic_of=dict(enumerate(near)))
+    assert feeder.turn(wire, 0.0), "there is room for more"
+    assert [burst.number for burst in wire.flying] == [0, 1]
+    wire.full = {near[0]}
+    feeder.turn(wire, 0.0)
+    assert [burst.number for burst in wire.flying] == [0, 1, 1]
+
+
+class OnePass(Wire):
+    """One whose turns end once each NIC was given a packet."""
+
+    _asked = 0
+
+    @property
+    def is_long_at_it(self) -> bool:  # type: ignore[override]  # of each turn
+        self._asked += 1
+        return self._asked % 2 == 0
