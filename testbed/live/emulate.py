@@ -174,7 +174,8 @@ def check_slowed_light(experiment: Experiment) -> None:
     fabric = experiment.fabric
     for fault in experiment.faults:
         for port, state in fault.links.items():
-            if state.rate < 1 and not fabric.ocs_parts.keys().isdisjoint((port.node, fabric.peer(port).node)):
+            ends = {port.node, fabric.peer(port).node}
+            if state.up and state.rate < 1 and not fabric.ocs_parts.keys().isdisjoint(ends):
                 raise ScenarioError(
                     f"fault {fault.name!r} slows the link at {port}, which leads to an OCS, and an emulation "
                     "slows only what its NIC sends",
