@@ -30,7 +30,7 @@ def load_bps(experiment: Experiment, predicted: Run) -> float:
     all NICs may send at once. A packet that acknowledges another counts as much: it costs switches as much.
     """
     tables, fabric = predicted.tables, experiment.fabric
-    packets = 2 if experiment.transport.ack_packets else 1
+    packets = 2 if experiment.transport.ack_packets and experiment.over_packets else 1  # light has none
     if experiment.job.is_chain and not experiment.has_slots:
         return packets * hop_load_bps(tables, communication_s(tables))
     return packets * sum(fabric.nic_rate_bps(nic) for nic in fabric.nics) * _mean_hops(tables)

@@ -14,12 +14,15 @@ from controller.schedulers.registry import SCHEDULERS
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import Scheduled, over_ocses, plan_of
-from tests.testbed.ocs_cases import partially, planned
+from testbed.model.predict import predict
+from testbed.trust.scale import load_bps
+from tests.testbed.ocs_cases import experiment_of, partially, planned
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Link, Port, Server, Switch
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.demand import Demand
 from traffic.scheme_setup import WhileLitSetup
+from traffic.transports.host_settings import TransportSetup
 from traffic.transports.slots import Margins, Meeting
 
 SMALL = planned(
@@ -142,3 +145,9 @@ def test_beside_packets_the_slowest_server_at_its_own_rates_is_the_bound(
     experiment = Experiment(fabric, job, WhileLitSetup(rest="ecmp"), circuits=circuits)
     load, rates = np.maximum(matrix.sum(axis=0), matrix.sum(axis=1)), np.array(packet_bps) + 100e9
     assert plan_of(experiment.rule).lower_bound_s == pytest.approx(max(8 * load / rates))
+
+
+def test_packets_that_acknowledge_load_no_light() -> None:
+    asked = experiment_of("spectra")
+    run, acks = predict(asked), replace(asked, transport=TransportSetup("credit", ack_packets=True))
+    assert load_bps(acks, run) == load_bps(asked, run)
