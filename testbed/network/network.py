@@ -89,6 +89,8 @@ class Network:
         Of every interface [bytes].
     routing
         By which ports packet switches send on before the shortest path; by default nothing else.
+    hosts
+        Whether servers are hosts, on which applications run.
     """
 
     def __init__(
@@ -100,8 +102,10 @@ class Network:
         *,
         mtu: int = DEFAULT_MTU,
         routing: CheckedRouting | None = None,
+        hosts: bool = False,
     ) -> None:
         self.fabric, self.routing = fabric, routing
+        self.has_hosts = hosts
         self.mtu = mtu
         self.rate_factor = rate_factor
         self.host = host or OF_DATAGRAMS
