@@ -209,7 +209,7 @@ class LitLanes:
     @property
     def is_behind(self) -> bool:
         """True if NICs take more than the last turn gave them, so that the next is due at once."""
-        return self._engine.is_behind
+        return self._engine.is_behind and not self._engine.quiet
 
     @property
     def busy(self) -> bool:

@@ -62,7 +62,7 @@ class Wire:
     def takes(self, number: int, group: Group, size: int) -> bool:
         return self.under_way(number) < self.window and self.room(self.nic_of[number])
 
-    is_long_at_it = False
+    turn_is_over = False
 
     def put(self, _feeder: PacketFeeder, burst: Burst) -> None:
         self.flying.append(burst)
@@ -615,6 +615,6 @@ class OnePass(Wire):
     _asked = 0
 
     @property
-    def is_long_at_it(self) -> bool:  # type: ignore[override]  # of each turn
+    def turn_is_over(self) -> bool:  # type: ignore[override]  # of each turn
         self._asked += 1
         return self._asked % 2 == 0

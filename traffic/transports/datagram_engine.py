@@ -76,7 +76,7 @@ its NIC at least: a queue may grow faster than the smoothed round trip; fewer wh
 SMOOTHING = 1 / 8
 PROBE_S, PROBES_S = 0.2, 20.0
 """After how long a probe that did not arrive is sent again, and for how long [s]."""
-TURN_S = 0.0005
+LONGEST_TURN_S = 0.0005
 """For how long NICs that hold some time's packets are given more before others have their turn [s]."""
 TURN_PACKETS = 4
 """Messages of a queue pair take turns in so many packets: what is counted of each packet is by message."""
@@ -360,9 +360,9 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         )
 
     @property
-    def is_long_at_it(self) -> bool:
+    def turn_is_over(self) -> bool:
         """Whether NICs that hold some time's packets may wait for more: other news may wait."""
-        return self._ahead_s is not None and time.monotonic() > self._turned_at + TURN_S
+        return self._ahead_s is not None and time.monotonic() > self._turned_at + LONGEST_TURN_S
 
     def put(self, feeder: PacketFeeder, burst: Burst) -> None:
         """Send bytes by a lane, what is allowed of them at once."""

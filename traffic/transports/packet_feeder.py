@@ -90,7 +90,7 @@ class PacketCarrier(Protocol):
         """Return whether so many bytes between two NICs may leave: they are allowed, and the NIC has room."""
 
     @property
-    def is_long_at_it(self) -> bool:
+    def turn_is_over(self) -> bool:
         """Return whether a turn has taken so long that what else NICs have room for waits for the next."""
 
     def put(self, feeder: "PacketFeeder", burst: Burst) -> None:
@@ -167,7 +167,7 @@ class PacketFeeder(Feeder[_Message]):
         self._carrier = carrier
         self._sweep(at)
         nics = list(self._ready)
-        while nics and not carrier.is_long_at_it:  # a packet each, so that none waits until others are full
+        while nics and not carrier.turn_is_over:  # a packet each, so that none waits until others are full
             nics = [nic for nic in nics if self._gives(nic, at)]
         return bool(nics)
 
