@@ -15,7 +15,7 @@ from controller.circuits.programs import Day, Program
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.processes import beside
 from testbed.machine.residue import until
-from testbed.network import circuit_tap
+from testbed.network import packet_ring
 from testbed.network.circuit_tap import CircuitTap, lit_by
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
@@ -78,7 +78,7 @@ def test_a_wall_clock_that_is_set_and_set_back_is_noticed(
     booted: Booted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fabric, ahead_s = parallel_ocs_fabric(2, 1), chain([5.0, 5.0, 2.5], repeat(5.0))
-    monkeypatch.setattr(circuit_tap, "wall_ahead_s", lambda: next(ahead_s))
+    monkeypatch.setattr(packet_ring, "wall_ahead_s", lambda: next(ahead_s))
     with booted(fabric), CircuitTap(fabric) as tap:
         assert until(lambda: tap.stepped_s > 0, LIT_S)
     assert tap.stepped_s == 2.5
