@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 
-from testbed.core.failures import HEALTHY, states_of_links
 from testbed.experiment.experiment import Experiment
+from testbed.live.link_states import set_links
 from testbed.model.predict import predict
 from testbed.network.network import Network
-from testbed.network.wiring import links_down, turn_links
+from testbed.network.wiring import links_down
 from topologies.errors import LightrailError, ScenarioError
 from topologies.events import FaultDetected, Reconfigure, View
 from topologies.fabric import Port
@@ -211,15 +211,3 @@ class StandingFaults:
         """Have links work and daemons alive, and wait until switches have the rules that they began with."""
         set_links(self._network, faults, ())
         self._network.mend()
-
-
-def set_links(network: Network, before: Iterable[Fault], now: Iterable[Fault]) -> None:
-    """Have the links of a network do what faults leave of them, where that is not what those before left."""
-    fabric = network.fabric
-    were, are = (states_of_links(fabric, faults) for faults in (before, now))
-    for link in {**were, **are}:
-        was, state = were.get(link, HEALTHY), are.get(link, HEALTHY)
-        if state.up != was.up:
-            turn_links(fabric, [link], works=state.up)
-        if (state.rate, state.loss) != (was.rate, was.loss):
-            network.shape_link(link.a, state.rate, state.loss)

@@ -12,6 +12,7 @@ from mininet.cli import CLI
 
 import testbed.cli.cli
 import testbed.cli.faults_by_hand
+import testbed.live.link_states
 from testbed.cli.cli import FabricCLI
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
@@ -123,7 +124,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     monkeypatch.setattr(
         testbed.cli.faults_by_hand, "links_down", lambda _fabric: sorted(network.down, key=str)
     )
-    monkeypatch.setattr(testbed.cli.faults_by_hand, "turn_links", network.turn)
+    monkeypatch.setattr(testbed.live.link_states, "turn_links", network.turn)
     return network
 
 

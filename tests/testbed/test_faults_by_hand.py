@@ -7,6 +7,7 @@ import pytest
 from mininet.cli import CLI
 
 import testbed.cli.faults_by_hand
+import testbed.live.link_states
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_faults import Mode
 from scenarios._infinitehbd.ring.dying import Dying, dying_ring
@@ -63,7 +64,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     def turn(_fabric: Fabric, links: Iterable[Link], *, works: bool) -> None:
         (found.down.difference_update if works else found.down.update)(links)
 
-    monkeypatch.setattr(testbed.cli.faults_by_hand, "turn_links", turn)
+    monkeypatch.setattr(testbed.live.link_states, "turn_links", turn)
     monkeypatch.setattr(CLI, "__init__", lambda *_: None)  # it would read lines where it is made
     return found
 
