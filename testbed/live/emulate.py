@@ -20,7 +20,8 @@ from testbed.machine.wall_clock import STEP_S
 from testbed.network.circuit_tap import CircuitTap, Crossings
 from testbed.network.network import Network
 from topologies.errors import MachineError, ScenarioError
-from topologies.fabric import Path
+from topologies.fabric import Fabric, Path
+from traffic.faults import Fault
 from traffic.metrics import communication_s
 from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_engine import DatagramEngine
@@ -111,7 +112,7 @@ def emulate(
     if booted != (*wanted, experiment.bound_routing):
         raise ScenarioError("the network was booted for another experiment", "boot one for this")
     check_losses([fault.name for fault in experiment.faults if fault.loses])
-    check_slowed_light(experiment)
+    check_slowed_light(experiment.fabric, experiment.faults)
     fabric, dilation = experiment.fabric, experiment.dilation
     before = _prepare_ocses(experiment, network)
     skips = experiment.job.is_chain if skips is None else skips
@@ -169,10 +170,9 @@ def check_losses(lossy: Sequence[str]) -> None:
         )
 
 
-def check_slowed_light(experiment: Experiment) -> None:
+def check_slowed_light(fabric: Fabric, faults: Sequence[Fault]) -> None:
     """Raise ScenarioError if a fault slows a link to an OCS, which shapes nothing: light does not queue."""
-    fabric = experiment.fabric
-    for fault in experiment.faults:
+    for fault in faults:
         for port, state in fault.links.items():
             ends = {port.node, fabric.peer(port).node}
             if state.up and state.rate < 1 and not fabric.ocs_parts.keys().isdisjoint(ends):

@@ -167,6 +167,6 @@ def test_an_effect_that_goes_wrong_in_the_middle_of_a_run_ends_it_in_a_sentence(
 @pytest.mark.parametrize("port", [Port("h1", 0), Port("ocs1", 1)])
 def test_a_slower_link_to_an_ocs_is_not_emulated(port: Port) -> None:
     experiment = experiment_of("spectra")
-    check_slowed_light(replace(experiment, faults=(Fault("dies", (Slow((port,), 0.9), Down((port,)))),)))
+    check_slowed_light(experiment.fabric, (Fault("dies", (Slow((port,), 0.9), Down((port,)))),))
     with pytest.raises(ScenarioError, match="leads to an OCS"):
-        check_slowed_light(replace(experiment, faults=(fault(Slow((port,), 0.9), 0.4, 0.7),)))
+        check_slowed_light(experiment.fabric, (fault(Slow((port,), 0.9), 0.4, 0.7),))
