@@ -4,6 +4,7 @@ A process that sleeps waits for work and is well. One that does not sleep and wh
 gets nothing done, whatever the reason; a thread looks at it every 20 ms.
 """
 
+import math
 import os
 import threading
 import time
@@ -56,6 +57,22 @@ class StallWatch:
 def cpu_s(pid: int) -> float:
     """Return the CPU time that a process has used, all threads together [s]."""
     return _state(Path(f"/proc/{pid}/stat"))[1] / os.sysconf("SC_CLK_TCK")
+
+
+def run_delay_s(pid: int) -> float:
+    """Return how long the threads of a process that could run have waited for a CPU, together [s].
+
+    It is NaN where the kernel does not count it (CONFIG_SCHED_INFO).
+    """
+    delays_s = list(map(_run_delay_s, Path(f"/proc/{pid}/task").glob("*/schedstat")))
+    return sum(delays_s) if delays_s else math.nan
+
+
+def _run_delay_s(schedstat: Path) -> float:
+    """Return it of one thread, 0 once that has ended [s]."""
+    with suppress(OSError):
+        return int(schedstat.read_text().split()[1]) / 1e9
+    return 0.0
 
 
 def _state(stat: Path) -> tuple[str, int]:

@@ -14,7 +14,7 @@ import pandas as pd
 from testbed.core.run import Run
 from testbed.live.emulate import EmulatedRun
 from testbed.live.light_log import LightLog
-from testbed.machine.stalls import StallWatch, cpu_s
+from testbed.machine.stalls import StallWatch, cpu_s, run_delay_s
 from testbed.machine.wall_clock import wall_ahead_s
 from testbed.network.network import Network
 from testbed.network.readback import PortSetting, port_settings, unmet
@@ -87,23 +87,15 @@ class Watch:
         seconds = max(change["seconds"], 1e-9)
         own_cpu_s = change["engine_cpu_s"] + (change["switch_cpu_s"] if self._pid else 0.0)
         payload_bytes = light.payload_bytes if light else emulation.health.payload_bytes
-        measures = Measures(
+        measures = replace(
+            self.of_machine(worst_link_error),
             retransmits=emulation.health.retransmits,
             packets=math.ceil(payload_bytes / packet_bytes(self._network.mtu)),
-            queue_drops=change["queue_drops"],
-            queue_marks=change["queue_marks"],
-            socket_drops=change["socket_drops"],
-            switch_drops=change["switch_drops"],
-            cpu_pressure=change["pressure_s"] / seconds,
-            switch_cpu=change["switch_cpu_s"] / seconds,
             engine_cpu=change["engine_cpu_s"] / seconds,
             other_cpu=max(change["all_cpu_s"] - own_cpu_s, 0.0) / seconds,
-            switch_stall_s=self._stalls.longest_s if self._stalls else math.nan,
             stall_s=emulation.health.stall_s,
             lateness_s=emulation.health.lateness_s,
-            clock_step_s=change["wall_ahead_s"],
             aggregate_bps=8.0 * payload_bytes / max(emulation.emulated_s, 1e-9),
-            worst_link_error=worst_link_error,
             sent_over_granted=emulation.sent_over_granted,
         )
         if packets := emulation.packets:
@@ -111,18 +103,54 @@ class Watch:
             measures = replace(measures, **counts)
         return _of_datagrams(measures, light) if light else measures
 
+    def of_machine(self, worst_link_error: float) -> Measures:
+        """Return what the machine's own counters say, whatever sends the packets; all else is unknown."""
+        change = self._change
+        seconds = max(change["seconds"], 1e-9)
+        switch_cpu_s = change["switch_cpu_s"] if self._pid else 0.0
+        sent = [each for port, each in self._sent.items() if port.node in self._network.fabric.server_index]
+        return Measures(
+            packets=sum(packets for packets, _ in sent),
+            queue_drops=change["queue_drops"],
+            queue_marks=change["queue_marks"],
+            socket_drops=change["socket_drops"],
+            switch_drops=change["switch_drops"],
+            cpu_pressure=change["pressure_s"] / seconds,
+            switch_cpu=change["switch_cpu_s"] / seconds,
+            other_cpu=max(change["all_cpu_s"] - switch_cpu_s, 0.0) / seconds,
+            switch_stall_s=self._stalls.longest_s if self._stalls else math.nan,
+            clock_step_s=change["wall_ahead_s"],
+            aggregate_bps=8.0 * sum(size for _, size in sent) / seconds,
+            worst_link_error=worst_link_error,
+        )
+
+    @property
+    def switch_wait(self) -> float:
+        """The share of the time in which threads of Open vSwitch waited for a CPU; NaN if unknown, 0..1."""
+        change = self._change
+        return change["switch_wait_s"] / max(change["seconds"], 1e-9)
+
+    @property
+    def _sent(self) -> dict[Port, tuple[int, int]]:
+        """The packets and the bytes that each port sent meanwhile."""
+        return {
+            port: (after.sent_packets - before.sent_packets, after.sent_bytes - before.sent_bytes)
+            for port, after in self._settings.items()
+            for before in [self._before_settings[port]]
+        }
+
     def wired(self, run: Run) -> Run:
         """Return a run with what each port sent meanwhile in its tables, by the interfaces' counters."""
         ports = tuple(dict.fromkeys([*run.tables.ports, *sorted(self._settings)]))
         rows = [
             (
                 ports.index(port),
-                after.sent_bytes - before.sent_bytes,
-                after.sent_packets - before.sent_packets,
+                sent_bytes,
+                sent_packets,
                 after.drops + after.unsent - before.drops - before.unsent,
             )
-            for port, after in sorted(self._settings.items())
-            for before in [self._before_settings[port]]
+            for port, (sent_packets, sent_bytes) in sorted(self._sent.items())
+            for before, after in [(self._before_settings[port], self._settings[port])]
         ]
         wire = pd.DataFrame(rows, columns=list(WIRE)).astype(WIRE)
         return Run(replace(run.tables, wire=wire, ports=ports))
@@ -158,6 +186,7 @@ class Watch:
             "engine_cpu_s": usage.ru_utime + usage.ru_stime,
             "all_cpu_s": all_cpu_s(),
             "switch_cpu_s": cpu_s(pid) if pid else math.nan,
+            "switch_wait_s": run_delay_s(pid) if pid else math.nan,
             "queue_drops": sum(setting.drops for setting in settings),
             "queue_marks": sum(setting.marked for setting in settings),
             "socket_drops": self._network.openvswitch.packet_drops() + sum(s.lost for s in settings),

@@ -55,6 +55,13 @@ def _share(count: float, packets: float) -> float:
     return count / max(packets, 1)
 
 
+TOO_SLOW = Limit(
+    lambda seen: _share(seen.socket_drops, seen.packets),
+    0.0,
+    1e-3,
+    "Open vSwitch was too slow for {:.2%} of the packets",
+    "what Open vSwitch was too slow for (its sockets are the machine's own)",
+)
 WAITED = Limit(
     lambda seen: seen.cpu_pressure,
     0.60,
@@ -62,68 +69,57 @@ WAITED = Limit(
     "something waited for a CPU {:.0%} of the time{seen.busy_text}",
     "CPU pressure (the kernel has no PSI)",
 )
-ALWAYS = (
-    Limit(
-        lambda seen: _share(seen.socket_drops, seen.packets),
-        0.0,
-        1e-3,
-        "Open vSwitch was too slow for {:.2%} of the packets",
-        "what Open vSwitch was too slow for (its sockets are the machine's own)",
-    ),
-    WAITED,
-    Limit(
-        lambda seen: seen.switch_cpu,
-        FULL_CORE,
-        math.inf,
-        "Open vSwitch used {:.2f} CPUs, about all that one thread can",
-        "CPU of Open vSwitch (the daemon is the machine's own)",
-    ),
-    Limit(
-        lambda seen: seen.engine_cpu,
-        FULL_CORE,
-        math.inf,
-        "the engine used {:.2f} CPUs, about all that one thread can",
-        "CPU of the engine",
-    ),
-    Limit(
-        lambda seen: seen.switch_stall_s,
-        0.10,
-        0.40,
-        "Open vSwitch could not run for {:.2f} s",
-        "stalls of Open vSwitch (the daemon is the machine's own)",
-    ),
-    Limit(
-        lambda seen: seen.lateness_s, 0.01, 0.05, "the engine was {:.3f} s late", "how late the engine was"
-    ),
-    Limit(
-        lambda seen: abs(seen.clock_step_s),
-        STEP_S,
-        math.inf,
-        "this machine's clock was set by {:.3f} s during the run, or it was suspended",
-        "steps of this machine's clock",
-    ),
+SWITCH_CPU = Limit(
+    lambda seen: seen.switch_cpu,
+    FULL_CORE,
+    math.inf,
+    "Open vSwitch used {:.2f} CPUs, about all that one thread can",
+    "CPU of Open vSwitch (the daemon is the machine's own)",
 )
+ENGINE_CPU = Limit(
+    lambda seen: seen.engine_cpu,
+    FULL_CORE,
+    math.inf,
+    "the engine used {:.2f} CPUs, about all that one thread can",
+    "CPU of the engine",
+)
+SWITCH_STALL = Limit(
+    lambda seen: seen.switch_stall_s,
+    0.10,
+    0.40,
+    "Open vSwitch could not run for {:.2f} s",
+    "stalls of Open vSwitch (the daemon is the machine's own)",
+)
+LATE = Limit(
+    lambda seen: seen.lateness_s, 0.01, 0.05, "the engine was {:.3f} s late", "how late the engine was"
+)
+CLOCK_STEP = Limit(
+    lambda seen: abs(seen.clock_step_s),
+    STEP_S,
+    math.inf,
+    "this machine's clock was set by {:.3f} s during the run, or it was suspended",
+    "steps of this machine's clock",
+)
+ALWAYS = (TOO_SLOW, WAITED, SWITCH_CPU, ENGINE_CPU, SWITCH_STALL, LATE, CLOCK_STEP)
 """Whatever carries the bytes. A port's buffer bridges 0.1 s; 0.5 s show in any result."""
-PACKETS = (
-    Limit(
-        lambda seen: abs(seen.worst_link_error),
-        0.04,
-        0.10,
-        "a sampled link is {:.1%} off its rate",
-        "the links' rates (none was sampled)",
-    ),
-    Limit(
-        lambda seen: _share(seen.switch_drops, seen.packets),
-        0.0,
-        1e-3,
-        "Open vSwitch dropped {:.2%} of the packets",
-        "drops in Open vSwitch (it did not answer)",
-    ),
-    Limit(
-        lambda seen: seen.stall_s, 0.10, 0.40, "the engine stood still for {:.2f} s", "stalls of the engine"
-    ),
-    *ALWAYS,
+LINK_RATES = Limit(
+    lambda seen: abs(seen.worst_link_error),
+    0.04,
+    0.10,
+    "a sampled link is {:.1%} off its rate",
+    "the links' rates (none was sampled)",
 )
+SWITCH_DROPS = Limit(
+    lambda seen: _share(seen.switch_drops, seen.packets),
+    0.0,
+    1e-3,
+    "Open vSwitch dropped {:.2%} of the packets",
+    "drops in Open vSwitch (it did not answer)",
+)
+ENGINE_STALL = Limit(
+    lambda seen: seen.stall_s, 0.10, 0.40, "the engine stood still for {:.2f} s", "stalls of the engine"
+)
+PACKETS = (LINK_RATES, SWITCH_DROPS, ENGINE_STALL, *ALWAYS)
 """Over packet switches."""
 LIT = PACKETS[1:]
 """The same over circuits that stay lit, whose links are not sampled: light does not queue."""
@@ -240,13 +236,23 @@ def _missed(light: LightLog) -> Limit:
 
 
 def with_control(outcome: Outcome, control: Control | None) -> Outcome:
-    """Return an outcome judged by one more control beside it: the worse word counts, all reasons stay.
+    """Return an outcome judged by one more control beside it (`controlled`).
 
     Over the circuits of a rule, and where nothing was sent, a control says nothing.
     """
-    before = outcome.verdict
-    if before.word == "model" or outcome.experiment.is_once_lit:
+    if outcome.verdict.word == "model" or outcome.experiment.is_once_lit:
         return outcome
+    seen = control.error if control else math.nan
+    worst = max(outcome.measures.control_error, seen, key=_size)
+    return replace(
+        outcome,
+        verdict=controlled(outcome.verdict, control),
+        measures=replace(outcome.measures, control_error=worst),
+    )
+
+
+def controlled(before: Verdict, control: Control | None) -> Verdict:
+    """Return a verdict judged by one more control: the worse word counts, all reasons stay."""
     seen, limits = Measures(), [CONTROL]
     if control:
         seen = Measures(control_error=control.error, cpu_pressure=control.cpu_pressure)
@@ -254,12 +260,7 @@ def with_control(outcome: Outcome, control: Control | None) -> Outcome:
     judged = verdict(seen, measured_s=0.0, bound_s=0.0, limits=limits)
     worse = max(before, judged, key=lambda each: WORST_LAST.index(each.word))
     reasons = tuple(dict.fromkeys((*before.reasons, *judged.reasons)))
-    worst = max(outcome.measures.control_error, seen.control_error, key=_size)
-    return replace(
-        outcome,
-        verdict=replace(worse, reasons=reasons),
-        measures=replace(outcome.measures, control_error=worst),
-    )
+    return replace(worse, reasons=reasons)
 
 
 def _size(error: float) -> float:
