@@ -14,7 +14,7 @@ from tests.tools import CHECKOUT
 PYTHONS = ("3.11", "3.12", "3.13")
 """Debian 12 has the first, Ubuntu 24.04 the second."""
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
-LOCK, CLUSTER_LOCK = "requirements.lock", "requirements-cluster.lock"
+LOCK, CLUSTER_LOCK, JAX_LOCK = "requirements.lock", "requirements-cluster.lock", "requirements-jax.lock"
 OURS = "lightrail (pyproject.toml)"
 """The name of the checkout in a pin's ``via``."""
 
@@ -73,13 +73,13 @@ def check_satisfied(requirements: Iterable[Requirement], versions: dict[str, str
         assert each.specifier.contains(versions[canonicalize_name(each.name)], prereleases=True), each
 
 
-@pytest.mark.parametrize("lock", [LOCK, CLUSTER_LOCK])
+@pytest.mark.parametrize("lock", [LOCK, CLUSTER_LOCK, JAX_LOCK])
 def test_each_pin_has_hashes(lock: str) -> None:
     assert all(re.fullmatch("sha256:[0-9a-f]{64}", each) for pin in pins(lock) for each in pin.hashes)
     assert [pin.name for pin in pins(lock) if not pin.hashes] == []
 
 
-@pytest.mark.parametrize("lock", [LOCK, CLUSTER_LOCK])
+@pytest.mark.parametrize("lock", [LOCK, CLUSTER_LOCK, JAX_LOCK])
 def test_a_lock_does_not_say_where_packages_are_found(lock: str) -> None:
     lines = [line for line in (CHECKOUT / lock).read_text().splitlines() if not line.startswith("#")]
     assert not [line for line in lines if re.search("://|-url|--find-links", line)]
@@ -93,20 +93,26 @@ def test_the_pins_satisfy_what_is_asked(python: str) -> None:
     check_satisfied(asked("dev", "docs").values(), versions)
 
 
-def test_the_pins_of_the_cluster_satisfy_it_and_are_those_of_the_lock() -> None:
-    versions = {pin.name: pin.version for pin in pins(CLUSTER_LOCK)}
-    of_cluster = map(Requirement, PROJECT["project"]["optional-dependencies"]["cluster"])
-    check_satisfied(of_cluster, versions)
-    for python in PYTHONS:
-        here = {pin.name: pin.version for pin in pins(LOCK) if pin.holds(python)}
-        assert {name: here[name] for name in versions if name in here}.items() <= versions.items()
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize(("extra", "lock"), [("cluster", CLUSTER_LOCK), ("jax", JAX_LOCK)])
+def test_the_pins_of_an_extra_satisfy_it_and_are_those_of_the_lock(
+    extra: str, lock: str, python: str
+) -> None:
+    here = [pin for pin in pins(lock) if pin.holds(python)]
+    versions = {pin.name: pin.version for pin in here}
+    assert len(versions) == len(here)
+    check_satisfied(map(Requirement, PROJECT["project"]["optional-dependencies"][extra]), versions)
+    common = {pin.name: pin.version for pin in pins(LOCK) if pin.holds(python) and pin.name in versions}
+    assert common.items() <= versions.items()
 
 
 def test_the_lock_knows_what_is_asked() -> None:
     assert {pin.name for pin in pins(LOCK) if OURS in pin.via} == set(asked("dev", "docs"))
 
 
-@pytest.mark.parametrize(("lock", "roots"), [(LOCK, {*asked("dev", "docs")}), (CLUSTER_LOCK, {"ray"})])
+@pytest.mark.parametrize(
+    ("lock", "roots"), [(LOCK, {*asked("dev", "docs")}), (CLUSTER_LOCK, {"ray"}), (JAX_LOCK, {"jax"})]
+)
 def test_nothing_is_locked_that_does_not_follow(lock: str, roots: set[str]) -> None:
     found, reached, more = pins(lock), set[str](), roots
     while more:

@@ -225,6 +225,7 @@ def test_nothing_else_at_the_top() -> None:
         "pyproject.toml",
         "requirements.lock",
         "requirements-cluster.lock",
+        "requirements-jax.lock",
         "README.md",
         "lightrail.py",
         "mkdocs.yml",

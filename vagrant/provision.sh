@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Make this machine ready for lightrail: Debian packages, and a .venv in the checkout.
 #
-#     sudo bash vagrant/provision.sh [--cluster] [--latest]
+#     sudo bash vagrant/provision.sh [--cluster] [--jax] [--latest]
 #
 # Root in a container has no sudo and needs none: leave the word out, here and in all that is documented.
 # Python packages are those of requirements.lock, each held to a hash. With --latest they are the newest that the
 # ranges of pyproject.toml permit, unpinned; a later run without it goes back to the lock.
-# With --cluster also Ray (docs/reference/cluster.md; requirements-cluster.lock), which a later run without it keeps.
+# With --cluster also Ray (docs/reference/cluster.md; requirements-cluster.lock), with --jax also JAX for programs on
+# hosts (docs/howto/programs_on_hosts.md; requirements-jax.lock); a later run without these words keeps both.
 # The one install script, for bare metal, CI, a virtual machine and a chroot; Debian 12 and Ubuntu 24.04.
 # Run it as often as you like: when nothing is missing it says nothing. Indexes, proxies and certificates are
 # pip's and apt's own business and are left as they are configured.
@@ -16,6 +17,7 @@ PACKAGES=(
     mininet             # mnexec and mn
     openvswitch-switch
     iproute2 ethtool iperf iperf3 iputils-ping procps
+    openmpi-bin python3-mpi4py mptcpize tcpdump # for applications on hosts
     python3-venv
     python-is-python3   # `sudo python scenarios/x.py` finds a python
     ca-certificates
@@ -44,7 +46,7 @@ main() {
     local option
     for option; do
         case $option in
-        --cluster | --latest) ;;
+        --cluster | --jax | --latest) ;;
         *) fail "unknown option $option; see the top of this file." ;;
         esac
     done
@@ -171,7 +173,10 @@ install_venv() {
 # too, is built with it.
 install_locked() { # extras
     local files=(--requirement requirements.lock)
-    [[ $1 != *cluster ]] || files+=(--requirement requirements-cluster.lock)
+    local extra
+    for extra in cluster jax; do
+        [[ ,$1, != *,$extra,* ]] || files+=(--requirement "requirements-$extra.lock")
+    done
     if ! {
         pip --require-hashes --requirement <(sed -n '/^setuptools==/,/[^\\]$/p' requirements.lock) &&
             pip --require-hashes --no-build-isolation --use-pep517 "${files[@]}" &&
@@ -190,8 +195,11 @@ pip() { # compiles one file after the other; all CPUs together, afterwards, take
 }
 
 venv_key() { # lines 1 and 2: what the .venv is made of; lines 3 and 4: what is installed in it
-    local extras=dev,docs pins=locked
-    [[ $(tail -n 1 "$stamp" 2>/dev/null) != *cluster && " $* " != *" --cluster "* ]] || extras+=,cluster
+    local extras=dev,docs pins=locked extra had
+    had=$(tail -n 1 "$stamp" 2>/dev/null || true)
+    for extra in cluster jax; do
+        [[ ,$had, != *,$extra,* && " $* " != *" --$extra "* ]] || extras+=,$extra
+    done
     [[ " $* " != *" --latest "* ]] || pins=latest
     echo "$("$PYTHON" -VV) $checkout"
     echo "$pins"

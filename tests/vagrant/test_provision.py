@@ -62,7 +62,12 @@ class Machine:
             assert f"={real}" in text
             text = text.replace(f"={real}", f"={fake}")
         self._script.write_text(text)
-        for name in ("pyproject.toml", "requirements.lock", "requirements-cluster.lock"):
+        for name in (
+            "pyproject.toml",
+            "requirements.lock",
+            "requirements-cluster.lock",
+            "requirements-jax.lock",
+        ):
             (folder / name).touch()
         self.program("python", PYTHON)
 
@@ -131,7 +136,7 @@ def test_a_second_run_changes_nothing_and_says_nothing() -> None:
 def test_a_venv_that_is_anothers_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "vagrant").mkdir()
     shutil.copy(SCRIPT, tmp_path / "vagrant")
-    for name in ("pyproject.toml", "requirements.lock", "requirements-cluster.lock"):
+    for name in ("pyproject.toml", "requirements.lock", "requirements-cluster.lock", "requirements-jax.lock"):
         (tmp_path / name).write_text("nothing that pip could install")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "kept").touch()
@@ -163,6 +168,16 @@ def test_ray_is_installed_where_it_is_asked_for_and_stays(machine: Machine) -> N
         assert (ran.returncode, ran.stderr) == (0, "")
     cluster = [SETUPTOOLS, f"{LOCKED} --requirement requirements-cluster.lock", CHECKOUT_ALONE]
     assert machine.installed == [*INSTALL, *cluster]
+
+
+@installed
+def test_jax_is_installed_where_it_is_asked_for_and_stays_beside_ray(machine: Machine) -> None:
+    for words in (("--jax",), (), ("--cluster",), ("--jax",)):
+        ran = machine.provision(*words)
+        assert (ran.returncode, ran.stderr) == (0, "")
+    jax, ray = (f"--requirement requirements-{extra}.lock" for extra in ("jax", "cluster"))
+    alone, both = f"{LOCKED} {jax}", f"{LOCKED} {ray} {jax}"
+    assert machine.installed == [SETUPTOOLS, alone, CHECKOUT_ALONE, SETUPTOOLS, both, CHECKOUT_ALONE]
 
 
 @installed

@@ -1,0 +1,1 @@
+"""What every host has on PYTHONPATH."""
