@@ -42,6 +42,7 @@ def _options() -> Namespace:
     parser = ArgumentParser(prog="python -m controller", description="Program the switches of a fabric.")
     parser.add_argument("--fabric", type=Path, required=True, help="the fabric's JSON file")
     parser.add_argument("--routing", type=Path, help="JSON file of a user's routing, if there is one")
+    parser.add_argument("--hosts", action="store_true", help="forward to the addresses of hosts too")
     parser.add_argument("--ocses", type=Path, help="JSON file of what another controller left of OCSes")
     parser.add_argument("--openflow", type=Path, required=True, help="unix socket that switches connect to")
     parser.add_argument("--northbound", type=Path, required=True, help="unix socket that clients connect to")
@@ -70,7 +71,8 @@ def _run(options: Namespace) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads, so that sigwait gets them
     routing = routed and CheckedRouting(ROUTING.of_document(json.loads(routed)))
     records = TypeAdapter(list[OcsRecord]).validate_json(left)
-    controller = run(Controller, switches, fabric=Fabric.from_json(text), routing=routing, records=records)
+    what = {"fabric": Fabric.from_json(text), "routing": routing, "hosts": options.hosts, "records": records}
+    controller = run(Controller, switches, **what)
     Thread(target=_serve_northbound, args=(controller, clients), daemon=True).start()
     signal.sigwait(signals)
     for path in (options.openflow, options.northbound):

@@ -11,6 +11,9 @@ A NIC on a packet switch has a network of its own: the port's number is shifted 
 6 bits of a destination address are the packet's entropy. Switches hash addresses and no UDP ports, so that
 datagrams to one NIC take different paths by their entropies. A NIC on an OCS has one address, since nothing
 is hashed there.
+
+A server that is a host, on which applications run, has an address of its own beside those of its NICs,
+``172.16.0.1`` and up: whichever of its NICs a packet comes by.
 """
 
 from functools import lru_cache
@@ -21,6 +24,8 @@ from topologies.fabric import SERVER_PORT, SWITCH_PORT, Fabric, Nic, Port
 from topologies.packet_part import on_packet_switch
 
 FABRIC_NETWORK = IPv4Network("10.0.0.0/8")
+HOSTS_NETWORK = IPv4Network("172.16.0.0/12")
+"""Where the addresses of hosts are."""
 GATEWAY_MAC = "02:00:00:00:00:01"
 """The MAC address to which NICs on packet switches send: every packet switch's."""
 ENTROPIES = 64
@@ -94,6 +99,11 @@ def gateway_ip(fabric: Fabric, nic: Nic) -> IPv4Address:
     return subnet(fabric, fabric.peer(fabric.nic_port(nic)).node).broadcast_address - 1
 
 
+def host_ip(server: int) -> IPv4Address:
+    """Return the address of a host, which all its NICs take: the first is 172.16.0.1."""
+    return HOSTS_NETWORK.network_address + 1 + server
+
+
 def nic_mac(nic: Nic) -> str:
     """Return the MAC address of a NIC: locally administered, server and NIC in it."""
     return f"02:01:{nic.server >> 8:02x}:{nic.server & 255:02x}:00:{nic.nic:02x}"
@@ -106,9 +116,18 @@ def switch_mac(fabric: Fabric, switch: str) -> str:
 
 
 def interface(fabric: Fabric, port: Port) -> str:
-    """Return the name of a port's network interface: ``h3-nic0`` or ``leaf0-p3``."""
-    kind = SERVER_PORT if port.node in fabric.server_index else SWITCH_PORT
-    return f"{port.node}-{kind}{port.number}"
+    """Return the name of a port's network interface: ``leaf0-p3``, or ``nic0`` on every server.
+
+    A server's interfaces are in its own network namespace, a switch's in that of the network.
+    """
+    if port.node in fabric.server_index:
+        return f"{SERVER_PORT}{port.number}"
+    return f"{port.node}-{SWITCH_PORT}{port.number}"
+
+
+def nic_name(fabric: Fabric, nic: Nic) -> str:
+    """Return the name by which all hosts know a NIC: ``h3-nic0``."""
+    return f"{fabric.servers[nic.server].name}-{SERVER_PORT}{nic.nic}"
 
 
 def openflow_port(number: int) -> int:

@@ -42,7 +42,7 @@ LONGEST_DELAY_S = 1.0
 NODE_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.][A-Za-z0-9_.-]{0,11}")
 """What the kernel takes for an interface, with a port behind it, and commands do not take for an option."""
 SERVER_PORT, SWITCH_PORT = "nic", "p"
-"""The words in an interface's name before the port's number: ``h3-nic0``, ``leaf0-p3``."""
+"""The words in an interface's name before the port's number: ``nic0`` on any server, ``leaf0-p3``."""
 MOST_INTERFACE = 15
 """Characters of an interface's name, by the kernel."""
 MOST_NAME = 64
@@ -79,7 +79,7 @@ class Server:
     """A machine with GPUs; RailS calls it a domain."""
 
     name: str
-    """Unique in the fabric; `NODE_NAME`, since an interface's name must fit the kernel."""
+    """Unique in the fabric; `NODE_NAME`. It is the host's name too."""
     nics: int
     """How many NICs, each with one link."""
     gpus: int
@@ -431,7 +431,6 @@ def _check_server(server: Server) -> None:
             f"server {server.name} has {shown(server.nics)} NICs and {shown(server.gpus)} GPUs",
             f"give it at least one of each, and at most {MOST_NICS} NICs",
         )
-    _check_interfaces(server.name, f"{SERVER_PORT}{server.nics - 1}")
     _check_rate(server.nvlink_bps, f"the NVLink of server {server.name}")
     if server.slots and sorted(nic for nic in server.slots if nic != -1) != list(range(server.nics)):
         raise FabricError(
@@ -446,17 +445,14 @@ def _check_switch(switch: Switch) -> None:
             f"switch {switch.name} of tier {shown(switch.tier)} has {shown(switch.ports)} ports",
             f"give it 1 to {MOST_PORTS:,} ports, and a tier from 0 to {MOST_TIERS - 1}",
         )
-    _check_interfaces(switch.name, f"{SWITCH_PORT}{switch.ports - 1}")
-    _check_permitted(switch)
-
-
-def _check_interfaces(node: str, last: str) -> None:
-    """Refuse a node if the name of its last port's interface does not fit the kernel."""
-    if len(name := f"{node}-{last}") > MOST_INTERFACE:
+    last = f"{switch.name}-{SWITCH_PORT}{switch.ports - 1}"
+    if len(last) > MOST_INTERFACE:
         raise FabricError(
-            f"the node {node!r} has an interface {name!r}, and the kernel takes {MOST_INTERFACE} characters",
-            f"give the node a name of at most {MOST_INTERFACE - len(last) - 1}",
+            f"the switch {switch.name!r} has an interface {last!r}, and the kernel takes "
+            f"{MOST_INTERFACE} characters",
+            f"give the switch a name of at most {len(switch.name) - len(last) + MOST_INTERFACE}",
         )
+    _check_permitted(switch)
 
 
 def _listed(numbers: Sequence[int]) -> str:

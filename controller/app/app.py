@@ -104,6 +104,8 @@ class Controller(App):  # type: ignore[misc]
         What is wired.
     routing
         By which ports packet switches send on before the shortest path; by default nothing else.
+    hosts
+        Whether switches forward to the addresses of hosts.
     records
         What another controller left of OCSes, from which this one takes over.
     """
@@ -115,17 +117,19 @@ class Controller(App):  # type: ignore[misc]
         *args: object,
         fabric: Fabric,
         routing: Routing | None = None,
+        hosts: bool = False,
         records: Sequence[OcsRecord] = (),
         **kwargs: object,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.fabric, self._routing = fabric, routing
+        self.fabric = fabric
+        self._rules_around = partial(forwarding_rules, fabric, routing=routing, hosts=hosts)
         self._switches = {
             datapath_id(self.fabric, switch.name): KnownSwitch(switch.name) for switch in self.fabric.switches
         }
         self._named = {switch.name: switch for switch in self._switches.values()}
         self._failed_links: frozenset[Link] = frozenset()
-        self._rules = forwarding_rules(self.fabric, routing=routing)
+        self._rules = self._rules_around()
         self._settling = False
         self._failure = ""
         self._questions = Questions()
@@ -283,7 +287,7 @@ class Controller(App):  # type: ignore[misc]
         down = {port for switch in self._switches.values() for port in switch.down_ports}
         failed = frozenset(self.fabric.link_at[port] for port in down)
         if failed != self._failed_links:
-            self._rules = forwarding_rules(self.fabric, failed, self._routing)
+            self._rules = self._rules_around(failed)
             self._failed_links = failed
         for switch in self._switches.values():
             rules = renumbered(self._rules.get(switch.name, DARK), switch.rules or RuleSet())

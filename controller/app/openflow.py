@@ -26,7 +26,7 @@ from os_ken.ofproto import ofproto_v1_3_parser as messages
 
 from controller.circuits.status import FlowStatus, PortCounters
 from controller.packet.changes import RuleChanges
-from controller.packet.rules import Action, FlowRule, Match, Output, SelectGroup, SetEthDst, ToGroup
+from controller.packet.rules import Action, Bucket, FlowRule, Match, Output, SelectGroup, SetEthDst, ToGroup
 from topologies.addresses import openflow_port
 
 __all__ = [
@@ -277,11 +277,17 @@ def _group_mod(datapath: Datapath, group: SelectGroup) -> Message:
             bucket.weight,
             openflow_port(bucket.port),
             ofp.OFPG_ANY,
-            [messages.OFPActionOutput(openflow_port(bucket.port))],
+            list(map(_action, _bucket_actions(bucket))),
         )
         for bucket in group.buckets
     ]
     return messages.OFPGroupMod(datapath, ofp.OFPGC_ADD, ofp.OFPGT_SELECT, group.number, buckets)
+
+
+def _bucket_actions(bucket: Bucket) -> Iterator[Action]:
+    if bucket.eth_dst:
+        yield SetEthDst(bucket.eth_dst)
+    yield Output(bucket.port)
 
 
 def _flow_mod(datapath: Datapath, command: int, rule: FlowRule) -> Message:

@@ -32,7 +32,7 @@ distributions', do not use the CRC instruction there); B. Jenkins, lookup3 (2006
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import TypeVar
@@ -46,6 +46,8 @@ TABLE_SIZE = 256
 """Open vSwitch's largest table of hash values: sum of the weights over the least weight."""
 MOST_BUCKETS = 2047
 """How many buckets a group can have: OpenFlow's messages have at most 65,535 bytes, and a bucket takes 32."""
+MOST_WRITING = 1364
+"""The same of buckets that write a MAC address: such a one takes 48."""
 PORT_WEIGHT = 1000
 TCP, UDP = 6, 17
 _WORD = 0xFFFFFFFF
@@ -53,6 +55,8 @@ _START = 0xDEADBEEF + 32
 """What lookup3 of 32 bytes begins with."""
 _MIX, _FINAL = (4, 6, 8, 16, 19, 4), (14, 11, 25, 16, 4, 14, 24)
 """By how many bits lookup3 rotates."""
+NO_MACS: Mapping[int, str] = {}
+"""No port has a MAC address of its own."""
 _Word = TypeVar("_Word", int, NDArray[np.integer])
 """A word of 32 bits, or an array of them."""
 
@@ -70,15 +74,23 @@ class Headers:
     protocol: int = TCP
 
 
-def forwarding_buckets(ports: Sequence[int]) -> tuple[Bucket, ...]:
+def forwarding_buckets(ports: Sequence[int], eth_dsts: Mapping[int, str] = NO_MACS) -> tuple[Bucket, ...]:
     """Return the buckets of a group that spreads connections evenly over ports.
 
     A port with a greater share is listed more than once: the highest product of hash and weight wins, so that
     of two buckets the one of 1.4 times the weight would win 64 % of connections and not 58 %. The last bucket
     makes the weights outgrow the datapath's table; it wins one connection in millions, and is a path like any
     other.
+
+    Parameters
+    ----------
+    ports
+        The ports, each as often as it has shares.
+    eth_dsts
+        The MAC address that a packet gets which leaves by a port, where that is not for the rule to write.
     """
-    return (*(Bucket(port, PORT_WEIGHT) for port in ports), Bucket(ports[0], 1))
+    weights = [*((port, PORT_WEIGHT) for port in ports), (ports[0], 1)]
+    return tuple(Bucket(port, weight, eth_dsts.get(port)) for port, weight in weights)
 
 
 def chosen_bucket(headers: Headers, buckets: Sequence[Bucket], live: Sequence[bool]) -> Bucket | None:

@@ -6,7 +6,7 @@ errors, not behaviour.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from ipaddress import IPv4Address
 from itertools import combinations, product
@@ -16,8 +16,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.packet.ecmp_hash import UDP, Headers, chosen_bucket, chosen_buckets, datapath_chooses
-from controller.packet.rules import IPV4, FlowRule, Match, Output, RuleSet, SelectGroup, SetEthDst, ToGroup
-from topologies.addresses import ENTROPIES, GATEWAY_MAC, entropy_ip, nic_ip, nic_mac, nic_network
+from controller.packet.rules import (
+    IPV4,
+    Bucket,
+    FlowRule,
+    Match,
+    Output,
+    RuleSet,
+    SelectGroup,
+    SetEthDst,
+    ToGroup,
+)
+from topologies.addresses import (
+    ENTROPIES,
+    FABRIC_NETWORK,
+    GATEWAY_MAC,
+    entropy_ip,
+    host_ip,
+    nic_ip,
+    nic_mac,
+    nic_network,
+)
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link, Nic, Path, Port
 
@@ -48,10 +67,10 @@ class FlowTables:
         self._fabric = fabric
         self._failed = {port for link in failed_links for port in (link.a, link.b)}
         self._tables = {switch: _Table(fabric, switch, ruleset) for switch, ruleset in rulesets.items()}
-        rules = [rule for ruleset in rulesets.values() for rule in ruleset.rules]
-        longest = max((rule.match.ipv4_dst.prefixlen for rule in rules if rule.match.ipv4_dst), default=0)
+        matched = (rule.match.ipv4_dst for ruleset in rulesets.values() for rule in ruleset.rules)
+        longest = max((to.prefixlen for to in matched if to and to.overlaps(FABRIC_NETWORK)), default=0)
         self._alike = 1 << (32 - longest)
-        """How many destination addresses side by side no rule tells apart."""
+        """How many addresses of a NIC side by side no rule tells apart."""
 
     def path(self, source: Nic, destination: Nic, source_port: int, destination_port: int) -> Path | None:
         """Return the path of a TCP connection's packets to the destination, None if they are dropped.
@@ -63,12 +82,36 @@ class FlowTables:
         """
         ends = nic_ip(self._fabric, source), nic_ip(self._fabric, destination)
         headers = Headers(nic_mac(source), GATEWAY_MAC, *ends, source_port, destination_port)
-        return self._one_path(source, destination, headers)
+        return self._one_path(source, [destination], headers)
+
+    def host_path(
+        self, source: Nic, destination: int, source_port: int, destination_port: int
+    ) -> Path | None:
+        """Return the path of a TCP connection's packets from one host's address to another's.
+
+        Parameters
+        ----------
+        source
+            The NIC by which they leave the host that sends them.
+        destination
+            The server; they may reach it by any of its NICs.
+        source_port, destination_port
+            Of the connection.
+
+        Raises
+        ------
+        NetworkError
+            As `path`.
+        """
+        ends = host_ip(source.server), host_ip(destination)
+        headers = Headers(nic_mac(source), GATEWAY_MAC, *ends, source_port, destination_port)
+        nics = [Nic(destination, nic) for nic in range(self._fabric.servers[destination].nics)]
+        return self._one_path(source, nics, headers)
 
     def datagram_path(self, source: Nic, destination: Nic, entropy: int) -> Path | None:
         """Return the path of datagrams of an entropy, None if they are dropped; errors as of `path`."""
         address = entropy_ip(self._fabric, destination, entropy)
-        return self._one_path(source, destination, self._datagram(source, address))
+        return self._one_path(source, [destination], self._datagram(source, address))
 
     def datagram_paths(self, source: Nic, destination: Nic) -> list[Path | None]:
         """Return the path of datagrams of each of the `ENTROPIES`: `datagram_path`, all at once.
@@ -83,7 +126,7 @@ class FlowTables:
         found: dict[int, Path | None] = {}
         for alike in addresses.reshape(-1, min(self._alike, network.num_addresses)):
             headers = self._datagram(source, IPv4Address(int(alike[0])))
-            for path, those in self._paths(source, destination, headers, alike):
+            for path, those in self._paths(source, [destination], headers, alike):
                 found |= dict.fromkeys(those.tolist(), path)
         return [found[address] for address in addresses.tolist()] * (ENTROPIES // network.num_addresses)
 
@@ -91,20 +134,20 @@ class FlowTables:
         """Return the headers of a datagram as it leaves a NIC; its ports are not hashed."""
         return Headers(nic_mac(source), GATEWAY_MAC, nic_ip(self._fabric, source), address, 0, 0, UDP)
 
-    def _one_path(self, source: Nic, destination: Nic, headers: Headers) -> Path | None:
+    def _one_path(self, source: Nic, destinations: Sequence[Nic], headers: Headers) -> Path | None:
         address = np.array([int(headers.ip_dst)], dtype=np.uint32)
-        ((path, _),) = self._paths(source, destination, headers, address)
+        ((path, _),) = self._paths(source, destinations, headers, address)
         return path
 
     def _paths(
-        self, source: Nic, destination: Nic, headers: Headers, addresses: _Addresses
+        self, source: Nic, destinations: Sequence[Nic], headers: Headers, addresses: _Addresses
     ) -> Iterator[tuple[Path | None, _Addresses]]:
         """Yield each path that packets take, and their addresses; None as the path of those that are dropped.
 
         The headers are those of the first packet. Others have another destination address, which no rule
         tells apart from the first one's: they go together until a group parts them.
         """
-        fabric = self._fabric
+        fabric, ends = self._fabric, f"from NIC {source} to NIC {' or '.join(map(str, destinations))}"
         waiting = [_Packets((fabric.nic_port(source),), headers.eth_dst, addresses)]
         while waiting:
             packets = waiting.pop()
@@ -113,15 +156,13 @@ class FlowTables:
             if path[-1] in self._failed:
                 yield None, addresses
             elif at.node in fabric.server_index:
-                if at != fabric.nic_port(destination) or eth_dst != nic_mac(destination):
-                    raise NetworkError(f"a packet from NIC {source} to NIC {destination} came to {at}")
+                if (nic := fabric.nic_at(at)) not in destinations or eth_dst != nic_mac(nic):
+                    raise NetworkError(f"a packet {ends} came to {at}")
                 yield path, addresses
             elif onward := self._onward(at, headers, packets):
                 for (*_, out), _, _ in onward:
                     if out == at or out in path:
-                        raise NetworkError(
-                            f"a packet from NIC {source} to NIC {destination} goes in circles at {out}"
-                        )
+                        raise NetworkError(f"a packet {ends} goes in circles at {out}")
                 waiting += onward
             else:
                 yield None, addresses
@@ -139,26 +180,26 @@ class FlowTables:
             elif table:
                 group, seen = table.groups[action.group], replace(headers, eth_dst=eth_dst)
                 return [
-                    _Packets((*path, port), eth_dst, those)
-                    for port, those in self._parted(at.node, group, seen, addresses)
+                    _Packets((*path, Port(at.node, bucket.port)), bucket.eth_dst or eth_dst, those)
+                    for bucket, those in self._parted(at.node, group, seen, addresses)
                 ]
         return []
 
     def _parted(
         self, switch: str, group: SelectGroup, headers: Headers, addresses: _Addresses
-    ) -> Iterator[tuple[Port, _Addresses]]:
-        """Yield the ports by which a group sends packets, each with the addresses of those that it sends."""
-        ports = [Port(switch, bucket.port) for bucket in group.buckets]
-        live = [port not in self._failed for port in ports]
+    ) -> Iterator[tuple[Bucket, _Addresses]]:
+        """Yield a bucket for each port by which a group sends packets, and the addresses of these packets."""
+        live = [Port(switch, bucket.port) not in self._failed for bucket in group.buckets]
         if len(addresses) == 1:  # 8 us in plain Python, and 80 us with numpy
             one = replace(headers, ip_dst=IPv4Address(int(addresses[0])))
             if bucket := chosen_bucket(one, group.buckets, live):
-                yield Port(switch, bucket.port), addresses
+                yield bucket, addresses
         elif any(live):
             chosen = chosen_buckets(headers, addresses, group.buckets, live)
-            numbers = np.array([port.number for port in ports])[chosen]
+            numbers = np.array([bucket.port for bucket in group.buckets])[chosen]
+            of_port = {bucket.port: bucket for bucket in group.buckets}  # all of a port write one address
             for number in set(numbers.tolist()):
-                yield Port(switch, number), addresses[numbers == number]
+                yield of_port[number], addresses[numbers == number]
 
 
 class _Packets(NamedTuple):

@@ -87,6 +87,8 @@ class Bucket:
     port: int
     weight: int = 1
     """Its score is its hash times this (`controller.packet.ecmp_hash`), so shares do not follow weights."""
+    eth_dst: str | None = None
+    """The destination MAC address that it writes; None to leave that of the rule."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from socket import AF_INET
+from typing import NamedTuple
 
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, nlmsg
 from pyroute2.netlink.rtnl import (
@@ -94,9 +95,12 @@ FORGOTTEN_AT_ONCE = bytes([31] * 256)
 ROUTE = struct.Struct("=BBBBBBBBI")
 """struct rtmsg: family, lengths of destination and source, tos, table, protocol, scope, type, flags."""
 RT_TABLE_UNSPEC, RT_TABLE_MAIN, RT_TABLE_LOCAL, RTPROT_STATIC = 0, 254, 255, 4
-THROUGH, BESIDE, HERE = (1, 0, 4), (1, 253, 0), (2, 254, 0)
-"""Type, scope and flags (RTNH_F_ONLINK) of a route through a neighbour, to neighbours, to this server."""
-RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS, RTA_TABLE = 1, 4, 5, 7, 8, 15
+THROUGH, BESIDE, HERE, NOWHERE, ANY = (1, 0, 4), (1, 253, 0), (2, 254, 0), (7, 0, 0), (0, 255, 0)
+"""Type, scope and flags (RTNH_F_ONLINK) of a route through a neighbour, to neighbours, to this server, of one
+that refuses what it is for, and of any of these."""
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH, RTA_TABLE = 1, 4, 5, 7, 8, 9, 15
+NEXT_HOP = struct.Struct("=HBBi")
+"""struct rtnexthop: length, flags, weight less 1, interface."""
 METRICS = {"RTAX_LOCK": 1, "RTAX_INITCWND": 11, "RTAX_RTO_MIN": 13, "RTAX_INITRWND": 14}
 KINDS: dict[int, type[nlmsg]] = {
     RTM_NEWLINK: ifinfmsg,
@@ -106,6 +110,16 @@ KINDS: dict[int, type[nlmsg]] = {
     RTM_NEWRULE: fibmsg,
     RTM_DELRULE: fibmsg,
 }
+
+
+class NextHop(NamedTuple):
+    """A neighbour through which a route leads."""
+
+    interface: int
+    """The number of the interface by which it is reached."""
+    gateway: IPv4Address
+    weight: int = 1
+    """Its share of connections over the sum of all, 1 to 256."""
 
 
 class Batch:
@@ -321,21 +335,70 @@ def route_request(
     delete
         Whether to delete the route instead.
     """
-    kind, scope, flags = THROUGH if gateway else HERE if table == RT_TABLE_LOCAL else BESIDE
-    lengths = destination.prefixlen, 0  # of the destination, of the source
-    body = ROUTE.pack(AF_INET, *lengths, 0, RT_TABLE_UNSPEC, RTPROT_STATIC, scope, kind, flags)
-    body += _attribute(RTA_DST, destination.network_address.packed)
+    how = THROUGH if gateway else HERE if table == RT_TABLE_LOCAL else BESIDE
+    body = _route(destination, table, how) + _attribute(RTA_OIF, struct.pack("=I", index))
     if gateway:
         body += _attribute(RTA_GATEWAY, gateway.packed)
-    body += _attribute(RTA_OIF, struct.pack("=I", index)) + _attribute(RTA_TABLE, struct.pack("=I", table))
-    if source:
-        body += _attribute(RTA_PREFSRC, source.packed)
-    if metrics:
-        nested = (_attribute(METRICS[name], struct.pack("=I", value)) for name, value in metrics.items())
-        body += _attribute(RTA_METRICS, b"".join(nested))
+    body += _begun(source, metrics or {})
     if delete:
         return _message(RTM_DELROUTE, 0, body)
     return _message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body)
+
+
+def spread_request(
+    destination: IPv4Network,
+    hops: Sequence[NextHop],
+    table: int,
+    *,
+    source: IPv4Address | None,
+    metrics: Mapping[str, int],
+) -> bytes:
+    """Return the request for a route by which connections spread over neighbours; of none it refuses them.
+
+    It replaces the route that is there. A neighbour whose interface has no carrier is left out meanwhile if
+    the interface ignores such routes (ignore_routes_with_linkdown).
+
+    Parameters
+    ----------
+    destination, table, source, metrics
+        As of `route_request`.
+    hops
+        The neighbours.
+    """
+    body = _route(destination, table, THROUGH if hops else NOWHERE)
+    parts = [_attribute(RTA_GATEWAY, hop.gateway.packed) for hop in hops]
+    if len(hops) == 1:
+        body += _attribute(RTA_OIF, struct.pack("=I", hops[0].interface)) + parts[0]
+    elif hops:
+        flags = THROUGH[2]
+        packed = (
+            NEXT_HOP.pack(NEXT_HOP.size + len(part), flags, hop.weight - 1, hop.interface) + part
+            for hop, part in zip(hops, parts, strict=True)
+        )
+        body += _attribute(RTA_MULTIPATH, b"".join(packed))
+    return _message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body + _begun(source, metrics))
+
+
+def no_route_request(destination: IPv4Network, table: int) -> bytes:
+    """Return the request to delete a route, wherever it leads."""
+    return _message(RTM_DELROUTE, 0, _route(destination, table, ANY))
+
+
+def _route(destination: IPv4Network, table: int, how: tuple[int, int, int]) -> bytes:
+    """Return what a request says of a route but for where it leads."""
+    kind, scope, flags = how
+    protocol = RTPROT_STATIC if kind else 0
+    lengths = destination.prefixlen, 0  # of the destination, of the source
+    body = ROUTE.pack(AF_INET, *lengths, 0, RT_TABLE_UNSPEC, protocol, scope, kind, flags)
+    body += _attribute(RTA_DST, destination.network_address.packed)
+    return body + _attribute(RTA_TABLE, struct.pack("=I", table))
+
+
+def _begun(source: IPv4Address | None, metrics: Mapping[str, int]) -> bytes:
+    """Return the attributes of how packets of the server's own begin."""
+    nested = (_attribute(METRICS[name], struct.pack("=I", value)) for name, value in metrics.items())
+    body = _attribute(RTA_PREFSRC, source.packed) if source else b""
+    return body + (_attribute(RTA_METRICS, b"".join(nested)) if metrics else b"")
 
 
 def _qdisc(

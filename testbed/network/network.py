@@ -36,6 +36,7 @@ from testbed.network.bridges import (
     remove_dead_runs,
 )
 from testbed.network.forwarding import KernelRoutes
+from testbed.network.host_routes import HostRoutes
 from testbed.network.mark import Mark
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
@@ -111,6 +112,8 @@ class Network:
         self.host = host or OF_DATAGRAMS
         self.datapath = datapath or default_datapath()
         self.wiring: Wiring
+        self.hosts: HostRoutes
+        """The routes of hosts, where servers are hosts."""
         self._stack = ExitStack()
         self._entered = self._without_controller = self._without_switches = False
         self._is_new = True
@@ -134,7 +137,7 @@ class Network:
         if self._entered:
             raise NetworkError("a network was booted twice", "make a new one")
         self._entered = True
-        check_shares(self.fabric)
+        check_shares(self.fabric, hosts=self.has_hosts)
         check_datapath(self.datapath)
         check_netem(self.netems)
         check_marks(self.host.marked_for, self.datapath, self.mtu)
@@ -199,7 +202,7 @@ class Network:
         """
         if daemon == "controller":
             self._controller = self._stack.enter_context(
-                _controller(self.fabric, self.directory, self.routing, self._records)
+                _controller(self.fabric, self.directory, self.routing, self._records, hosts=self.has_hosts)
             )
             self._without_controller, self._is_new = False, True
             return
@@ -214,10 +217,17 @@ class Network:
             self._wait_ready(None)
 
     def follow(self, failed: Collection[Port]) -> None:
-        """Wait until packet switches have rules around failed ports; without a controller they get none."""
+        """Wait until packet switches have rules around failed ports; without a controller they get none.
+
+        Hosts avoid what has failed from the beginning, and what works again once switches send over it.
+        """
         links = frozenset(self.fabric.link_at[port] for port in failed)
+        if self.has_hosts:
+            self.hosts.follow(links | self._followed)
         if links != self._followed and not self._without_controller:
             self._wait_ready(links)
+        if self.has_hosts:
+            self.hosts.follow(links)
 
     def shape_link(self, port: Port, rate: float, loss: float) -> None:
         """Have the link at a port pass a share of its rate, both ways, and lose more packets than its own.
@@ -262,6 +272,7 @@ class Network:
             if shaped != AS_IT_BEGAN:
                 self.shape_link(link.a, *AS_IT_BEGAN)
         self._wait_ready(frozenset())
+        self.follow(())
 
     def set_hosts(self, host: HostSettings) -> None:
         """Have the servers' TCP begin as another transport needs it, and links delay packets only for TCP.
@@ -280,6 +291,8 @@ class Network:
         netems = self._netems(host, self._impaired, loss=self._loses)
         check_netem({port: netem for port, netem in netems.items() if port not in self.netems})
         self.wiring, self.host = with_hosts(self.wiring, host), host
+        if self.has_hosts:
+            self.hosts.begin_as(host)
         self._set(netems)
 
     def _wait_ready(self, failed: frozenset[Link] | None) -> None:
@@ -379,7 +392,9 @@ class Network:
 
     def _boot(self, stack: ExitStack, mark: Mark) -> None:
         private, directory = inside_sandbox(), self.directory
-        self._controller = stack.enter_context(_controller(self.fabric, directory, self.routing))
+        self._controller = stack.enter_context(
+            _controller(self.fabric, directory, self.routing, hosts=self.has_hosts)
+        )
         self.openvswitch: PrivateOpenVSwitch | MachineOpenVSwitch
         self.openvswitch = (
             PrivateOpenVSwitch(directory, self.datapath) if private else MachineOpenVSwitch(self.datapath)
@@ -390,7 +405,16 @@ class Network:
             check_names(self.fabric)
             stack.callback(release, mark)
         queues = claim(mark)
-        self.wiring = wire(self.fabric, self.rate_factor, private, self.netems, self.host, mark, self.mtu)
+        self.wiring = wire(
+            self.fabric,
+            self.rate_factor,
+            private,
+            self.netems,
+            self.host,
+            mark,
+            self.mtu,
+            hosts=self.has_hosts,
+        )
         stack.callback(self.wiring.close)
         self.routes = KernelRoutes(self.wiring) if self.fabric.servers_forward else None
         _wait_for_listener(self._controller)
@@ -405,6 +429,8 @@ class Network:
         self.mininet = _mininet(self.wiring)
         stack.callback(_end_shells, self.mininet)
         self.northbound = ControllerClient(directory / NORTHBOUND)
+        if self.has_hosts:
+            self.hosts = HostRoutes(self.wiring, self.northbound)
         self.northbound.wait_ready(READY_S, check=self.check_alive)
 
     def _grow_send_buffer(self) -> None:
@@ -419,7 +445,12 @@ class Network:
 
 
 def _controller(
-    fabric: Fabric, directory: Path, routing: CheckedRouting | None, records: Sequence[OcsRecord] = ()
+    fabric: Fabric,
+    directory: Path,
+    routing: CheckedRouting | None,
+    records: Sequence[OcsRecord] = (),
+    *,
+    hosts: bool = False,
 ) -> Child:
     """Return a controller's process; with ``records`` it takes over from one that was killed."""
     (directory / "fabric.json").write_text(fabric.to_json())
@@ -427,6 +458,8 @@ def _controller(
     if routing:
         (directory / "routing.json").write_text(json.dumps(routing.document))
         command += ["--routing", str(directory / "routing.json")]
+    if hosts:
+        command.append("--hosts")
     if records:
         (directory / "ocses.json").write_text(json.dumps([asdict(record) for record in records]))
         command += ["--ocses", str(directory / "ocses.json")]

@@ -143,7 +143,10 @@ class LiveSwitch(LazyNode, OVSSwitch):  # type: ignore[misc]
 
 
 class LiveIntf(Intf):  # type: ignore[misc]
-    """An interface that exists, named and addressed."""
+    """An interface that exists, named and addressed; it is shown with its server, as all have equal ones."""
+
+    def __str__(self) -> str:
+        return f"{self.node}-{self.name}" if isinstance(self.node, LiveServer) else str(self.name)
 
     def config(self, ip: str | None = None, **_params: object) -> dict[str, object]:
         """Record the address; nothing is run."""

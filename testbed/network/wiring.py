@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from socket import AF_INET
 
@@ -44,6 +44,7 @@ from topologies.addresses import (
     FABRIC_NETWORK,
     GATEWAY_MAC,
     gateway_ip,
+    host_ip,
     interface,
     nic_ip,
     nic_mac,
@@ -93,6 +94,17 @@ FORWARDING_SYSCTLS = {
 }
 """Where servers forward."""
 
+HOST_SYSCTLS = {
+    # Connections spread over NICs by addresses and ports.
+    "net/ipv4/fib_multipath_hash_policy": "1",
+    # A NIC without a link carries nothing, and carries again as soon as it has one.
+    "net/ipv4/conf/all/ignore_routes_with_linkdown": "1",
+}
+"""Where servers are hosts."""
+HASH_SEED = "net/ipv4/fib_multipath_hash_seed"
+"""Of the hash by which a host spreads connections; kernels before Linux 6.11 have one for all hosts."""
+IFA_F_NOPREFIXROUTE = 0x200
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -139,6 +151,8 @@ class Wiring:
     """What the servers' TCP is set to, and what it needs of switches."""
     mtu: int
     """Of every interface, as it was asked for [bytes]."""
+    has_hosts: bool = False
+    """Whether servers are hosts, whose routes over packet switches are `testbed.network.host_routes`'s."""
 
     @property
     def refill_s(self) -> float:
@@ -171,6 +185,8 @@ def wire(
     host: HostSettings,
     mark: Mark,
     mtu: int = DEFAULT_MTU,
+    *,
+    hosts: bool = False,
 ) -> Wiring:
     """Make a fabric's servers and links, shaped at ``rate_factor`` times their real rate.
 
@@ -190,6 +206,8 @@ def wire(
         What the links are to carry.
     mtu
         Of every interface [bytes].
+    hosts
+        Whether servers get addresses of hosts, and no routes over packet switches yet.
 
     Raises
     ------
@@ -207,8 +225,9 @@ def wire(
     with ExitStack() as undo:
         sysctls = SERVER_SYSCTLS | (LOSSY_SYSCTLS if fabric.lossy else {})
         sysctls |= FORWARDING_SYSCTLS if fabric.servers_forward else {}
+        sysctls |= HOST_SYSCTLS if hosts else {}
         namespaces = tuple(_new_namespace(undo, sysctls) for _ in fabric.servers)
-        wiring = Wiring(fabric, namespaces, shapes, mark, netems, host, mtu)
+        wiring = Wiring(fabric, namespaces, shapes, mark, netems, host, mtu, hosts)
         undo.callback(delete_links, mark.group)
         _make_links(wiring)
         if not private:  # IPv6 would look for neighbours, which Open vSwitch counts as packets without a rule
@@ -371,6 +390,9 @@ def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
 def _set_up_server(wiring: Wiring, server: int) -> None:
     batch = Batch()
     batch.add("raise lo", RTM_NEWLINK, {**UP, "index": LOOPBACK})
+    if wiring.has_hosts:
+        _set_sysctls({HASH_SEED: str(1 + server)})
+        _add_address(batch, f"address host {server}", LOOPBACK, host_ip(server), 32)
     indices = interface_indices()
     for number in range(wiring.fabric.servers[server].nics):
         _set_up_nic(batch, wiring, Nic(server, number), indices)
@@ -385,13 +407,14 @@ def _set_up_server(wiring: Wiring, server: int) -> None:
 def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int]) -> None:
     """Address a NIC and give it routing of its own: what leaves from its address leaves through it."""
     fabric, port = wiring.fabric, wiring.fabric.nic_port(nic)
-    index, table, address = indices[interface(fabric, port)], FIRST_TABLE + nic.nic, str(nic_ip(fabric, nic))
-    batch.add(f"raise {port}", RTM_NEWLINK, {**UP, "index": index})
-    local = {"family": AF_INET, "prefixlen": 32, "index": index}
-    batch.add(f"address {port}", RTM_NEWADDR, local, [("IFA_LOCAL", address), ("IFA_ADDRESS", address)])
-    rule = {"family": AF_INET, "src_len": 32, "action": FR_ACT_TO_TBL}
-    batch.add(f"rule of {port}", RTM_NEWRULE, rule, [("FRA_SRC", address), ("FRA_TABLE", table)])
+    index, table, address = indices[interface(fabric, port)], FIRST_TABLE + nic.nic, nic_ip(fabric, nic)
     routed = on_packet_switch(fabric, nic)
+    batch.add(f"raise {port}", RTM_NEWLINK, {**UP, "index": index})
+    # Programs pair NICs by their subnets. All else goes through the gateway all the same.
+    length = subnet(fabric, fabric.peer(port).node).prefixlen if routed else 32
+    _add_address(batch, f"address {port}", index, address, length)
+    rule = {"family": AF_INET, "src_len": 32, "action": FR_ACT_TO_TBL}
+    batch.add(f"rule of {port}", RTM_NEWRULE, rule, [("FRA_SRC", str(address)), ("FRA_TABLE", table)])
     if routed:
         # The server takes what is sent to any address of the NIC's network (AnyIP, "local" in ip-route(8)).
         entropies = route_request(nic_network(fabric, nic), None, LOOPBACK, RT_TABLE_LOCAL)
@@ -401,12 +424,30 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
         # Light may cross OCSes in series: whoever it reaches is a neighbour, whatever its address.
         for peer in light_peers(fabric, nic):
             _add_neighbour(batch, port, index, str(nic_ip(fabric, peer)), nic_mac(peer))
-    batch.add_route(f"route of {port}", _route(wiring, nic, index, table))
+    if not (routed and wiring.has_hosts):
+        _add_routes(batch, wiring, nic, index)
+    for attempt, request in _qdiscs(port, wiring.shapes.get(port), wiring.netems.get(port)):
+        batch.add_qdisc(attempt, request, index)
+
+
+def _add_address(batch: Batch, attempt: str, index: int, address: IPv4Address, length: int) -> None:
+    """Give an interface an address in a subnet, to which it adds no route."""
+    fields = {"family": AF_INET, "prefixlen": length, "index": index}
+    attributes = [
+        ("IFA_LOCAL", str(address)),
+        ("IFA_ADDRESS", str(address)),
+        ("IFA_FLAGS", IFA_F_NOPREFIXROUTE),
+    ]
+    batch.add(attempt, RTM_NEWADDR, fields, attributes)
+
+
+def _add_routes(batch: Batch, wiring: Wiring, nic: Nic, index: int) -> None:
+    """Add the route of a NIC's own table, and to the main table what no NIC before it has there."""
+    fabric, port, routed = wiring.fabric, wiring.fabric.nic_port(nic), on_packet_switch(wiring.fabric, nic)
+    batch.add_route(f"route of {port}", _route(wiring, nic, index, FIRST_TABLE + nic.nic))
     if nic.nic == 0 or (not routed and _is_first_on_switch(fabric, nic)):
         network = FABRIC_NETWORK if routed else subnet(fabric, fabric.peer(port).node)
         batch.add_route(f"main route of {port}", _route(wiring, nic, index, RT_TABLE_MAIN, network))
-    for attempt, request in _qdiscs(port, wiring.shapes.get(port), wiring.netems.get(port)):
-        batch.add_qdisc(attempt, request, index)
 
 
 def _route(wiring: Wiring, nic: Nic, index: int, table: int, network: IPv4Network = FABRIC_NETWORK) -> bytes:
@@ -437,7 +478,7 @@ def with_hosts(wiring: Wiring, host: HostSettings) -> Wiring:
         with inside_namespace(namespace):
             batch, indices = Batch(), interface_indices()
             for nic in (Nic(server, number) for number in range(wiring.fabric.servers[server].nics)):
-                if on_packet_switch(wiring.fabric, nic):
+                if on_packet_switch(wiring.fabric, nic) and not wiring.has_hosts:
                     port = wiring.fabric.nic_port(nic)
                     index = indices[interface(wiring.fabric, port)]
                     batch.add_route(f"route of {port}", _route(wiring, nic, index, FIRST_TABLE + nic.nic))

@@ -179,5 +179,5 @@ def test_kernels_have_the_routes_over_what_is_lit_and_no_others(sandbox: Box | N
                     out = routes.forwarding(nic).get(server)
                     if out is not None:
                         far = Nic(dict(lit[f"ocs{out.nic}"])[server], out.nic)
-                        expected[nic_ip(fabric, nic)] = f"h{server}-nic{out.nic}", nic_ip(fabric, far)
+                        expected[nic_ip(fabric, nic)] = f"nic{out.nic}", nic_ip(fabric, far)
                 assert forwarded(network, server) == expected

@@ -45,8 +45,8 @@ h1-nic1<->leaf1-p1 (OK OK)
 leaf0-p2<->spine0-p0 (OK OK)
 leaf1-p2<->spine0-p1 (OK OK)
 lo UNKNOWN 127.0.0.1/8
-h1-nic0 UP 10.0.0.128/32
-h1-nic1 UP 10.1.0.128/32
+nic0 UP 10.0.0.128/16
+nic1 UP 10.1.0.128/16
 10.0.0.64
 PING 10.0.0.128 (10.0.0.128) 56(84) bytes of data.
 

@@ -12,18 +12,21 @@ from topologies.addresses import (
     ENTROPIES,
     FABRIC_NETWORK,
     GATEWAY_MAC,
+    HOSTS_NETWORK,
     datapath_id,
     entropy_ip,
     gateway_ip,
+    host_ip,
     interface,
     nic_ip,
     nic_mac,
+    nic_name,
     nic_network,
     openflow_port,
     subnet,
 )
 from topologies.errors import FabricError
-from topologies.fabric import Fabric, Link, Nic, Port, Switch, SwitchKind, equal_servers
+from topologies.fabric import MOST_NODES, Fabric, Link, Nic, Port, Switch, SwitchKind, equal_servers
 from topologies.fat_tree import fat_tree_fabric
 from topologies.khop_ring import KHopRing, khop_ring_fabric
 from topologies.packet_part import on_packet_switch
@@ -37,9 +40,13 @@ def test_nothing_on_the_wire_has_two_owners(fabric: Fabric) -> None:
     assert len(set(addresses)) == len(addresses)
     assert len({nic_mac(nic) for nic in fabric.nics} | {GATEWAY_MAC}) == len(fabric.nics) + 1
     assert len({datapath_id(fabric, switch.name) for switch in fabric.switches}) == len(fabric.switches)
-    names = [interface(fabric, port) for port in fabric.link_at]
+    assert len({host_ip(server) for server in range(len(fabric.servers))}) == len(fabric.servers)
+    # A server's interfaces are in a namespace of its own, all switches' in one.
+    names = [
+        (port.node in fabric.server_index and port.node, interface(fabric, port)) for port in fabric.link_at
+    ]
     assert len(set(names)) == len(names)
-    assert max(map(len, names)) <= 15  # the kernel's IFNAMSIZ
+    assert max(len(name) for _, name in names) <= 15  # the kernel's IFNAMSIZ
 
 
 @given(fabrics)
@@ -72,7 +79,10 @@ def test_addresses_read_as_the_docstring_says() -> None:
     assert str(nic_network(fabric, Nic(299, 1))) == "10.1.75.0/26"
     assert str(gateway_ip(fabric, Nic(299, 1))) == "10.1.255.254"
     assert nic_mac(Nic(299, 1)) == "02:01:01:2b:00:01"
-    assert interface(fabric, Port("h3", 1)) == "h3-nic1"
+    assert interface(fabric, Port("h3", 1)) == "nic1"
+    assert nic_name(fabric, Nic(3, 1)) == "h3-nic1"
+    assert (str(host_ip(0)), str(host_ip(299))) == ("172.16.0.1", "172.16.1.44")
+    assert host_ip(MOST_NODES - 1) in HOSTS_NETWORK
     assert interface(fabric, Port("leaf0", 3)) == "leaf0-p3"
     assert (openflow_port(3), datapath_id(fabric, "leaf1")) == (4, 2)
     mixed = parallel_ocs_fabric(300, 1, packet_switch=True)

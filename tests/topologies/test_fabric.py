@@ -115,10 +115,6 @@ def test_gpus_and_nics_are_beside_each_other_by_one_map(gpus: int, nics: int) ->
             {"switches": (SWITCH, Switch("leaf-000000", 101))},
             "'leaf-000000' has an interface 'leaf-000000-p100', and the kernel takes 15 characters",
         ),
-        (
-            {"servers": (SERVERS[0], replace(SERVERS[1], name="server-0000"))},
-            "'server-0000' has an interface 'server-0000-nic0', and the kernel takes 15 characters",
-        ),
         ({"switches": (SWITCH, replace(SWITCH, name=""))}, "''"),
         ({"switches": (SWITCH, replace(SWITCH, name="-x"))}, "a node is named '-x'"),
         ({"switches": (SWITCH, replace(SWITCH, name="a/b"))}, "a node is named 'a/b'"),

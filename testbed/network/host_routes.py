@@ -1,0 +1,122 @@
+"""The kernels' routes on hosts: they follow failures and circuits, set only where they differ.
+
+A route over several NICs has a next hop for each (ip-route(8), "nexthop") and no nexthop object (ip-
+nexthop(8)): the kernel deletes an object whose interface loses its carrier, and leaves a next hop out until
+the carrier is back.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from ipaddress import IPv4Address
+
+from controller.app.client import ControllerClient
+from testbed.machine.kernel import inside_namespace
+from testbed.machine.netlink import (
+    RT_TABLE_MAIN,
+    Batch,
+    NextHop,
+    no_route_request,
+    spread_request,
+)
+from testbed.network.host_tables import Hop, Hops, HostTable, Place, host_tables
+from testbed.network.wiring import Wiring, interface_indices, route_metrics
+from topologies.addresses import HOSTS_NETWORK, gateway_ip, host_ip, interface, nic_ip
+from topologies.fabric import Link
+from topologies.light import Configuration
+from topologies.routes import Routes
+from traffic.transports.host_settings import HostSettings
+
+MOST_WEIGHT = 100
+"""Of the fastest of the NICs over which connections spread."""
+
+
+class HostRoutes:
+    """The routes that hosts have; made once for a network, and set at once.
+
+    Parameters
+    ----------
+    wiring
+        Of a fabric whose servers are hosts.
+    northbound
+        The controller, which is asked for what OCSes show.
+    """
+
+    def __init__(self, wiring: Wiring, northbound: ControllerClient) -> None:
+        self._wiring, self._fabric, self._northbound = wiring, wiring.fabric, northbound
+        self._metrics = route_metrics(wiring.host)
+        self._failed: frozenset[Link] = frozenset()
+        self._lit: Configuration = {}
+        self._set: list[HostTable] = [{} for _ in wiring.namespaces]
+        self._indices: list[dict[str, int]] = []
+        for namespace in wiring.namespaces:
+            with inside_namespace(namespace):
+                self._indices.append(interface_indices())
+        self._follow()
+
+    def follow(self, failed: Set[Link]) -> None:
+        """Have hosts avoid links that carry nothing, and no others."""
+        if failed != self._failed:
+            self._failed = frozenset(failed)
+            self._follow()
+
+    def follow_light(self) -> None:
+        """Have hosts send over the circuits that OCSes show now."""
+        ocses = [switch.name for switch in self._fabric.switches if switch.kind == "ocs"]
+        lit = {name: tuple(self._northbound.ocs(name).circuits) for name in ocses}
+        if lit != self._lit:
+            self._lit = lit
+            self._follow()
+
+    def begin_as(self, host: HostSettings) -> None:
+        """Have the hosts' TCP begin otherwise from now on."""
+        self._metrics = route_metrics(host)
+        self._set_all(self._set, [{} for _ in self._set])
+
+    def _follow(self) -> None:
+        routes = Routes(self._fabric, self._lit, {end for link in self._failed for end in (link.a, link.b)})
+        wanted = host_tables(self._fabric, self._failed, routes)
+        self._set_all(wanted, self._set)
+        self._set = wanted
+
+    def _set_all(self, wanted: Iterable[HostTable], before: Iterable[HostTable]) -> None:
+        """Change the routes of hosts to those that are wanted, where these are not set yet."""
+        for server, (after, old) in enumerate(zip(wanted, before, strict=True)):
+            if after != old:
+                batch = Batch()
+                self._change(batch, server, old, after)
+                with inside_namespace(self._wiring.namespaces[server]):
+                    batch.commit()
+
+    def _change(
+        self, batch: Batch, server: int, before: Mapping[Place, Hops], after: Mapping[Place, Hops]
+    ) -> None:
+        name = self._fabric.servers[server].name
+        for place, hops in after.items():
+            if before.get(place) != hops:
+                batch.add_route(f"route of {name} to {place.network}", self._request(server, place, hops))
+        for place in before.keys() - after.keys():
+            request = no_route_request(place.network, place.table)
+            batch.add_route(f"delete the route of {name} to {place.network}", request)
+
+    def _request(self, server: int, place: Place, hops: Hops) -> bytes:
+        return spread_request(
+            place.network,
+            [self._next_hop(hop, hops) for hop in hops],
+            place.table,
+            source=self._source(server, place, hops),
+            metrics=self._metrics if hops else {},
+        )
+
+    def _next_hop(self, hop: Hop, hops: Hops) -> NextHop:
+        """Return a hop as the kernel has it; its share of a route is that of its NIC's rate."""
+        fastest_bps = max(self._fabric.nic_rate_bps(each.out) for each in hops)
+        weight = max(round(MOST_WEIGHT * self._fabric.nic_rate_bps(hop.out) / fastest_bps), 1)
+        index = self._indices[hop.out.server][interface(self._fabric, self._fabric.nic_port(hop.out))]
+        gateway = nic_ip(self._fabric, hop.to) if hop.to else gateway_ip(self._fabric, hop.out)
+        return NextHop(index, gateway, weight)
+
+    def _source(self, server: int, place: Place, hops: Hops) -> IPv4Address | None:
+        """Return the address that packets get which have none yet: to hosts the host's, else the NIC's."""
+        if not hops:
+            return None
+        to_hosts = place.table == RT_TABLE_MAIN and place.network.subnet_of(HOSTS_NETWORK)
+        return host_ip(server) if to_hosts else nic_ip(self._fabric, hops[0].out)
