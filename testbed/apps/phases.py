@@ -1,0 +1,131 @@
+"""The phases of an application: stretches of time in which its bytes flow, each with its demand.
+
+What divides two phases is a pause, in which hosts send next to nothing. A demand is what each host sent each
+other, payload that was sent for the first time; as a job it can be replayed over any fabric.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from topologies.fabric import Fabric
+from traffic.collectives.all_to_all import AllToAll
+from traffic.demand import Demand
+from traffic.job import Collective, Compute, Job, Node, chain
+
+PAUSE_S = 0.05
+"""The least pause that divides two phases [s]; at least three bins."""
+QUIET = 0.01
+"""A bin is quiet in which hosts sent less than this share of what they sent in a busy one."""
+BUSY = 0.95
+"""The quantile of bins with bytes that counts as a busy one."""
+MOST_CELLS = 1 << 21
+"""Cells of all matrices of a job; of an application with more phases those with the most bytes are kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrafficPhase:
+    """A stretch of time in which bytes flow."""
+
+    start_s: float
+    """Since the start of the processes [s]."""
+    end_s: float
+    payload_bytes: NDArray[np.int64]
+    """Sent for the first time, from server to server [bytes]."""
+    wire_bytes: NDArray[np.int64]
+    """IP lengths of all packets, from server to server [bytes]."""
+
+
+def traffic_phases(traffic: pd.DataFrame, servers: int, bin_s: float) -> list[TrafficPhase]:
+    """Return the phases of an application, in order of time.
+
+    Parameters
+    ----------
+    traffic
+        As of `testbed.apps.app_record.TRAFFIC`.
+    servers
+        How many the fabric has.
+    bin_s
+        Width of its bins [s].
+    """
+    if not len(traffic):
+        return []
+    number = np.rint((traffic["at_s"].to_numpy() - traffic["at_s"].min()) / bin_s).astype(int)
+    sent = np.bincount(number, traffic["wire_bytes"])
+    busy = np.flatnonzero(sent > QUIET * np.quantile(sent[sent > 0], BUSY))
+    least = max(PAUSE_S / bin_s, 3)
+    parts = np.split(busy, np.flatnonzero(np.diff(busy) > least) + 1)
+    begin_s = float(traffic["at_s"].min())
+    return [
+        TrafficPhase(
+            begin_s + part[0] * bin_s,
+            begin_s + (part[-1] + 1) * bin_s,
+            *demand_of(traffic[(number >= part[0]) & (number <= part[-1])], servers),
+        )
+        for part in parts
+    ]
+
+
+def demand_of(traffic: pd.DataFrame, servers: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return payload that was sent for the first time, and all bytes of packets, from server to server."""
+    place = traffic["source"].to_numpy(np.int64) * servers + traffic["destination"].to_numpy()
+    payload, wire = (
+        np.bincount(place, traffic[name], servers**2).astype(np.int64).reshape(servers, servers)
+        for name in ("payload_bytes", "wire_bytes")
+    )
+    return payload, wire
+
+
+def busy_share(phases: Sequence[TrafficPhase], duration_s: float) -> float:
+    """Return the share of a time in which bytes flowed, 0..1."""
+    busy_s = sum(min(phase.end_s, duration_s) - max(phase.start_s, 0.0) for phase in phases)
+    return min(max(busy_s, 0.0) / duration_s, 1.0) if duration_s > 0 else 0.0
+
+
+def between_gpus(matrix: NDArray[np.int64], fabric: Fabric) -> NDArray[np.int64]:
+    """Return a matrix from server to server as one from GPU to GPU: spread evenly over their pairs of GPUs.
+
+    Packets say which host sent them, not which of its GPUs. Sums from server to server stay what they are.
+    """
+    sizes = [server.gpus for server in fabric.servers]
+    ends = np.cumsum(sizes)
+    spread = np.zeros((fabric.gpus, fabric.gpus), dtype=np.int64)
+    for source, destination in np.argwhere(matrix).tolist():
+        shape = sizes[source], sizes[destination]
+        pairs = shape[0] * shape[1]
+        edges = np.arange(pairs + 1) * int(matrix[source, destination]) // pairs
+        rows, columns = (slice(ends[each] - sizes[each], ends[each]) for each in (source, destination))
+        spread[rows, columns] = np.diff(edges).reshape(shape)
+    return spread
+
+
+def job_of_phases(phases: Sequence[TrafficPhase], fabric: Fabric, name: str) -> Job | None:
+    """Return phases as a job: an all-to-all each, and between them computes as long as the pauses were.
+
+    A program's own time is not slowed down, so that a pause is as long as it was. Where phases have too many
+    cells together (`MOST_CELLS`) those with the most bytes are kept, and pauses are longer by the others.
+
+    Returns
+    -------
+    Job
+        Between all GPUs of the fabric; None where no phase has payload.
+    """
+    most = max(MOST_CELLS // fabric.gpus**2, 1)
+    sizes = np.array([phase.payload_bytes.sum() for phase in phases])
+    kept = [number for number in np.sort(np.argsort(-sizes, kind="stable")[:most]) if sizes[number]]
+    nodes: list[Node] = []
+    for before, number in zip([None, *kept], kept, strict=False):
+        phase = phases[number]
+        if before is not None:
+            pause_s = phase.start_s - phases[before].end_s
+            nodes.append(Compute(f"pause {number}", tuple(range(fabric.gpus)), max(pause_s, 0.0)))
+        demand = Demand(f"phase {number + 1}", between_gpus(phase.payload_bytes, fabric))
+        nodes.append(Collective(f"phase {number + 1}", AllToAll(demand)))
+    if not nodes:
+        return None
+    share = sizes[kept].sum() / sizes.sum()
+    note = f"captured from the wire: {len(kept)} of {len(phases)} phases, {share:.1%} of their payload"
+    return chain(name, fabric.gpus, tuple(nodes), note)
