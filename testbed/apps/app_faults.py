@@ -86,7 +86,7 @@ def at_real_times(fault: AppFault, dilation: Dilation, begun_s: float = 0.0) -> 
     Parameters
     ----------
     fault
-        What failed; its processes' end is not predicted, so the links of a server fail alone.
+        What failed.
     dilation
         The emulation's scale.
     begun_s

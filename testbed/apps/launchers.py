@@ -170,8 +170,8 @@ def launch(
 
 
 def ranks_on(fabric: Fabric, host: int, per: Per) -> int:
-    """Return how many processes a host has: one, or one per GPU, and one where it has no GPU."""
-    return max(fabric.servers[host].gpus, 1) if per == "gpu" else 1
+    """Return how many processes a host has."""
+    return fabric.servers[host].gpus if per == "gpu" else 1
 
 
 def _on_each(
@@ -203,11 +203,8 @@ def _label(fabric: Fabric, host: int, local: int, per: Per) -> str:
 
 
 def _nic(fabric: Fabric, host: int, local: int) -> str:
-    """Return the name of the NIC beside a GPU of a host; the first NIC where the host has no GPU."""
-    server = fabric.servers[host]
-    if not server.nics:
-        return ""
-    return f"nic{fabric.pinned_nic(fabric.gpu_offsets[host] + local).nic if server.gpus else 0}"
+    """Return the name of the NIC beside a GPU of a host."""
+    return f"nic{fabric.pinned_nic(fabric.gpu_offsets[host] + local).nic}"
 
 
 def _with(process: LaunchedProcess, env: Mapping[str, str]) -> LaunchedProcess:

@@ -1,0 +1,200 @@
+"""An application held against lightrail's own generator and against the model: the same bytes, both times.
+
+What hosts sent to each other while the application's heaviest phase lasted is a demand between servers. The
+generator carries it over the same network, by the same transport, at a scale at which a byte is a byte
+(``Dilation(rate, volume=1)``), so that one number stands beside the other: an application that takes longer
+waits for itself.
+
+The whole application is predicted too: its phases one after the other, with the pauses that it made between
+them. What fails, fails at the same time. A pause that a fault makes is not the application's, so phases are
+taken for one where a fault came or was over between them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.apps.app_faults import AppFault, at_real_times
+from testbed.apps.app_record import Beside
+from testbed.experiment.dilation import Dilation
+from testbed.experiment.experiment import Experiment
+from testbed.model.predict import predict
+from testbed.network.network import Network
+from testbed.trust.trial import tried
+from topologies.errors import ScenarioError
+from topologies.fabric import Fabric
+from traffic.collectives.all_to_all import AllToAll
+from traffic.demand import Demand, sends
+from traffic.job import Collective, Compute, Job, Node, chain
+from traffic.steps import single
+from traffic.transports.host_settings import TransportSetup
+
+SHORTEST_PAUSE_S = 1e-3
+"""Shorter pauses of an application are left out [s]."""
+FAULT_S = 0.5
+"""How long after a fault a pause may begin that it makes: what has left its NICs still arrives [s]."""
+
+
+@dataclass(frozen=True, eq=False)
+class CarriedPhase:
+    """Time in which hosts sent, and what each of them sent to each other."""
+
+    begins_s: float
+    """Since the application's start [s]."""
+    ends_s: float
+    matrix: NDArray[np.int64]
+    """Payload from server (row) to server (column), shape (servers, servers) [bytes]."""
+
+
+@dataclass(frozen=True)
+class AppScale:
+    """How an application's bytes are carried again: over what, by what, at which scale."""
+
+    fabric: Fabric
+    dilation: Dilation
+    transport: TransportSetup
+    mtu: int
+    """Of the emulation's links [bytes]."""
+    scheme: str
+    """How the generator spreads bytes over NICs: ``rails`` evenly, ``ecmp`` by flow."""
+
+    def experiment(self, job: Job, faults: Sequence[AppFault] = ()) -> Experiment:
+        """Return the experiment of a job, with what fails at emulated seconds since its start."""
+        return Experiment(
+            self.fabric,
+            job,
+            self.scheme,
+            self.dilation,
+            transport=self.transport,
+            mtu=self.mtu,
+            faults=tuple(at_real_times(fault, self.dilation) for fault in faults),
+        )
+
+
+def heaviest(phases: Sequence[CarriedPhase]) -> CarriedPhase:
+    """Return the phase of the most bytes; ScenarioError if no host sent any to another."""
+    found = max(phases, key=lambda phase: int(phase.matrix.sum()), default=None)
+    if found is None or not sends(found.matrix):
+        raise ScenarioError(
+            "the application sent nothing from one host to another, so --against has nothing to carry",
+            "leave it out",
+        )
+    return found
+
+
+def between_gpus(matrix: NDArray[np.int64], fabric: Fabric) -> NDArray[np.int64]:
+    """Return a demand between servers as one between GPUs.
+
+    Each GPU of a server sends an equal share, to the GPU of the same number at the destination, round the
+    GPUs again where that has fewer; what does not divide is the first one's.
+
+    Parameters
+    ----------
+    matrix
+        Bytes from server to server, shape (servers, servers).
+    fabric
+        Whose GPUs they are.
+    """
+    found = np.zeros((fabric.gpus, fabric.gpus), dtype=np.int64)
+    for source, destination in np.argwhere(matrix).tolist():
+        if source == destination:
+            continue
+        count, far = (fabric.servers[end].gpus for end in (source, destination))
+        share, rest = divmod(int(matrix[source, destination]), count)
+        for gpu in range(count):
+            row, column = fabric.gpu_offsets[source] + gpu, fabric.gpu_offsets[destination] + gpu % far
+            found[row, column] += share + (rest if gpu == 0 else 0)
+    return found
+
+
+def beside(
+    network: Network, scale: AppScale, phase: CarriedPhase, what: str, link_error: float, application_s: float
+) -> Beside:
+    """Carry the bytes of a phase over a network by lightrail's generator, and return what it took.
+
+    Parameters
+    ----------
+    network
+        Booted at the scale, idle.
+    scale
+        The application's.
+    phase
+        What is carried.
+    what
+        The words for it.
+    link_error
+        The worst relative error of a sampled link.
+    application_s
+        How long the application took for it; NaN if it did not carry it [s].
+    """
+    demand = Demand(what, between_gpus(phase.matrix, scale.fabric), "captured from an application")
+    outcome = tried(scale.experiment(single(demand)), network, link_error)
+    return Beside(
+        what=what,
+        payload_bytes=demand.total_bytes,
+        application_s=application_s,
+        generator_s=scale.dilation.emulated_s(outcome.cct_s),
+        predicted_s=scale.dilation.emulated_s(outcome.predicted_s),
+        transport=scale.transport.name,
+        verdict=outcome.verdict,
+    )
+
+
+def predicted_s(
+    scale: AppScale, phases: Sequence[CarriedPhase], duration_s: float, faults: Sequence[AppFault] = ()
+) -> float:
+    """Return how long the model says that an application takes, with its own pauses [emulated s].
+
+    It is NaN where a server or a daemon failed: what an application does without one is its own.
+
+    Parameters
+    ----------
+    scale
+        The application's.
+    phases
+        What it sent when, in order of time.
+    duration_s
+        How long it ran; what it did after its last byte counts as it was [s].
+    faults
+        What failed.
+    """
+    if any(fault.host is not None or fault.fault.daemon for fault in faults):
+        return math.nan
+    sending = [phase for phase in phases if sends(phase.matrix)]
+    if not sending:
+        return duration_s
+    job = job_of_phases(scale, joined(sending, faults))
+    run = predict(scale.experiment(job, faults))
+    return scale.dilation.emulated_s(run.iteration_s) + max(duration_s - sending[-1].ends_s, 0.0)
+
+
+def job_of_phases(scale: AppScale, phases: Sequence[CarriedPhase]) -> Job:
+    """Return phases as a job, in which all GPUs compute in the pauses."""
+    gpus = tuple(range(scale.fabric.gpus))
+    nodes, before_s = list[Node](), 0.0
+    for number, phase in enumerate(phases):
+        if (pause_s := phase.begins_s - before_s) > SHORTEST_PAUSE_S:
+            nodes.append(Compute(f"pause {number}", gpus, scale.dilation.real_s(pause_s)))
+        demand = Demand(f"phase {number}", between_gpus(phase.matrix, scale.fabric))
+        nodes.append(Collective(demand.name, AllToAll(demand)))
+        before_s = phase.ends_s
+    return chain("application", len(gpus), tuple(nodes))
+
+
+def joined(phases: Sequence[CarriedPhase], faults: Sequence[AppFault]) -> list[CarriedPhase]:
+    """Return phases of which those are one that a fault parts: it came, or was over, in the pause or before.
+
+    A pause counts as the fault's if it begins within `FAULT_S` of it.
+    """
+    found = list[CarriedPhase]()
+    times_s = [time_s for fault in faults for time_s in (fault.begins_s, fault.ends_s)]
+    for phase in phases:
+        last = found[-1] if found else None
+        if last and any(last.ends_s - FAULT_S <= time_s <= phase.begins_s for time_s in times_s):
+            found[-1] = CarriedPhase(last.begins_s, phase.ends_s, last.matrix + phase.matrix)
+        else:
+            found.append(phase)
+    return found
