@@ -9,19 +9,21 @@ from collections.abc import Callable, Iterator
 
 from topologies.errors import MachineError
 
-CLONE_NEWNET = 0x40000000
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x20000, 0x4000000, 0x40000000
+MS_NOSUID, MS_NODEV, MS_BIND = 0x2, 0x4, 0x1000
 PR_SET_PDEATHSIG = 1
 SYS_PIDFD_GETFD = 438
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
 
 
 def new_network_namespace() -> int:
     """Return a file descriptor that holds a new network namespace; closing it ends the namespace."""
-    home = _own_namespace()
+    home = namespace_of_thread("net")
     try:
         _call("create a network namespace", _libc.unshare(CLONE_NEWNET))
-        return _own_namespace()
+        return namespace_of_thread("net")
     finally:
         _call("return from a new network namespace", _libc.setns(home, CLONE_NEWNET))
         os.close(home)
@@ -30,7 +32,7 @@ def new_network_namespace() -> int:
 @contextlib.contextmanager
 def inside_namespace(namespace: int) -> Iterator[None]:
     """Run the block in a network namespace; a socket made there stays there. Only this thread moves."""
-    home = _own_namespace()
+    home = namespace_of_thread("net")
     try:
         _call("enter a network namespace", _libc.setns(namespace, CLONE_NEWNET))
         try:
@@ -39,6 +41,27 @@ def inside_namespace(namespace: int) -> Iterator[None]:
             _call("leave a network namespace", _libc.setns(home, CLONE_NEWNET))
     finally:
         os.close(home)
+
+
+def unshare_names_and_mounts() -> None:
+    """Give this thread a host name and mounts of its own, copies at first; other threads keep theirs."""
+    _call("create a host's namespaces", _libc.unshare(CLONE_NEWUTS | CLONE_NEWNS))
+
+
+def enter_mounts(namespace: int) -> None:
+    """Have this thread, whose mounts are its own, see those of a mount namespace."""
+    _call("enter a mount namespace", _libc.setns(namespace, CLONE_NEWNS))
+
+
+def namespace_of_thread(kind: str) -> int:
+    """Return a descriptor that holds this thread's namespace of a kind: ``net``, ``uts`` or ``mnt``."""
+    return os.open(f"/proc/thread-self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    """Mount as mount(2) does; MachineError, with what was attempted, if the kernel refuses."""
+    done = _libc.mount(source.encode(), os.fsencode(target), kind.encode(), flags, options.encode())
+    _call(f"mount {source} on {target}", done)
 
 
 def tie_to_this_process() -> Callable[[], None]:
@@ -66,10 +89,6 @@ def take_descriptor(pid: int, descriptor: int) -> int | None:
     if copy < 0 and ctypes.get_errno() == errno.EBADF:
         return None
     return _call(f"take descriptor {descriptor} of process {pid}", copy)
-
-
-def _own_namespace() -> int:
-    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _call(attempt: str, result: int) -> int:

@@ -36,6 +36,7 @@ from testbed.network.bridges import (
     remove_dead_runs,
 )
 from testbed.network.forwarding import KernelRoutes
+from testbed.network.host_namespaces import HostNamespaces
 from testbed.network.host_routes import HostRoutes
 from testbed.network.mark import Mark
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
@@ -416,6 +417,8 @@ class Network:
             hosts=self.has_hosts,
         )
         stack.callback(self.wiring.close)
+        if self.has_hosts:
+            self.host_namespaces = stack.enter_context(HostNamespaces(self.wiring))
         self.routes = KernelRoutes(self.wiring) if self.fabric.servers_forward else None
         _wait_for_listener(self._controller)
         self._is_new = False
