@@ -37,6 +37,8 @@ OF_OPENMPI = {
     "OMPI_MCA_hwloc_base_binding_policy": "none",
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_btl": "self,vader,tcp",
+    # Its daemons stay in the session that they were started in, and so end with who started them.
+    "OMPI_MCA_orte_leave_session_attached": "1",
 }
 OPENMPI_INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include")
 OPENMPI_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")

@@ -8,7 +8,7 @@ number never changes:
     setpriv    the user behind sudo, for root
     env        the working directory, and what signals do by default
     prlimit    the usual number of open files: a daemon that closes each that it may have takes minutes else
-    chrt       the CPUs that nobody else needs: ranks of MPI spin, and Open vSwitch must not wait for them
+    nice       the last place in the queue for CPUs: ranks of MPI spin, and Open vSwitch must not wait
 
 It has a session and a process group of its own, and none of this process' descriptors but the three it is
 given. What it leaves running, it leaves running: all ends with the sandbox.
@@ -31,8 +31,9 @@ from topologies.errors import ScenarioError
 
 USUAL_FILES, MOST_FILES = 1024, 1 << 19
 """Open files that a process may have, and may ask for."""
-IDLE = ("chrt", "--idle", "0")
-"""The scheduling class of applications."""
+LAST = ("nice", "-n", "19")
+"""Applications come after Open vSwitch, inside their session; `testbed.machine.autogroup` has the rest. With
+SCHED_IDLE beside them any other process of the machine stops them."""
 KILLED_S = 0.01
 """How long what is killed may take to end, before it is looked for again [s]."""
 NOT_FOUND = 127
@@ -153,8 +154,8 @@ def start(
     environment = with_places({**added, **command.env}) | {"PWD": command.cwd}
     _check(name, command, environment["PATH"])
     entry = namespaces.entry(command.host, as_root=command.as_root)
-    plain = ["env", f"--chdir={command.cwd}", "--default-signal", "prlimit", _files(), *IDLE]
-    return HostProcess(
+    plain = ["env", f"--chdir={command.cwd}", "--default-signal", "prlimit", _files(), *LAST]
+    process = HostProcess(
         subprocess.Popen(
             [*entry, *plain, *command.argv],
             env=environment,
@@ -164,6 +165,8 @@ def start(
             start_new_session=True,
         )
     )
+    namespaces.autogroups.lower(process.pid)
+    return process
 
 
 def processes_on(network: Network, host: int) -> list[int]:

@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.machine.autogroup import Autogroups
 from testbed.machine.kernel import (
     MS_BIND,
     MS_NODEV,
@@ -97,6 +98,7 @@ class HostNamespaces:
             raise MachineError("applications run on hosts in a sandbox alone", "leave out --no-sandbox")
         with ExitStack() as stack:
             self._held = stack
+            self.autogroups = stack.enter_context(Autogroups())
             (HOSTS / "etc").mkdir(parents=True, exist_ok=True)
             TMP.mkdir(exist_ok=True)
             for folder in (HOSTS, HOSTS / "etc"):
