@@ -43,6 +43,7 @@ def _options() -> Namespace:
     parser.add_argument("--fabric", type=Path, required=True, help="the fabric's JSON file")
     parser.add_argument("--routing", type=Path, help="JSON file of a user's routing, if there is one")
     parser.add_argument("--hosts", action="store_true", help="forward to the addresses of hosts too")
+    parser.add_argument("--news", type=Path, help="unix datagram socket that hears all that OCSes light")
     parser.add_argument("--ocses", type=Path, help="JSON file of what another controller left of OCSes")
     parser.add_argument("--openflow", type=Path, required=True, help="unix socket that switches connect to")
     parser.add_argument("--northbound", type=Path, required=True, help="unix socket that clients connect to")
@@ -72,7 +73,7 @@ def _run(options: Namespace) -> None:
     routing = routed and CheckedRouting(ROUTING.of_document(json.loads(routed)))
     records = TypeAdapter(list[OcsRecord]).validate_json(left)
     what = {"fabric": Fabric.from_json(text), "routing": routing, "hosts": options.hosts, "records": records}
-    controller = run(Controller, switches, **what)
+    controller = run(Controller, switches, news=options.news, **what)
     Thread(target=_serve_northbound, args=(controller, clients), daemon=True).start()
     signal.sigwait(signals)
     for path in (options.openflow, options.northbound):

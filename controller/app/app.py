@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from controller.app.app_thread import AppThread, Work
 from controller.app.ocs import OpticalSwitches
@@ -108,6 +109,8 @@ class Controller(App):  # type: ignore[misc]
         Whether switches forward to the addresses of hosts.
     records
         What another controller left of OCSes, from which this one takes over.
+    news
+        A unix datagram socket that hears all that OCSes light; None for none.
     """
 
     OFP_VERSIONS = (ofp.OFP_VERSION,)
@@ -119,6 +122,7 @@ class Controller(App):  # type: ignore[misc]
         routing: Routing | None = None,
         hosts: bool = False,
         records: Sequence[OcsRecord] = (),
+        news: Path | None = None,
         **kwargs: object,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -135,7 +139,7 @@ class Controller(App):  # type: ignore[misc]
         self._questions = Questions()
         self._thread = AppThread(lambda work: self.send_event(self.name, _Work(work)))
         self._proof = Proof(self._thread)
-        self.ocses = OpticalSwitches(self.fabric, self._thread, self._proof, records)
+        self.ocses = OpticalSwitches(self.fabric, self._thread, self._proof, records, news)
 
     @on(events.EventOFPStateChange, MAIN_DISPATCHER, DEAD_DISPATCHER)
     def connection_changed(self, event: Message) -> None:

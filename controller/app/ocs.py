@@ -53,10 +53,17 @@ class OpticalSwitches:
         Proves that changes are on the wire.
     records
         What another controller left, from which this one takes over: these OCSes keep their circuits.
+    news
+        A unix datagram socket that hears all that is lit, whoever ordered it; None for none.
     """
 
     def __init__(
-        self, fabric: Fabric, thread: AppThread, proof: Proof, records: Sequence[OcsRecord] = ()
+        self,
+        fabric: Fabric,
+        thread: AppThread,
+        proof: Proof,
+        records: Sequence[OcsRecord] = (),
+        news: Path | None = None,
     ) -> None:
         self._thread, self._proof, self._timers = thread, proof, Timers(thread)
         ocses = [switch for switch in fabric.switches if switch.kind == "ocs"]
@@ -68,6 +75,7 @@ class OpticalSwitches:
         """The reconfiguration whose light is prepared; its number is that of its bundles and messages."""
         self._subscribers: dict[str, Subscriber] = {}
         """Of each OCS; those that were started by one request may have one in common."""
+        self._of_all = Subscriber(news, thread) if news else None
         self._taken_over = {record.status.name for record in records}
         """The OCSes that have not connected yet and keep what they show."""
         for record in records:
@@ -317,7 +325,7 @@ class OpticalSwitches:
         self._datapaths[name].send_msg(last)
 
     def _notify(self, name: str, notice: Notify) -> None:
-        if name in self._subscribers:
-            news = {"ocs": name, "circuits": notice.circuits.pairs, "now": notice.now}
-            news |= {"until_s": notice.until_s, "ended": notice.ended, "error": notice.error}
-            self._subscribers[name].notify(news)
+        news = {"ocs": name, "circuits": notice.circuits.pairs, "now": notice.now}
+        news |= {"until_s": notice.until_s, "ended": notice.ended, "error": notice.error}
+        for subscriber in filter(None, (self._of_all, self._subscribers.get(name))):
+            subscriber.notify(news)

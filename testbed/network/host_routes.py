@@ -5,8 +5,13 @@ nexthop(8)): the kernel deletes an object whose interface loses its carrier, and
 the carrier is back.
 """
 
+import errno
 from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from ipaddress import IPv4Address
+from math import inf
+from threading import Lock
+from time import monotonic
 
 from controller.app.client import ControllerClient
 from testbed.machine.kernel import inside_namespace
@@ -17,11 +22,13 @@ from testbed.machine.netlink import (
     no_route_request,
     spread_request,
 )
-from testbed.network.host_tables import Hop, Hops, HostTable, Place, host_tables
+from testbed.network.host_tables import Hop, Hops, HostTable, Place, light_tables, packet_tables
+from testbed.network.light_news import Lit
 from testbed.network.wiring import Wiring, interface_indices, route_metrics
 from topologies.addresses import HOSTS_NETWORK, gateway_ip, host_ip, interface, nic_ip
+from topologies.errors import NetworkError
 from topologies.fabric import Link
-from topologies.light import Configuration
+from topologies.light import Circuit, Configuration
 from topologies.routes import Routes
 from traffic.transports.host_settings import HostSettings
 
@@ -38,6 +45,10 @@ class HostRoutes:
         Of a fabric whose servers are hosts.
     northbound
         The controller, which is asked for what OCSes show.
+
+    Notes
+    -----
+    Two threads may use it: that of the network's owner, and that which hears of light (`heard`).
     """
 
     def __init__(self, wiring: Wiring, northbound: ControllerClient) -> None:
@@ -45,35 +56,70 @@ class HostRoutes:
         self._metrics = route_metrics(wiring.host)
         self._failed: frozenset[Link] = frozenset()
         self._lit: Configuration = {}
+        self._read_s = -inf
+        """When the controller was last asked for what is lit; a notice from before may be older than that."""
+        self._one_at_a_time = Lock()
+        self._packets: list[HostTable] = []
+        """The routes over packet switches, which change with failures alone."""
         self._set: list[HostTable] = [{} for _ in wiring.namespaces]
         self._indices: list[dict[str, int]] = []
         for namespace in wiring.namespaces:
             with inside_namespace(namespace):
                 self._indices.append(interface_indices())
-        self._follow()
+        self._avoid(self._failed)
 
     def follow(self, failed: Set[Link]) -> None:
         """Have hosts avoid links that carry nothing, and no others."""
-        if failed != self._failed:
-            self._failed = frozenset(failed)
-            self._follow()
+        with self._one_at_a_time:
+            if failed != self._failed:
+                self._avoid(frozenset(failed))
 
     def follow_light(self) -> None:
         """Have hosts send over the circuits that OCSes show now."""
-        ocses = [switch.name for switch in self._fabric.switches if switch.kind == "ocs"]
-        lit = {name: tuple(self._northbound.ocs(name).circuits) for name in ocses}
-        if lit != self._lit:
-            self._lit = lit
-            self._follow()
+        with self._one_at_a_time:
+            ocses = [switch.name for switch in self._fabric.switches if switch.kind == "ocs"]
+            self._send_over({name: self._shown(name) for name in ocses})
+            self._read_s = monotonic()
+
+    def heard(self, changes: Mapping[str, Lit]) -> None:
+        """Have hosts send over what OCSes are said to light."""
+        with (
+            self._one_at_a_time,
+            suppress(NetworkError),
+        ):  # of a controller that has ended, or an OCS that is away
+            self._send_over(
+                {
+                    name: lit.circuits if lit.since_s > self._read_s else self._shown(name)
+                    for name, lit in changes.items()
+                }
+            )
 
     def begin_as(self, host: HostSettings) -> None:
         """Have the hosts' TCP begin otherwise from now on."""
-        self._metrics = route_metrics(host)
-        self._set_all(self._set, [{} for _ in self._set])
+        with self._one_at_a_time:
+            self._metrics = route_metrics(host)
+            self._set_all(self._set, [{} for _ in self._set])
 
-    def _follow(self) -> None:
-        routes = Routes(self._fabric, self._lit, {end for link in self._failed for end in (link.a, link.b)})
-        wanted = host_tables(self._fabric, self._failed, routes)
+    def _shown(self, ocs: str) -> tuple[Circuit, ...]:
+        return tuple(self._northbound.ocs(ocs).circuits)
+
+    def _send_over(self, lit: Configuration) -> None:
+        """Have hosts send over what some OCSes light, and go on over what others do."""
+        then = {**self._lit, **lit}
+        if then != self._lit:
+            self._lit = then
+            self._set_routes()
+
+    def _avoid(self, failed: frozenset[Link]) -> None:
+        self._failed, self._packets = failed, packet_tables(self._fabric, failed)
+        self._set_routes()
+
+    def _set_routes(self) -> None:
+        dead = {end for link in self._failed for end in (link.a, link.b)}
+        light = light_tables(self._fabric, Routes(self._fabric, self._lit, dead))
+        wanted = [
+            over_packets | over_light for over_packets, over_light in zip(self._packets, light, strict=True)
+        ]
         self._set_all(wanted, self._set)
         self._set = wanted
 
@@ -84,7 +130,7 @@ class HostRoutes:
                 batch = Batch()
                 self._change(batch, server, old, after)
                 with inside_namespace(self._wiring.namespaces[server]):
-                    batch.commit()
+                    batch.commit(ignored=errno.ESRCH)  # the kernel deletes routes of interfaces that are down
 
     def _change(
         self, batch: Batch, server: int, before: Mapping[Place, Hops], after: Mapping[Place, Hops]

@@ -45,23 +45,24 @@ Hops = tuple[Hop, ...]
 HostTable = dict[Place, Hops]
 
 
-def host_tables(fabric: Fabric, failed: Set[Link], routes: Routes) -> list[HostTable]:
-    """Return the routes of each host.
+def packet_tables(fabric: Fabric, failed: Set[Link]) -> list[HostTable]:
+    """Return the routes of each host over packet switches, around links that have failed."""
+    packets = _Packets(fabric, failed)
+    return [packets.routes(server) for server in range(len(fabric.servers))]
+
+
+def light_tables(fabric: Fabric, routes: Routes) -> list[HostTable]:
+    """Return the routes of each host over circuits, which go before those over packet switches.
 
     Parameters
     ----------
     fabric
-        What is wired.
-    failed
-        Links that carry nothing now.
+        What is wired; it says whether servers forward.
     routes
-        Over the circuits that are lit.
+        Over what is lit.
     """
-    packets, lit = _Packets(fabric, failed), _light_hops(fabric, routes)
-    return [
-        packets.routes(server) | _lit_routes(fabric, routes, server, lit)
-        for server in range(len(fabric.servers))
-    ]
+    lit = _light_hops(fabric, routes)
+    return [_lit_routes(fabric, routes, server, lit) for server in range(len(fabric.servers))]
 
 
 class _Packets:
@@ -73,12 +74,17 @@ class _Packets:
         self._part_of = _parts(fabric, failed)
         parts: list[set[int]] = [set() for _ in fabric.servers]
         self._homes: dict[str, None] = {}
+        """The packet switches with NICs."""
+        self._has_light = False
+        """Whether other NICs are on OCSes."""
         for nic in fabric.nics:
             if on_packet_switch(fabric, nic):
                 self._nics[nic.server].append(nic)
                 self._homes[self._switch(nic)] = None
                 if self._works(nic):
                     parts[nic.server].add(self._part(nic))
+            else:
+                self._has_light = True
         self._alike: dict[frozenset[int], list[int]] = defaultdict(list)
         """The hosts that are in the same parts: they are reached alike."""
         for server, its in enumerate(parts):
@@ -130,7 +136,9 @@ class _Packets:
             yield from collapse_addresses(IPv4Network(host_ip(server)) for server in hosts)
 
     def _collapsed(self, networks: list[IPv4Network]) -> Iterable[IPv4Network]:
-        return [FABRIC_NETWORK] if len(networks) == len(self._homes) else collapse_addresses(networks)
+        """Return the fewest networks that these are: one if they are all that there are."""
+        is_all = len(networks) == len(self._homes) and not self._has_light
+        return [FABRIC_NETWORK] if is_all else collapse_addresses(networks)
 
     def _switch(self, nic: Nic) -> str:
         return self._fabric.peer(self._fabric.nic_port(nic)).node

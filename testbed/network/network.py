@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 from mininet.net import Mininet
 
@@ -38,6 +37,7 @@ from testbed.network.bridges import (
 from testbed.network.forwarding import KernelRoutes
 from testbed.network.host_namespaces import HostNamespaces
 from testbed.network.host_routes import HostRoutes
+from testbed.network.light_news import LightNews
 from testbed.network.mark import Mark
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
@@ -63,7 +63,7 @@ from traffic.transports.connections import Endpoints
 from traffic.transports.datagram_sockets import DATAGRAM_PORT, DatagramEndpoints
 from traffic.transports.host_settings import OF_DATAGRAMS, HostSettings
 
-OPENFLOW, NORTHBOUND = "openflow.sock", "northbound.sock"
+OPENFLOW, NORTHBOUND, NEWS = "openflow.sock", "northbound.sock", "news.sock"
 READY_S = 120.0
 LEAST_SEND_BUFFER_BYTES, MOST_SEND_BUFFER_BYTES = 4 << 20, 1 << 30
 """The daemon sends 32 packets of a port at once: where queues are short, they decide what is dropped."""
@@ -117,6 +117,8 @@ class Network:
         """The routes of hosts, where servers are hosts."""
         self._stack = ExitStack()
         self._entered = self._without_controller = self._without_switches = False
+        self._news: LightNews | None = None
+        """What the controller says that OCSes light, where hosts follow it."""
         self._is_new = True
         """Whether the controller has yet to say that it listens."""
         self._records: list[OcsRecord] = []
@@ -202,9 +204,7 @@ class Network:
         (`await_controller`); it takes over from the one before, and OCSes keep their circuits meanwhile.
         """
         if daemon == "controller":
-            self._controller = self._stack.enter_context(
-                _controller(self.fabric, self.directory, self.routing, self._records, hosts=self.has_hosts)
-            )
+            self._controller = self._stack.enter_context(self._new_controller(self._records))
             self._without_controller, self._is_new = False, True
             return
         self.openvswitch.revive()
@@ -393,9 +393,9 @@ class Network:
 
     def _boot(self, stack: ExitStack, mark: Mark) -> None:
         private, directory = inside_sandbox(), self.directory
-        self._controller = stack.enter_context(
-            _controller(self.fabric, directory, self.routing, hosts=self.has_hosts)
-        )
+        if self.has_hosts and any(switch.kind == "ocs" for switch in self.fabric.switches):
+            self._news = stack.enter_context(LightNews(directory / NEWS))
+        self._controller = stack.enter_context(self._new_controller())
         self.openvswitch: PrivateOpenVSwitch | MachineOpenVSwitch
         self.openvswitch = (
             PrivateOpenVSwitch(directory, self.datapath) if private else MachineOpenVSwitch(self.datapath)
@@ -434,7 +434,29 @@ class Network:
         self.northbound = ControllerClient(directory / NORTHBOUND)
         if self.has_hosts:
             self.hosts = HostRoutes(self.wiring, self.northbound)
+            if self._news:
+                stack.enter_context(self._news.handed_to(self.hosts.heard))
         self.northbound.wait_ready(READY_S, check=self.check_alive)
+
+    def _new_controller(self, records: Sequence[OcsRecord] = ()) -> Child:
+        """Return a controller's process; with ``records`` it takes over from one that was killed."""
+        directory, routing = self.directory, self.routing
+        (directory / "fabric.json").write_text(self.fabric.to_json())
+        command = [sys.executable, "-m", "controller", "--fabric", str(directory / "fabric.json")]
+        if routing:
+            (directory / "routing.json").write_text(json.dumps(routing.document))
+            command += ["--routing", str(directory / "routing.json")]
+        if self.has_hosts:
+            command.append("--hosts")
+        if self._news:
+            command += ["--news", str(self._news.path)]
+        if records:
+            (directory / "ocses.json").write_text(json.dumps([asdict(record) for record in records]))
+            command += ["--ocses", str(directory / "ocses.json")]
+        command += ["--openflow", str(directory / OPENFLOW), "--northbound", str(directory / NORTHBOUND)]
+        # A user's routing is found where it was found here.
+        searched = {"PYTHONPATH": os.pathsep.join([*sys.path, os.getcwd()])} if routing else {}
+        return Child(command, directory / "controller.log", searched, heard=True)
 
     def _grow_send_buffer(self) -> None:
         want_bytes, port = _send_buffer_bytes(self.fabric), _probed_port(self.fabric)
@@ -445,31 +467,6 @@ class Network:
         for log in sorted(self.directory.glob("*.log")):
             if said := log.read_text(errors="replace").splitlines()[-LOG_LINES:]:
                 error.add_note("\n".join([f"{log.name}:", *said]))
-
-
-def _controller(
-    fabric: Fabric,
-    directory: Path,
-    routing: CheckedRouting | None,
-    records: Sequence[OcsRecord] = (),
-    *,
-    hosts: bool = False,
-) -> Child:
-    """Return a controller's process; with ``records`` it takes over from one that was killed."""
-    (directory / "fabric.json").write_text(fabric.to_json())
-    command = [sys.executable, "-m", "controller", "--fabric", str(directory / "fabric.json")]
-    if routing:
-        (directory / "routing.json").write_text(json.dumps(routing.document))
-        command += ["--routing", str(directory / "routing.json")]
-    if hosts:
-        command.append("--hosts")
-    if records:
-        (directory / "ocses.json").write_text(json.dumps([asdict(record) for record in records]))
-        command += ["--ocses", str(directory / "ocses.json")]
-    command += ["--openflow", str(directory / OPENFLOW), "--northbound", str(directory / NORTHBOUND)]
-    # A user's routing is found where it was found here.
-    searched = {"PYTHONPATH": os.pathsep.join([*sys.path, os.getcwd()])} if routing else {}
-    return Child(command, directory / "controller.log", searched, heard=True)
 
 
 def _wait_for_listener(controller: Child) -> None:

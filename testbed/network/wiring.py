@@ -445,6 +445,8 @@ def _add_routes(batch: Batch, wiring: Wiring, nic: Nic, index: int) -> None:
     """Add the route of a NIC's own table, and to the main table what no NIC before it has there."""
     fabric, port, routed = wiring.fabric, wiring.fabric.nic_port(nic), on_packet_switch(wiring.fabric, nic)
     batch.add_route(f"route of {port}", _route(wiring, nic, index, FIRST_TABLE + nic.nic))
+    if wiring.has_hosts and not fabric.servers_forward:
+        return  # a host's main table has the NICs that its light reaches
     if nic.nic == 0 or (not routed and _is_first_on_switch(fabric, nic)):
         network = FABRIC_NETWORK if routed else subnet(fabric, fabric.peer(port).node)
         batch.add_route(f"main route of {port}", _route(wiring, nic, index, RT_TABLE_MAIN, network))

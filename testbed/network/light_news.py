@@ -1,0 +1,83 @@
+"""News of all that OCSes light, whoever ordered it: a thread hands on what the controller says."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple, Self
+
+from controller.app.listeners import bind_privately
+from topologies.light import Circuit
+
+MOST_BYTES = 1 << 16
+"""Of a notice."""
+END = b""
+"""What ends the thread."""
+
+
+class Lit(NamedTuple):
+    """What an OCS lights."""
+
+    circuits: tuple[Circuit, ...]
+    since_s: float
+    """Since when, on the machine's monotonic clock [s]."""
+
+
+class LightNews:
+    """A socket that the controller tells of every change of light; a context manager.
+
+    Parameters
+    ----------
+    path
+        Of the socket; in a directory that ends with the network.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> Self:
+        """Open the socket: a controller can be told of it."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        bind_privately(self._socket, self.path)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close the socket."""
+        self._socket.close()
+        self.path.unlink()
+
+    @contextmanager
+    def handed_to(self, heard: Callable[[Mapping[str, Lit]], None]) -> Iterator[None]:
+        """Have a thread call a function with what OCSes light, whenever that changes inside the block."""
+        thread = Thread(target=self._listen, args=(heard,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
+                own.sendto(END, str(self.path))
+            thread.join()
+
+    def _listen(self, heard: Callable[[Mapping[str, Lit]], None]) -> None:
+        ended = False
+        while not ended:
+            notices = [self._socket.recv(MOST_BYTES), *self._waiting()]
+            ended = END in notices
+            if changes := dict(map(_change, filter(None, notices))):  # the newest of each
+                heard(changes)
+
+    def _waiting(self) -> list[bytes]:
+        """Return the notices that have come meanwhile."""
+        notices: list[bytes] = []
+        while True:
+            try:
+                notices.append(self._socket.recv(MOST_BYTES, socket.MSG_DONTWAIT))
+            except BlockingIOError:
+                return notices
+
+
+def _change(notice: bytes) -> tuple[str, Lit]:
+    news = json.loads(notice)
+    return news["ocs"], Lit(tuple((a, b) for a, b in news["circuits"]), news["now"])
