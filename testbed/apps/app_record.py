@@ -4,6 +4,7 @@ Its files are `testbed.report.app_files`. All times are seconds of the emulation
 together; an application's own time is not slowed down, so they are its seconds too.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -182,6 +183,8 @@ class AppRecord:
     demand: NDArray[np.int64] | None = None
     """What it was to send from server to server, payload, if somebody said [bytes]."""
     beside: Beside | None = None
+    predicted_s: float = math.nan
+    """How long the model says that it takes with what failed and its own pauses; NaN if unknown [s]."""
     pcaps: tuple[str, ...] = ()
     """Captures in the results directory."""
     settings: Mapping[str, object] = field(default_factory=dict)
