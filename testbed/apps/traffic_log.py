@@ -289,7 +289,7 @@ class TrafficLog:
         if not len(kept):
             return empty(FLOWS)
         addresses, ports = np.array([keys[number] for number in kept], dtype=np.int64).T
-        ends = {"source": addresses >> 32, "destination": addresses & 0xFFFFFFFF}
+        ends = {"source": addresses >> 32 & 0xFFFFFFFF, "destination": addresses & 0xFFFFFFFF}
         found = {name: rows[name][kept] for name in rows.dtype.fields or () if name != "next"}
         table = pd.DataFrame({"flow": kept, **found})
         for name, address in ends.items():
