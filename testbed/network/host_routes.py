@@ -6,12 +6,15 @@ the carrier is back.
 """
 
 import errno
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from ipaddress import IPv4Address
 from math import inf
 from threading import Lock
 from time import monotonic
+
+from pyroute2 import MPTCP
 
 from controller.app.client import ControllerClient
 from testbed.machine.kernel import inside_namespace
@@ -27,11 +30,14 @@ from testbed.network.light_news import Lit
 from testbed.network.wiring import Wiring, interface_indices, route_metrics
 from topologies.addresses import HOSTS_NETWORK, gateway_ip, host_ip, interface, nic_ip
 from topologies.errors import NetworkError
-from topologies.fabric import Link
+from topologies.fabric import Link, Nic
 from topologies.light import Circuit, Configuration
 from topologies.routes import Routes
 from traffic.transports.host_settings import HostSettings
 
+MOST_SUBFLOWS, SIGNAL = 8, 1
+"""Of a connection by Multipath TCP, beside the first (MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h); and the flag
+of an address that the other end is told (MPTCP_PM_ADDR_FLAG_SIGNAL in linux/mptcp_pm.h)."""
 MOST_WEIGHT = 100
 """Of the fastest of the NICs over which connections spread."""
 
@@ -62,6 +68,8 @@ class HostRoutes:
         self._packets: list[HostTable] = []
         """The routes over packet switches, which change with failures alone."""
         self._set: list[HostTable] = [{} for _ in wiring.namespaces]
+        self._address = {nic: nic_ip(self._fabric, nic) for nic in self._fabric.nics}
+        self._gateway = {nic: gateway_ip(self._fabric, nic) for nic in self._fabric.nics}
         self._indices: list[dict[str, int]] = []
         for namespace in wiring.namespaces:
             with inside_namespace(namespace):
@@ -99,6 +107,21 @@ class HostRoutes:
         with self._one_at_a_time:
             self._metrics = route_metrics(host)
             self._set_all(self._set, [{} for _ in self._set])
+
+    def offer_mptcp(self) -> None:
+        """Have connections by Multipath TCP use all NICs: each end tells the other the addresses of its NICs.
+
+        The end that connected opens a subflow to each address, by the NIC that its main table has for it. So
+        there is one on each rail, and none between rails that are apart.
+        """
+        nics: dict[int, list[Nic]] = defaultdict(list)
+        for nic in self._fabric.nics:
+            nics[nic.server].append(nic)
+        for server, its in nics.items():
+            with inside_namespace(self._wiring.namespaces[server]), MPTCP() as paths:
+                paths.limits("set", subflows=MOST_SUBFLOWS, add_addr_accepted=MOST_SUBFLOWS)
+                for nic in its[:MOST_SUBFLOWS]:
+                    paths.endpoint("add", addr=str(self._address[nic]), flags=SIGNAL)
 
     def _shown(self, ocs: str) -> tuple[Circuit, ...]:
         return tuple(self._northbound.ocs(ocs).circuits)
@@ -157,12 +180,9 @@ class HostRoutes:
         fastest_bps = max(self._fabric.nic_rate_bps(each.out) for each in hops)
         weight = max(round(MOST_WEIGHT * self._fabric.nic_rate_bps(hop.out) / fastest_bps), 1)
         index = self._indices[hop.out.server][interface(self._fabric, self._fabric.nic_port(hop.out))]
-        gateway = nic_ip(self._fabric, hop.to) if hop.to else gateway_ip(self._fabric, hop.out)
-        return NextHop(index, gateway, weight)
+        return NextHop(index, self._address[hop.to] if hop.to else self._gateway[hop.out], weight)
 
     def _source(self, server: int, place: Place, hops: Hops) -> IPv4Address | None:
-        """Return the address that packets get which have none yet: to hosts the host's, else the NIC's."""
-        if not hops:
-            return None
+        """Return the address that packets get which have none yet; None for that of the NIC they leave by."""
         to_hosts = place.table == RT_TABLE_MAIN and place.network.subnet_of(HOSTS_NETWORK)
-        return host_ip(server) if to_hosts else nic_ip(self._fabric, hops[0].out)
+        return host_ip(server) if hops and to_hosts else None

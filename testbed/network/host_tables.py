@@ -112,16 +112,16 @@ class _Packets:
                 yield from ((_place(other), hops) for other in others if other != server)
 
     def _to_nics(self, server: int) -> Iterator[tuple[IPv4Network, Hops]]:
-        """Yield the main table's routes to NICs, each by the lowest NIC that is nearest."""
-        networks: dict[Nic, list[IPv4Network]] = defaultdict(list)
+        """Yield the main table's routes to NICs, each over the NICs that are nearest."""
+        networks: dict[Hops, list[IPv4Network]] = defaultdict(list)
         works = [nic for nic in self._nics[server] if self._works(nic)]
         for switch in self._homes:
-            beside = (nic for nic in works if self._switch(nic) == switch)
-            joined = (nic for nic in works if self._part(nic) == self._part_of[switch])
-            if nic := next(beside, None) or next(joined, None):
-                networks[nic].append(subnet(self._fabric, switch))
-        for nic, its in networks.items():
-            yield from ((network, (Hop(nic),)) for network in self._collapsed(its))
+            beside = tuple(Hop(nic) for nic in works if self._switch(nic) == switch)
+            joined = tuple(Hop(nic) for nic in works if self._part(nic) == self._part_of[switch])
+            if hops := beside or joined:
+                networks[hops].append(subnet(self._fabric, switch))
+        for hops, its in networks.items():
+            yield from ((network, hops) for network in self._collapsed(its))
 
     def _reached(self, nic: Nic) -> Iterator[IPv4Network]:
         """Yield the networks that a NIC reaches while its own link works."""
