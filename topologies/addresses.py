@@ -26,6 +26,8 @@ from topologies.packet_part import on_packet_switch
 FABRIC_NETWORK = IPv4Network("10.0.0.0/8")
 HOSTS_NETWORK = IPv4Network("172.16.0.0/12")
 """Where the addresses of hosts are."""
+HOST_INTERFACE = "host"
+"""The interface that has a host's own address, on every host."""
 GATEWAY_MAC = "02:00:00:00:00:01"
 """The MAC address to which NICs on packet switches send: every packet switch's."""
 ENTROPIES = 64

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from ipaddress import IPv4Address
 from math import inf
+from pathlib import Path
 from threading import Lock
 from time import monotonic
 
@@ -29,15 +30,16 @@ from testbed.network.host_tables import Hop, Hops, HostTable, Place, light_table
 from testbed.network.light_news import Lit
 from testbed.network.wiring import Wiring, interface_indices, route_metrics
 from topologies.addresses import HOSTS_NETWORK, gateway_ip, host_ip, interface, nic_ip
-from topologies.errors import NetworkError
+from topologies.errors import MachineError, NetworkError
 from topologies.fabric import Link, Nic
 from topologies.light import Circuit, Configuration
 from topologies.routes import Routes
 from traffic.transports.host_settings import HostSettings
 
 MOST_SUBFLOWS, SIGNAL = 8, 1
-"""Of a connection by Multipath TCP, beside the first (MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h); and the flag
-of an address that the other end is told (MPTCP_PM_ADDR_FLAG_SIGNAL in linux/mptcp_pm.h)."""
+"""Of a connection by Multipath TCP beside its first (MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h); and the flag
+of an address that an end announces (MPTCP_PM_ADDR_FLAG_SIGNAL in linux/mptcp_pm.h)."""
+MPTCP_SYSCTLS = Path("/proc/sys/net/mptcp")
 MOST_WEIGHT = 100
 """Of the fastest of the NICs over which connections spread."""
 
@@ -113,7 +115,14 @@ class HostRoutes:
 
         The end that connected opens a subflow to each address, by the NIC that its main table has for it. So
         there is one on each rail, and none between rails that are apart.
+
+        Raises
+        ------
+        MachineError
+            If the kernel has no Multipath TCP.
         """
+        if not MPTCP_SYSCTLS.exists():
+            raise MachineError("this kernel has no Multipath TCP", "take Linux 5.6 or newer, or no --mptcp")
         nics: dict[int, list[Nic]] = defaultdict(list)
         for nic in self._fabric.nics:
             nics[nic.server].append(nic)

@@ -43,6 +43,7 @@ from testbed.network.netem import Netem
 from topologies.addresses import (
     FABRIC_NETWORK,
     GATEWAY_MAC,
+    HOST_INTERFACE,
     gateway_ip,
     host_ip,
     interface,
@@ -391,8 +392,7 @@ def _set_up_server(wiring: Wiring, server: int) -> None:
     batch = Batch()
     batch.add("raise lo", RTM_NEWLINK, {**UP, "index": LOOPBACK})
     if wiring.has_hosts:
-        _set_sysctls({HASH_SEED: str(1 + server)})
-        _add_address(batch, f"address host {server}", LOOPBACK, host_ip(server), 32)
+        _add_host(batch, server)
     indices = interface_indices()
     for number in range(wiring.fabric.servers[server].nics):
         _set_up_nic(batch, wiring, Nic(server, number), indices)
@@ -402,6 +402,20 @@ def _set_up_server(wiring: Wiring, server: int) -> None:
         for port in wiring.fabric.used_ports(wiring.fabric.servers[server].name)
     ]
     _switch_offloads_off(names)
+
+
+def _add_host(batch: Batch, server: int) -> None:
+    """Give a server the address of a host, and a hash of its own.
+
+    OpenMPI does not use addresses of a loopback interface. So the address is on a bridge without ports: not every
+    kernel has an interface that is made for that (dummy).
+    """
+    _set_sysctls({HASH_SEED: str(1 + server)})
+    kind = ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "bridge")]})
+    batch.add(f"create {HOST_INTERFACE}", RTM_NEWLINK, UP, [("IFLA_IFNAME", HOST_INTERFACE), kind])
+    batch.commit()
+    index = socket.if_nametoindex(HOST_INTERFACE)
+    _add_address(batch, f"address host {server}", index, host_ip(server), 32)
 
 
 def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int]) -> None:
