@@ -8,7 +8,7 @@ number never changes:
     setpriv    the user behind sudo, for root
     env        the working directory, and what signals do by default
     prlimit    the usual number of open files: a daemon that closes each that it may have takes minutes else
-    nice       the last place in the queue for CPUs: ranks of MPI spin, and Open vSwitch must not wait
+    nice       a place behind Open vSwitch, for an ordinary user
 
 It has a session and a process group of its own, and none of this process' descriptors but the three it is
 given. What it leaves running, it leaves running: all ends with the sandbox.
@@ -31,9 +31,6 @@ from topologies.errors import ScenarioError
 
 USUAL_FILES, MOST_FILES = 1024, 1 << 19
 """Open files that a process may have, and may ask for."""
-LAST = ("nice", "-n", "19")
-"""Applications come after Open vSwitch, inside their session; `testbed.machine.autogroup` has the rest. With
-SCHED_IDLE beside them any other process of the machine stops them."""
 KILLED_S = 0.01
 """How long what is killed may take to end, before it is looked for again [s]."""
 NOT_FOUND = 127
@@ -154,7 +151,14 @@ def start(
     environment = with_places({**added, **command.env}) | {"PWD": command.cwd}
     _check(name, command, environment["PATH"])
     entry = namespaces.entry(command.host, as_root=command.as_root)
-    plain = ["env", f"--chdir={command.cwd}", "--default-signal", "prlimit", _files(), *LAST]
+    plain = [
+        "env",
+        f"--chdir={command.cwd}",
+        "--default-signal",
+        "prlimit",
+        _files(),
+        *namespaces.precedence.words,
+    ]
     process = HostProcess(
         subprocess.Popen(
             [*entry, *plain, *command.argv],
@@ -165,7 +169,7 @@ def start(
             start_new_session=True,
         )
     )
-    namespaces.autogroups.lower(process.pid)
+    namespaces.precedence.put_last(process.pid)
     return process
 
 

@@ -21,7 +21,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.machine.autogroup import Autogroups
 from testbed.machine.kernel import (
     MS_BIND,
     MS_NODEV,
@@ -32,6 +31,7 @@ from testbed.machine.kernel import (
     namespace_of_thread,
     unshare_names_and_mounts,
 )
+from testbed.machine.precedence import Precedence
 from testbed.machine.sandbox import inside_sandbox
 from testbed.network.wiring import Wiring
 from topologies.addresses import host_ip, nic_ip, nic_name
@@ -98,7 +98,7 @@ class HostNamespaces:
             raise MachineError("applications run on hosts in a sandbox alone", "leave out --no-sandbox")
         with ExitStack() as stack:
             self._held = stack
-            self.autogroups = stack.enter_context(Autogroups())
+            self.precedence = stack.enter_context(Precedence())
             (HOSTS / "etc").mkdir(parents=True, exist_ok=True)
             TMP.mkdir(exist_ok=True)
             for folder in (HOSTS, HOSTS / "etc"):

@@ -211,6 +211,7 @@ class Network:
         self._without_switches = False
         self._wait_ready(None)
         self._grow_send_buffer()
+        self._put_first()
 
     def await_controller(self) -> None:
         """Wait until a controller that was started again can be asked for circuits."""
@@ -429,6 +430,7 @@ class Network:
             adopt_taps(self.wiring)
         shape_switch_ports(self.wiring)
         self._grow_send_buffer()
+        self._put_first()
         self.mininet = _mininet(self.wiring)
         stack.callback(_end_shells, self.mininet)
         self.northbound = ControllerClient(directory / NORTHBOUND)
@@ -461,6 +463,11 @@ class Network:
     def _grow_send_buffer(self) -> None:
         want_bytes, port = _send_buffer_bytes(self.fabric), _probed_port(self.fabric)
         self.send_buffer_bytes = self.openvswitch.set_send_buffer(want_bytes, port)
+
+    def _put_first(self) -> None:
+        """Have applications never keep Open vSwitch from a CPU."""
+        if self.has_hosts:
+            self.host_namespaces.precedence.put_first(self.openvswitch.pid)
 
     def _note_logs(self, error: BaseException) -> None:
         """Attach what the daemons and the controller wrote to an error; a traceback shows it."""
