@@ -9,9 +9,11 @@ It is a thread of the worker. A connection is a SEQPACKET socket, and one proces
       {"signal": number}                                      ──►  to the process' group, as often as asked
                                                               ◄── {"ended": exit code}
 
-A request is JSON in a memfd, the first descriptor: ``{"host": "h0", "argv": [...], "env": {...}, "cwd":
-"/"}``, and from root alone ``"as_root": true``. The descriptors are closed here once the process has its own.
-A connection that hangs up kills the process' group: a client that is killed leaves nothing.
+A request is JSON in a memfd, the first descriptor, since a message has a limit: ``{"host": "h0", "argv":
+[...], "env": {...}, "cwd": "/"}``, and from root alone ``"as_root": true``. The descriptors are closed here
+once the process has its own. A connection that hangs up kills the process' group: a client that is killed
+leaves nothing. The message ``{"follow": "light"}`` needs no descriptor: the hosts' routes follow what is lit,
+and the answer is ``{"followed": true}``.
 
 Programs on hosts connect to a socket that all users may use. The process outside has a *door*, a socket over
 which it sends connected sockets, since it cannot reach into the sandbox otherwise.
@@ -151,7 +153,7 @@ class HostServer:
             elif connection.process:
                 connection.process.signal(_signal_in(data))
             else:
-                self._begin(connection, descriptors)
+                self._begin(connection, data, descriptors)
         except LightrailError as error:
             code = error.code if isinstance(error, CommandError) else MISUSE
             connection.say({"refused": error.sentence, "hint": error.hint, "code": code})
@@ -160,9 +162,13 @@ class HostServer:
                 os.close(descriptor)
             self._open.difference_update(descriptors)
 
-    def _begin(self, connection: "_Connection", descriptors: list[int]) -> None:
+    def _begin(self, connection: "_Connection", data: bytes, descriptors: list[int]) -> None:
         """Carry a request out, or raise LightrailError."""
-        request = _request_in(descriptors)
+        request = _request_in(data, descriptors)
+        if request.get("follow") == "light":
+            self._network.hosts.follow_light()
+            connection.say({"followed": True})
+            return
         command = self._command(request, connection)
         if len(descriptors) != DESCRIPTORS:
             raise ScenarioError("a command came without its standard streams")
@@ -247,13 +253,16 @@ def hosts_by_name(fabric: Fabric) -> dict[str, int]:
     return names
 
 
-def _request_in(descriptors: Sequence[int]) -> dict[str, object]:
-    """Return what the first descriptor holds; ScenarioError if that is no request."""
+def _request_in(data: bytes, descriptors: Sequence[int]) -> dict[str, object]:
+    """Return what the first descriptor holds, or else the message; ScenarioError if that is no request."""
     try:
-        if not stat.S_ISREG(os.fstat(descriptors[0]).st_mode):  # to read it could take for ever
-            raise ScenarioError("a request is not in a memfd")
-        request = json.loads(os.pread(descriptors[0], os.fstat(descriptors[0]).st_size, 0))
-    except (IndexError, ValueError) as error:
+        if descriptors:
+            its = os.fstat(descriptors[0])
+            if not stat.S_ISREG(its.st_mode):  # to read it could take for ever
+                raise ScenarioError("a request is not in a memfd")
+            data = os.pread(descriptors[0], its.st_size, 0)
+        request = json.loads(data)
+    except ValueError as error:
         raise ScenarioError(f"a request cannot be read: {error}") from error
     return request if isinstance(request, dict) else {}
 

@@ -149,7 +149,8 @@ class Network:
             mark = Mark.own()
             # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).
             self.directory = RUN_DIRECTORY if inside_sandbox() else machine_directory(mark)
-            """Where its sockets and logs are, this user's alone; it ends with the network."""
+            """Where its sockets and logs are, this user's alone; it ends with the network. Of a network with
+            hosts, all users may reach the controller in it."""
             self.directory.mkdir(mode=0o700, exist_ok=True)
             stack.callback(shutil.rmtree, self.directory)
             try:
@@ -299,8 +300,7 @@ class Network:
 
     def _wait_ready(self, failed: frozenset[Link] | None) -> None:
         if self._is_new:
-            _wait_for_listener(self._controller)
-            self._is_new = False
+            self._await_listener()
         self.northbound.wait_ready(READY_S, failed, check=self.check_alive)
         if failed is not None:
             self._followed = failed
@@ -421,8 +421,7 @@ class Network:
         if self.has_hosts:
             self.host_namespaces = stack.enter_context(HostNamespaces(self.wiring))
         self.routes = KernelRoutes(self.wiring) if self.fabric.servers_forward else None
-        _wait_for_listener(self._controller)
-        self._is_new = False
+        self._await_listener()
         if not private:
             stack.callback(delete_bridges, mark)
         make_bridges(self.fabric, directory / OPENFLOW, mark, queues, self.datapath, self.check_alive)
@@ -439,6 +438,14 @@ class Network:
             if self._news:
                 stack.enter_context(self._news.handed_to(self.hosts.heard))
         self.northbound.wait_ready(READY_S, check=self.check_alive)
+
+    def _await_listener(self) -> None:
+        """Wait until the controller listens; applications may ask it too, as whatever user they run."""
+        _wait_for_listener(self._controller)
+        self._is_new = False
+        if self.has_hosts:
+            self.directory.chmod(0o711)
+            (self.directory / NORTHBOUND).chmod(0o666)
 
     def _new_controller(self, records: Sequence[OcsRecord] = ()) -> Child:
         """Return a controller's process; with ``records`` it takes over from one that was killed."""

@@ -3,16 +3,15 @@
     this process                                    the worker, in a sandbox
       call, and (function, arguments)      ────►    calls it
       value, event                         ◄────    has what the generator yields, and waits
-      next                                 ────►    goes on
+      next, and a value or None            ────►    goes on, its yield having that value
       ...
       returned, result  |  raised, error   ◄────    waits for the next call
 
 A message is a header of one JSON line, ``{"kind": ...}``, and a value packed into a memfd that is sent beside
 it: the two share no folder. The worker goes on when it is asked for the next value, as a generator does, so
 nothing in this process runs beside what is measured in there, and a generator that is closed here is closed
-there. A program on a host would be one more kind of header from here, ``{"kind": "exec", "host": "h0",
-"argv": [...]}``, with the program's standard streams as the descriptors beside it: the worker starts it in
-the host's namespace and answers with its exit code; ``{"kind": "signal"}`` meanwhile is passed on to it.
+there; what is sent to it here is sent to it there. Commands on hosts have sockets of their own, from a
+descriptor that the worker keeps (`testbed.apps.host_server`).
 """
 
 import gc
@@ -21,7 +20,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from traceback import format_exc, print_exc
 from types import FrameType
@@ -58,10 +57,15 @@ class EmulationWorker:
         its standard error.
     waits
         Whether it waits for another emulation's end; else that is a MachineError.
+    keep
+        Descriptors that it has too, under the same numbers.
     """
 
-    def __init__(self, *, sandbox: bool = True, terminal: bool = False, waits: bool = True) -> None:
+    def __init__(
+        self, *, sandbox: bool = True, terminal: bool = False, waits: bool = True, keep: Sequence[int] = ()
+    ) -> None:
         self._wants_sandbox, self._terminal, self._waits = sandbox, terminal, waits
+        self._keep = tuple(keep)
         self._is_open = self._is_called = False
         self._sandbox: Sandbox | None = None
 
@@ -85,8 +89,10 @@ class EmulationWorker:
 
     def call(
         self, function: Callable[..., Iterator[Event]], *arguments: object
-    ) -> Generator[Event, None, object]:
+    ) -> Generator[Event, object, object]:
         """Yield what a generator function yields in the sandbox, as soon as it does; return what it returns.
+
+        What is sent to this generator is sent to that one.
 
         Parameters
         ----------
@@ -107,17 +113,17 @@ class EmulationWorker:
         if self._is_called or not self._is_open:
             raise MachineError("an emulation worker answers one call at a time, while it is open")
         if self._sandbox is None:
-            return (yield from cast(Generator[Event, None, object], function(*arguments)))
+            return (yield from cast(Generator[Event, object, object], function(*arguments)))
         call = pack((function, arguments))
         self._is_called = True  # and remains so if the wait is interrupted: its answer would be the wrong one
         kind, value = self._asked("call", call)
         while kind == "value":
             try:
-                yield cast(Event, value)
+                sent = yield cast(Event, value)
             except BaseException:
                 self._close_call()
                 raise
-            kind, value = self._asked("next")
+            kind, value = self._asked("next", None if sent is None else pack(sent))
         self._is_called = False
         if isinstance(value, BaseException) and kind == "raised":
             raise value
@@ -130,7 +136,7 @@ class EmulationWorker:
         path = [*map(str, sys.path), os.getcwd()]  # where `own_object` finds a user's modules too
         python = [sys.executable, "-P", "-c", BOOT, str(there.fileno()), json.dumps(path)]
         with there:
-            sandbox = Sandbox(python, keep=(there.fileno(), lock), terminal=self._terminal)
+            sandbox = Sandbox(python, keep=(there.fileno(), lock, *self._keep), terminal=self._terminal)
             self._sandbox = stack.enter_context(sandbox)
 
     def _close_call(self) -> None:
@@ -208,19 +214,22 @@ def _answer(channel: _Channel, call: bytes) -> tuple[str, bytes]:
 
 def _returned(channel: _Channel, call: bytes) -> object:
     """Send what a function yields, each value when it is asked for, and return what it returns."""
-    function, arguments = cast(tuple[Callable[..., Generator[object]], tuple[object, ...]], unpack(call))
+    call_of = tuple[Callable[..., Generator[object, object]], tuple[object, ...]]
+    function, arguments = cast(call_of, unpack(call))
     if not gc.isenabled():
         gc.freeze()  # what is imported stays
         gc.enable()
+    sent: object = None
     with closing(function(*arguments)) as values:
         while True:
             try:
-                value = next(values)
+                value = values.send(sent)
             except StopIteration as end:
                 return end.value
             channel.send("value", pack(value))
             if (message := channel.received()) is None or message[0] != "next":
                 return None
+            sent = unpack(message[1])
 
 
 def _packed_error(error: BaseException) -> bytes:
