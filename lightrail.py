@@ -8,6 +8,7 @@ demands      uniform, sparse, sender_skew, receiver_skew, ocs_demand; demand_of_
 jobs         Job, Compute, Collective, AllToAll, Ring, PointToPoint; read_job, read_trace
 circuits     Scheduled, over_ocses, Foreseen, ReconfigurationDelay, device_named; ONCE_LIT, WHILE_LIT
 faults       Fault, When; Down, Slow, Lossy
+programs     network
 one's own    ProactivePolicy, ReactivePolicy, Schedule, Slot, Rule, Routing, Pattern, PerPacket, LinkEffect
 ===========  ===========================================================================================
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:  # type checkers and editors read these imports, and so does `
     from controller.schedulers.matching import heaviest_permutation as heaviest_permutation
     from controller.schedulers.schedule import Schedule as Schedule, Slot as Slot
     from scenarios.api.experiments import run as run
+    from scenarios.api.network import network as network
     from testbed.report.fabric_drawing import draw_fabric as draw_fabric
     from testbed.report.timeline import timeline_of as timeline_of
     from testbed.experiment.dilation import Dilation as Dilation

@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 
 SOCKET = "/run/lightrail-hosts/hosts.sock"
@@ -71,7 +72,7 @@ def parsed(words: list[str]) -> tuple[str, list[str]]:
     return (left[0] if left else ""), left[1:]
 
 
-def carried_out(connection: socket.socket, request: dict[str, object]) -> int:
+def carried_out(connection: socket.socket, request: Mapping[str, object]) -> int:
     """Have a command carried out with this process' standard streams; return its exit code."""
     for number in PASSED_ON:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -81,7 +82,7 @@ def carried_out(connection: socket.socket, request: dict[str, object]) -> int:
     return int(str(answered(connection)["ended"]))
 
 
-def ask(connection: socket.socket, request: dict[str, object], descriptors: tuple[int, ...] = ()) -> None:
+def ask(connection: socket.socket, request: Mapping[str, object], descriptors: tuple[int, ...] = ()) -> None:
     """Ask the hosts' server; what is asked lies in a memfd, since a message has a limit."""
     with open(os.memfd_create("request"), "wb", buffering=0) as body:
         body.write(json.dumps(request).encode())

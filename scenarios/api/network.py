@@ -1,0 +1,450 @@
+"""A network whose hosts run applications, for a script or a notebook (docs/howto/programs_on_hosts.md).
+
+The network is booted in a sandbox by an emulation worker, which then waits for orders: what fails, what is
+lit. Commands go past it, over a *door*, to the server of its hosts (`testbed.apps.host_server`), so that each
+starts and ends on its own.
+"""
+
+import os
+import select
+import socket
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from subprocess import CompletedProcess
+from threading import Lock
+from typing import Literal, Self, cast
+
+from testbed.apps.host_processes import CommandError, kill_processes_on
+from testbed.apps.host_server import HostServer, hosts_by_name
+from testbed.apps.lightrail_ssh import RefusedError, answered, ask, tell
+from testbed.cli.faults_by_hand import StandingFaults
+from testbed.experiment.dilation import Dilation
+from testbed.machine.congestion import check_congestion_control
+from testbed.machine.processes import interrupt_deferred
+from testbed.network.network import Network
+from testbed.study.options import emulated_bps
+from testbed.study.worker import EmulationWorker
+from topologies.errors import LightrailError, NetworkError, ScenarioError
+from topologies.fabric import Fabric
+from traffic.packets import DEFAULT_MTU
+from traffic.transports.host_settings import HostSettings, TransportSetup, host_settings
+from traffic.transports.registry import congestion_control
+
+LIT_S = 60.0
+"""How long an OCS may take to light circuits [s]."""
+TIMED_OUT = 124
+"""The exit code of what did not end in time, as timeout(1) has it."""
+WORDS = 300
+"""Characters of a command, and of the end of its complaint, in a sentence."""
+CLOSED = -1
+"""The descriptor of a socket that is closed."""
+Verb = Literal["fail", "mend", "light"]
+Order = tuple[Verb, tuple[str, ...]]
+
+
+def network(
+    fabric: Fabric,
+    *,
+    emulated_rate: float = 100.0,
+    transport: str = "tcp",
+    scale: float = 1.0,
+    waits: bool = True,
+) -> "ApplicationNetwork":
+    """Return a network whose hosts run applications, to be booted: ``with lr.network(fabric) as net: ...``.
+
+    It is booted when the block is entered. All that runs in it ends with the block, or with this process.
+
+    Parameters
+    ----------
+    fabric
+        What is booted; each server is a host.
+    emulated_rate
+        What the fabric's first NIC is shaped to, and others in proportion [Mbit/s].
+    transport
+        TCP of the hosts: ``tcp``, or with a congestion control, such as ``tcp:dctcp``.
+    scale
+        How many times as long as in reality applications are to compute that know of it (`LIGHTRAIL_SCALE`).
+    waits
+        Whether it waits for another emulation's end on this machine; else that is a MachineError.
+
+    Raises
+    ------
+    LightrailError
+        If the transport is none for applications; when it is booted, if this machine cannot emulate it.
+    """
+    control = congestion_control(transport)
+    if control is None:
+        raise ScenarioError(
+            f"applications send by TCP, and {transport} is another transport", "give tcp, or tcp:CC"
+        )
+    check_congestion_control(control)
+    rate = emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
+    time_factor = Dilation(rate, 1.0).time
+    settings = host_settings(TransportSetup(transport), fabric, rate, time_factor, DEFAULT_MTU)
+    return ApplicationNetwork(fabric, rate, settings, scale, waits=waits)
+
+
+class ApplicationNetwork:
+    """A network whose hosts run applications; a context manager, see `network`."""
+
+    def __init__(
+        self, fabric: Fabric, rate: float, settings: HostSettings, scale: float, *, waits: bool
+    ) -> None:
+        self.fabric = fabric
+        self._boots = (fabric, rate, settings, scale)
+        self._waits, self._one_order, self._is_open = waits, Lock(), False
+        self._numbers = hosts_by_name(fabric)
+        self._running: list[ApplicationProcess] = []
+
+    def __enter__(self) -> Self:
+        """Boot, or leave nothing behind and raise LightrailError."""
+        with ExitStack() as stack:
+            self._door, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            stack.enter_context(self._door)
+            with inside:
+                worker = stack.enter_context(EmulationWorker(waits=self._waits, keep=(inside.fileno(),)))
+                self._orders = worker.call(serving, *self._boots, inside.fileno())
+                next(self._orders)
+            stack.callback(self._close_processes)
+            self._stack, self._is_open = stack.pop_all(), True
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """End all that runs, and the network."""
+        self._is_open = False
+        self._stack.close()
+
+    @property
+    def hosts(self) -> list["ApplicationHost"]:
+        """All hosts, in order."""
+        return [self.host(number) for number in range(len(self.fabric.servers))]
+
+    def host(self, which: int | str) -> "ApplicationHost":
+        """Return a host by its number, or by a name or an address of it; ScenarioError if there is none."""
+        number = which if isinstance(which, int) else self._numbers.get(which, -1)
+        if not 0 <= number < len(self.fabric.servers):
+            names = [server.name for server in self.fabric.servers]
+            raise ScenarioError(
+                f"fabric {self.fabric.name} has no host {which!r}", f"its hosts are {names[0]} to {names[-1]}"
+            )
+        return ApplicationHost(self, self.fabric.servers[number].name)
+
+    def fail(self, what: str) -> None:
+        """Have something fail now: ``nic:0:1``, ``server:3`` with all that runs there, or ``nic:0:1=0.5``.
+
+        Raises
+        ------
+        ScenarioError
+            If the fabric has no such part, or it has failed already.
+        """
+        self._order("fail", what)
+
+    def mend(self) -> None:
+        """Have all that failed work again."""
+        self._order("mend")
+
+    def light(self, ocs: str, circuits: str) -> None:
+        """Have an OCS light circuits, ``0>1 1>0``, or none, ``-``; return once hosts send over them.
+
+        Raises
+        ------
+        LightrailError
+            If there is no such OCS, or it cannot light them.
+        """
+        self._order("light", ocs, circuits)
+
+    def connected(self) -> socket.socket:
+        """Return a new socket to the server of the hosts."""
+        if not self._is_open:
+            raise NetworkError("the network is not booted", "run commands inside its with block")
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with there:
+            try:
+                socket.send_fds(self._door, [b"{}"], [there.fileno()])
+            except OSError as error:
+                here.close()
+                raise NetworkError(f"the network has ended: {error.strerror}", "boot it again") from error
+        return here
+
+    def keep(self, process: "ApplicationProcess") -> None:
+        """Have a process end with the network at the latest, also if its caller forgets it."""
+        self._running = [*(each for each in self._running if each.is_running), process]
+
+    def _close_processes(self) -> None:
+        for process in self._running:
+            process.close()
+
+    def _order(self, verb: Verb, *words: str) -> None:
+        """Have the worker carry out an order; raise what it raises there."""
+        if not self._is_open:
+            raise NetworkError("the network is not booted", f"call {verb} inside its with block")
+        # An order that was interrupted would leave its answer to the next one.
+        with self._one_order, interrupt_deferred():
+            if error := self._orders.send((verb, words)):
+                raise error
+
+
+class ApplicationHost:
+    """A host of a network.
+
+    Parameters
+    ----------
+    network
+        Its network, booted.
+    name
+        Its name.
+    """
+
+    def __init__(self, network: ApplicationNetwork, name: str) -> None:
+        self._network, self.name = network, name
+
+    def __repr__(self) -> str:
+        return f"<host {self.name} of {self._network.fabric.name}>"
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float | None = None,
+        check: bool = False,
+        input: str | bytes = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> "CompletedProcess[str]":
+        """Run a command, and return what it wrote and its exit code, 128 + n if signal n ended it.
+
+        Parameters
+        ----------
+        argv, input, env, cwd
+            As of `start`.
+        timeout
+            When it is killed [s]; None for never.
+        check
+            Whether an exit code that is not 0 is an error.
+
+        Raises
+        ------
+        CommandError
+            If the host has no such command, it does not end in time, or fails where that is checked.
+        """
+        with self.start(argv, input=input, env=env, cwd=cwd) as process:
+            words = " ".join(process.argv)[:WORDS]
+            try:
+                code = process.wait(timeout)
+            except TimeoutError as error:
+                raise CommandError(
+                    f"{words} on {self.name}: {error}", process.errors.strip()[-WORDS:], TIMED_OUT
+                ) from None
+            done = CompletedProcess(list(process.argv), code, process.output, process.errors)
+        if check and code:
+            complaint = " ".join(done.stderr.split())[-WORDS:]
+            raise CommandError(f"{words} on {self.name} ended with exit code {code}", complaint, code)
+        return done
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        input: str | bytes = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> "ApplicationProcess":
+        """Start a command, and return it; it ends with the network at the latest.
+
+        Parameters
+        ----------
+        argv
+            The program and its arguments.
+        input
+            What it reads from its standard input.
+        env
+            Variables beside this process'.
+        cwd
+            Its directory; by default this one.
+
+        Raises
+        ------
+        CommandError
+            If the host has no such command.
+        """
+        if isinstance(argv, str):
+            raise ScenarioError(f"{argv!r} is not a list of words", f'give ["sh", "-c", {argv!r}]')
+        request = {
+            "host": self.name,
+            "argv": [str(word) for word in argv],
+            "env": {**os.environ, **(env or {})},
+            "cwd": os.path.abspath(cwd or "."),
+        }
+        process = ApplicationProcess(
+            self._network.connected(), request, input.encode() if isinstance(input, str) else input
+        )
+        self._network.keep(process)
+        return process
+
+
+class ApplicationProcess:
+    """A process on a host; a context manager, at whose end it is killed.
+
+    Parameters
+    ----------
+    connection
+        A new socket to the server of the hosts, which is closed with this.
+    request
+        What is asked of that (`testbed.apps.host_server`).
+    stdin
+        What the process reads from its standard input.
+    """
+
+    def __init__(self, connection: socket.socket, request: Mapping[str, object], stdin: bytes) -> None:
+        self.argv = tuple(cast(list[str], request["argv"]))
+        self._code: int | None = None
+        with ExitStack() as stack:
+            self._connection = stack.enter_context(connection)
+            # Files and no pipes: nobody has to read them, and what a command leaves running keeps none open.
+            self._output, self._errors = (stack.enter_context(_Written()) for _ in range(2))
+            with open(os.memfd_create("stdin"), "w+b", buffering=0) as given:
+                given.write(stdin)
+                given.seek(0)
+                ask(connection, request, (given.fileno(), self._output.fileno(), self._errors.fileno()))
+            try:
+                answered(connection)
+            except RefusedError as refused:
+                raise CommandError(refused.sentence, refused.hint, refused.code) from None
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        with suppress(TimeoutError, NetworkError):
+            self.wait(0.0)
+            return False
+        return self._connection.fileno() != CLOSED
+
+    @property
+    def output(self) -> str:
+        """What it has written to its standard output so far."""
+        return self._output.text
+
+    @property
+    def errors(self) -> str:
+        """What it has written to its standard error so far."""
+        return self._errors.text
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; return its exit code, 128 + n if signal n ended it.
+
+        Raises
+        ------
+        TimeoutError
+            If it still runs after a timeout [s].
+        NetworkError
+            If its block or the network has ended before.
+        """
+        if self._code is None:
+            if self._connection.fileno() == CLOSED:
+                raise NetworkError(f"{self.argv[0]} was killed when its block ended", "wait for it inside")
+            waiting = select.poll()
+            waiting.register(self._connection, select.POLLIN)
+            if not waiting.poll(None if timeout is None else 1e3 * timeout):
+                raise TimeoutError(f"it did not end within {timeout:g} s")
+            try:
+                self._code = int(str(answered(self._connection)["ended"]))
+            except RefusedError as error:
+                raise NetworkError(f"{self.argv[0]} has no exit code: {error.sentence}") from None
+        return self._code
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and to all of its group."""
+        tell(self._connection, {"signal": int(number)})
+
+    def close(self) -> None:
+        """Kill it, and all of its group, unless it has ended; what it has written can still be read."""
+        self._stack.close()
+
+
+class _Written:
+    """What a process has written to a stream: a file in memory; a context manager."""
+
+    def __init__(self) -> None:
+        self._file = open(os.memfd_create("written"), "a+b", buffering=0)  # noqa: SIM115  # closed with this
+        self._kept = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._kept = self._read()
+        self._file.close()
+
+    def fileno(self) -> int:
+        """Return the descriptor to be written to."""
+        return self._file.fileno()
+
+    @property
+    def text(self) -> str:
+        """What is there, as text."""
+        return (self._kept if self._file.closed else self._read()).decode(errors="replace")
+
+    def _read(self) -> bytes:
+        return os.pread(self._file.fileno(), os.fstat(self._file.fileno()).st_size, 0)
+
+
+def serving(
+    fabric: Fabric, rate: float, settings: HostSettings, scale: float, door: int
+) -> Generator[LightrailError | None, Order, None]:
+    """Boot a network and serve its hosts, in a worker; yield what came of each order, None if all is well.
+
+    Parameters
+    ----------
+    fabric
+        What is booted.
+    rate
+        Emulated rate over real rate.
+    settings, scale
+        TCP of the hosts, and how long applications are told to compute.
+    door
+        A descriptor over which sockets to the server of the hosts come.
+    """
+    booted = Network(fabric, rate, host=settings, hosts=True)
+    with booted as network, HostServer(network, door, scale=scale):
+        network.impair(Dilation(rate, 1.0).time)
+        standing = StandingFaults(network)
+        error: LightrailError | None = None
+        while True:
+            verb, words = yield error
+            error = None
+            try:
+                _carry_out(network, standing, verb, words)
+            except LightrailError as failure:
+                error = failure
+
+
+def _carry_out(network: Network, standing: StandingFaults, verb: Verb, words: Sequence[str]) -> None:
+    """Carry out an order, or raise LightrailError."""
+    if verb == "fail":
+        (what,) = words
+        if "@" in what:
+            raise ScenarioError(
+                f"{what} has a time, and what fails here fails now", "leave out @ and the time"
+            )
+        standing.fail(what)
+        kind, _, server = what.partition(":")
+        if kind == "server" and "=" not in server:
+            kill_processes_on(network, int(server))
+    elif verb == "mend":
+        standing.mend()
+    else:
+        ocs, circuits = words
+        names = [switch.name for switch in network.fabric.switches if switch.kind == "ocs"]
+        if ocs not in names:
+            hint = f"take {', '.join(names)}" if names else "take a fabric with one"
+            raise ScenarioError(f"fabric {network.fabric.name} has no OCS {ocs!r}", hint)
+        network.northbound.light(ocs, circuits)
+        network.northbound.wait_idle(ocs, LIT_S)
+        network.hosts.follow_light()
