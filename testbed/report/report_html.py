@@ -46,7 +46,7 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
         How many experiments have no outcome, because the run was stopped.
     """
     run, emulated = page.run, page.table[page.table["verdict"] != "model"]
-    return _template("report.html").render(
+    return page_template("report.html").render(
         page=page,
         run=run,
         unfinished=unfinished,
@@ -56,8 +56,8 @@ def report_html(page: Page, images: Mapping[str, bytes], unfinished: int = 0) ->
         claims=_claims(page.claims),
         transports=list(dict.fromkeys(claim.transport or "measured" for claim in page.claims)),
         claims_count=held_text(page.claims),
-        fabrics=[_image(plot, images[plot.name]) for plot in page.fabrics],
-        plots=[_image(plot, images[plot.name]) for plot in page.plots],
+        fabrics=[page_image(plot, images[plot.name]) for plot in page.fabrics],
+        plots=[page_image(plot, images[plot.name]) for plot in page.plots],
         fidelity=_fidelity(emulated) if len(emulated) else None,
         similitude=similitude_rows(run.similitude),
         similitude_caption=similitude_caption(run.similitude, run.real_link_delay_s),
@@ -86,16 +86,17 @@ def notebook_html(page: Page, directory: Path, written: Path) -> str:
     there = {plot: file for plot, file in files.items() if file.is_file()}
     sizes = accumulate(file.stat().st_size for file in there.values())
     shown = [plot for plot, size in zip(there, sizes, strict=True) if size <= NOTEBOOK_BYTES]
-    return _template("notebook.html").render(
+    return page_template("notebook.html").render(
         page=page,
-        plots=[_image(plot, files[plot].read_bytes()) for plot in shown],
+        plots=[page_image(plot, files[plot].read_bytes()) for plot in shown],
         left=counted(len(page.plots) - len(shown), "more plot"),
         path=directory,
         link=quote(f"{directory}/report.html"),
     )
 
 
-def _template(name: str) -> Template:
+def page_template(name: str) -> Template:
+    """Return one of the templates of `TEMPLATES`."""
     return Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, finalize=_printable
     ).get_template(name)
@@ -187,7 +188,8 @@ def _printable(value: object) -> object:
     return value
 
 
-def _image(plot: Plot, png: bytes) -> Row:
+def page_image(plot: Plot, png: bytes) -> Row:
+    """Return a plot as a template shows it."""
     pixels = int.from_bytes(png[16:20], "big")  # of a PNG's header
     width = round(PIXELS_PER_INCH * pixels / DOTS_PER_INCH)
     return {"caption": plot.caption, "image": b64encode(png).decode(), "width": width}
@@ -234,7 +236,7 @@ def _bases(row: Mapping[str, Claim]) -> list[str]:
 def _fidelity(emulated: pd.DataFrame) -> Sheet:
     """Return what was seen of the machine in each emulation, workload by workload."""
     lines = [
-        Line([*(str(row[name]) for name in RUN_OF), *_seen(row)], word)
+        Line([*(str(row[name]) for name in RUN_OF), *machine_cells(row)], word)
         for workload in dict.fromkeys(emulated["workload"])
         for row in emulated[emulated["workload"] == workload].to_dict("records")
         if (word := str(row["verdict"]))
@@ -242,7 +244,8 @@ def _fidelity(emulated: pd.DataFrame) -> Sheet:
     return Sheet(RUN_OF, MACHINE, [Block(lines)], MACHINE_CAPTION)
 
 
-def _seen(row: Mapping[str, object]) -> list[str]:
+def machine_cells(row: Mapping[str, object]) -> list[str]:
+    """Return the cells of `MACHINE` from a row that has the `Measures` of a run."""
     seen = {name: float(str(row[name])) for name in MEASURES}
     share = f" ({100 * seen['retransmits'] / seen['packets']:.2f} %)" if seen["packets"] > 0 else ""
     return [

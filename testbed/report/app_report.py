@@ -1,0 +1,235 @@
+"""The report of an application's run, one HTML file: what ran, what it did, and whether to believe it."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from testbed.apps.app_record import AppRecord
+from testbed.apps.phases import TrafficPhase, busy_share, traffic_phases
+from testbed.machine.files import write_whole
+from testbed.report.app_files import FABRIC, JOB, MATRIX, write_app
+from testbed.report.app_plots import demand_plot, light_plot, links_plot, queues_plot, sent_plot
+from testbed.report.app_sheets import (
+    beside_sheet,
+    bytes_text,
+    change_sheet,
+    event_sheet,
+    flow_sheet,
+    host_sheet,
+    machine_sheet,
+    phase_sheet,
+    process_sheet,
+    time_sheet,
+)
+from testbed.report.collective_report import VERDICTS, fabric_text
+from testbed.report.page import Format, Plot, Sheet, counted
+from testbed.report.pages import drawn, fabric_plots
+from testbed.report.report_html import flat, page_image, page_template, together
+from testbed.report.table import significant
+
+LONGEST_TITLE = 60
+"""Characters of a command in a title."""
+EVENT_LINES = " Red lines: a fault (whole), its end or an order (dashed)."
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A part of the report."""
+
+    title: str
+    sheets: Sequence[Sheet]
+    plots: Sequence[Plot] = ()
+
+
+def write_app_report(record: AppRecord, directory: Path, formats: Sequence[Format] = ("png",)) -> Path:
+    """Write all files of a run into its directory, which is there; return where the report is.
+
+    Parameters
+    ----------
+    record
+        The run.
+    directory
+        Outputs of processes and captures lie there already.
+    formats
+        Of the plots' files; the report embeds PNGs in any case.
+
+    Raises
+    ------
+    MachineError
+        If something cannot be written.
+    """
+    phases = traffic_phases(record.tables.traffic, len(record.fabric.servers), record.tap.bin_s)
+    write_app(record, phases, directory)
+    sections, fabrics = sections_of(record, phases), fabric_plots([record.fabric])
+    plots = [*fabrics, *(plot for section in sections for plot in section.plots)]
+    images = drawn(plots, tuple(dict.fromkeys(("png", *formats))))
+    for form in formats:
+        for name, image in images[form].items():
+            write_whole(directory / f"{name}.{form}", image)
+    report = directory / "report.html"
+    write_whole(report, app_html(record, phases, directory, images["png"]))
+    return report
+
+
+def app_html(
+    record: AppRecord, phases: Sequence[TrafficPhase], directory: Path, images: Mapping[str, bytes]
+) -> str:
+    """Return the report.
+
+    Parameters
+    ----------
+    record, phases
+        The run.
+    directory
+        Where its files are, for commands that read them.
+    images
+        The PNG of each plot, by its name.
+    """
+    sections = [
+        {
+            "title": section.title,
+            "sheets": section.sheets,
+            "images": [page_image(plot, images[plot.name]) for plot in section.plots],
+        }
+        for section in sections_of(record, phases)
+    ]
+    command = shlex.join(record.command)
+    return page_template("app.html").render(
+        record=record,
+        title=command if len(command) <= LONGEST_TITLE else f"{command[: LONGEST_TITLE - 3]}...",
+        sentence=sentence(record),
+        outcome=outcome(record),
+        fabrics=[page_image(plot, images[plot.name]) for plot in fabric_plots([record.fabric])],
+        sections=sections,
+        command_line=shlex.join(record.command_line),
+        replays=replays(record, directory),
+        files=FILES,
+        settings={
+            "Settings": flat(together(record.settings)),
+            "Made with": [*flat(record.versions), *flat(record.machine)],
+        },
+        definitions=DEFINITIONS,
+    )
+
+
+def sections_of(record: AppRecord, phases: Sequence[TrafficPhase]) -> list[Section]:
+    """Return the parts of the report, without those about which there is nothing to say."""
+    tables = record.tables
+    sent, links = bool(len(tables.traffic)), bool(len(tables.links))
+    share = busy_share(phases, record.duration_s)
+    sent_caption = (
+        "What all hosts together handed to the network: packets with their headers (grey), and payload that "
+        f"was sent for the first time (blue). Pale: {counted(len(phases), 'phase')}, {share:.0%} of the time."
+        f"{EVENT_LINES}"
+    )
+    queued = links and bool((tables.links[["backlog_bytes", "drops"]] > 0).to_numpy().any())
+    beside, changes = beside_sheet(record), change_sheet(record)
+    return [
+        Section(
+            "What came of it",
+            [time_sheet(record, phases), process_sheet(record), *[event_sheet(record)] * bool(record.events)],
+        ),
+        *[Section("Beside the generator", [each]) for each in [beside] if each],
+        Section(
+            "What it sent",
+            [*[phase_sheet(record, phases)] * sent, *[host_sheet(record)] * bool(record.hosts)],
+            [
+                *_plots(sent, "sent", partial(sent_plot, record, phases), sent_caption),
+                *_plots(sent, "hosts", partial(demand_plot, record), DEMAND),
+            ],
+        ),
+        Section(
+            "Links",
+            [],
+            [
+                *_plots(links, "links", partial(links_plot, record), f"{LINKS}{EVENT_LINES}"),
+                *_plots(queued, "queues", partial(queues_plot, record), f"{QUEUES}{EVENT_LINES}"),
+                *_plots(len(tables.light) > 0, "light", partial(light_plot, record), f"{LIGHT}{EVENT_LINES}"),
+            ],
+        ),
+        *[Section("Paths", [flow_sheet(record), *[each for each in [changes] if each]])] * sent,
+        Section("Can it be believed?", [machine_sheet(record)]),
+    ]
+
+
+def _plots(wanted: bool, name: str, draw: Callable[[], Figure], caption: str) -> list[Plot]:
+    return [Plot(name, draw, caption)] if wanted else []
+
+
+def sentence(record: AppRecord) -> str:
+    """Return what ran, over what."""
+    hosts = len({each.host for each in record.processes})
+    started = "1 process" if len(record.processes) == 1 else f"{len(record.processes)} processes"
+    return (
+        f"{started} on {counted(hosts, 'host')}, started by {record.launcher}, over "
+        f"{fabric_text(record.fabric)}, by {record.transport}, "
+        f"at {significant(record.rate_factor)} of the fabric's rates."
+    )
+
+
+def outcome(record: AppRecord) -> str:
+    """Return how it ended, and what the tap saw of it."""
+    tap, share = record.tap, record.tap.cpu_s / max(record.duration_s, 1e-9)
+    ended = record.stopped or f"It ended with exit code {record.exit_code}"
+    payload = int(record.tables.traffic["payload_bytes"].sum())
+    missed = (
+        f"{tap.missed:,} of {tap.packets + tap.missed:,} packets were missed, so that bytes lack them"
+        if tap.missed
+        else f"none of {tap.packets:,} packets was missed"
+    )
+    return (
+        f"{ended.rstrip('.')} after {record.duration_s:.3g} s, in which hosts sent {bytes_text(payload)} of "
+        f"payload to each other; {missed}. Listening took {share:.1%} of a CPU."
+    )
+
+
+def replays(record: AppRecord, directory: Path) -> list[str]:
+    """Return the commands that replay what was sent; none where packet switches do not join all hosts."""
+    if record.fabric.ocs_parts or not record.tables.traffic["payload_bytes"].any():
+        return []
+    fabric = ["--fabric", str(directory / FABRIC), "--schemes", "rails,ecmp,pxn", "--model-only"]
+    return [
+        shlex.join(["python", "scenarios/rails_sparse.py", "--trace", str(directory / MATRIX), *fabric]),
+        shlex.join(["python", "scenarios/job.py", "--job", str(directory / JOB), *fabric]),
+    ]
+
+
+DEMAND = (
+    "Bytes from each host (row) to each other (column). Payload is the data of TCP and UDP, each byte once as "
+    "it is first sent; IP packets have headers, acknowledgements and what was sent again besides."
+)
+LINKS = (
+    "The rate of each direction of a link, as a share of the link's emulated rate, from counters that were "
+    "read ten times a second. A row is named for the port that sends; where there are many it is the busiest of "
+    "several."
+)
+QUEUES = (
+    "The most that was seen waiting at ports of switches (colour), and ticks in which they dropped packets "
+    "(red squares). Ports at which nothing ever waited are left out."
+)
+LIGHT = "What each OCS showed: a colour for each set of circuits, black while it was dark."
+FILES = (
+    "app.json has all about the run but the tables, which are links, traffic, flows, paths and light, as "
+    "Parquet. hosts.csv is payload from server to server, hosts_wire.csv packets. matrix.csv is hosts.csv "
+    "from GPU to GPU: packets do not say which GPU of a server sent them, so bytes are spread evenly. "
+    "phases/ has the same of each phase, job.json phases and pauses as a job, hosts/ what processes wrote."
+)
+DEFINITIONS = [
+    (
+        "payload",
+        "The data of TCP and UDP between hosts, counted where it leaves its host's NIC, each byte once.",
+    ),
+    ("IP packets", "The lengths of IP packets: headers, acknowledgements and what was sent again count."),
+    ("phase", "A stretch of time in which hosts send; a pause of 50 ms or more divides two."),
+    ("busy", "Time in a phase."),
+    (
+        "emulated, real",
+        "Emulated seconds are this machine's. At real rates a phase takes them times the factor.",
+    ),
+    ("path", "The ports that send a packet, from the NIC of its host to the last switch, seen on the wire."),
+    *VERDICTS[:3],
+]

@@ -1,0 +1,278 @@
+"""The tables of an application's run: what took how long, processes, phases, hosts, flows and their paths."""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from testbed.apps.app_record import AppProcess, AppRecord
+from testbed.apps.phases import TrafficPhase, busy_share
+from testbed.report.heat_maps import UNITS
+from testbed.report.page import Block, Line, Sheet, counted
+from testbed.report.report_html import MACHINE, MACHINE_CAPTION, machine_cells
+from testbed.report.table import duration_text, number, significant
+
+MOST_LINES = 40
+"""Lines that a table shows; files in the results have all."""
+LONGEST_COMMAND = 80
+"""Characters of a command in a table."""
+
+
+def time_sheet(record: AppRecord, phases: Sequence[TrafficPhase]) -> Sheet:
+    """Return how long it took, here and at the fabric's own rates."""
+    factor, duration_s = record.rate_factor, record.duration_s
+    share = busy_share(phases, duration_s)
+    busy_s = share * duration_s
+    lines = [
+        Line(["all processes, from the barrier to the end of the last", _seconds(duration_s), "-"]),
+        Line([f"network busy, {share:.0%} of it", _seconds(busy_s), _seconds(busy_s * factor)]),
+        Line(["network idle: programs compute, start or end", _seconds(duration_s - busy_s), "-"]),
+    ]
+    if not math.isnan(record.predicted_s):
+        lines.insert(1, Line(["the same as the model predicts it", _seconds(record.predicted_s), "-"]))
+    stretched = (
+        f"Programs that heed LIGHTRAIL_SCALE computed {record.compute_scale:g} times as long."
+        if record.compute_scale != 1
+        else "--compute-scale asks programs that heed LIGHTRAIL_SCALE to compute longer."
+    )
+    return Sheet(
+        ("",),
+        ("emulated", "at real rates"),
+        [Block(lines)],
+        f"Links have {factor:.3g} of their real rate: 1 s of the network here is {_seconds(factor)} there. "
+        "Programs are not slowed down. They compute as fast as this machine does, so that idle time has no "
+        f"counterpart at real rates. {stretched}",
+    )
+
+
+def process_sheet(record: AppRecord) -> Sheet:
+    """Return how each process ended, those that failed first where there are many."""
+    every = sorted(record.processes, key=lambda each: (each.exit_code == 0, each.rank))
+    shown = sorted(every[:MOST_LINES], key=lambda each: each.rank)
+    lines = [
+        Line(
+            [
+                _host(record, each.host),
+                str(each.rank),
+                _command(each),
+                _code(each),
+                _seconds(each.end_s),
+                each.output,
+            ]
+        )
+        for each in shown
+    ]
+    left = len(every) - len(shown)
+    more = f" {left} more processes ended with 0." if left else ""
+    return Sheet(
+        ("host", "rank", "command"),
+        ("exit code", "ended after", "output"),
+        [Block(lines)],
+        f"Processes that the launcher started. An exit code above 128 is a signal's number plus 128.{more}",
+    )
+
+
+def event_sheet(record: AppRecord) -> Sheet:
+    """Return what befell the network meanwhile."""
+    lines = [Line([each.what, each.text, _seconds(each.at_s)]) for each in record.events[:MOST_LINES]]
+    return Sheet(
+        ("what", "of what"),
+        ("after",),
+        [Block(lines)],
+        "Faults and orders, in emulated seconds since the processes began; missed: the run had ended before.",
+    )
+
+
+def phase_sheet(record: AppRecord, phases: Sequence[TrafficPhase]) -> Sheet:
+    """Return when bytes flowed, and how many."""
+    heaviest = sorted(phases, key=lambda phase: -phase.payload_bytes.sum())[:MOST_LINES]
+    lines = []
+    for place, phase in enumerate(phases, 1):
+        if phase in heaviest:
+            took_s, payload = phase.end_s - phase.start_s, int(phase.payload_bytes.sum())
+            source, destination = np.unravel_index(phase.payload_bytes.argmax(), phase.payload_bytes.shape)
+            pair = f"{_host(record, int(source))} to {_host(record, int(destination))}"
+            cells = [
+                str(place),
+                _seconds(phase.start_s),
+                _seconds(took_s),
+                _seconds(took_s * record.rate_factor),
+            ]
+            cells += [bytes_text(payload), bytes_text(int(phase.wire_bytes.sum()))]
+            lines.append(Line([*cells, f"{8 * payload / took_s / 1e6:,.4g}", pair]))
+    left = f" {len(phases) - len(lines)} more have fewer bytes." if len(lines) < len(phases) else ""
+    return Sheet(
+        ("phase",),
+        ("began", "took", "at real rates", "payload", "IP packets", "payload [Mbit/s]", "most bytes from"),
+        [Block(lines)],
+        "Stretches of time in which hosts sent, divided by pauses. Payload is TCP's and UDP's, each byte "
+        f"once; IP packets have headers, acknowledgements and what was sent again besides.{left}",
+    )
+
+
+def host_sheet(record: AppRecord) -> Sheet:
+    """Return what hosts' TCP sent again, those with most of it first where there are many."""
+    sent, received = (
+        record.tables.traffic.groupby(end)["payload_bytes"].sum() for end in ("source", "destination")
+    )
+    every = sorted(record.hosts, key=lambda each: (-each.resent, each.host))
+    lines = [
+        Line(
+            [
+                _host(record, each.host),
+                bytes_text(int(sent.get(each.host, 0))),
+                bytes_text(int(received.get(each.host, 0))),
+                f"{each.segments:,}",
+                f"{each.resent:,} ({each.resent / max(each.segments, 1):.2%})",
+                f"{each.timeouts:,}",
+                f"{each.nic_drops:,}",
+            ]
+        )
+        for each in sorted(every[:MOST_LINES], key=lambda each: each.host)
+    ]
+    totals = [
+        sum(values)
+        for values in zip(*((h.segments, h.resent, h.timeouts, h.nic_drops) for h in every), strict=True)
+    ]
+    if totals:
+        cells = ["all hosts", bytes_text(int(sent.sum())), bytes_text(int(received.sum())), f"{totals[0]:,}"]
+        cells += [
+            f"{totals[1]:,} ({totals[1] / max(totals[0], 1):.2%})",
+            *(f"{each:,}" for each in totals[2:]),
+        ]
+        lines.append(Line(cells, look="bound"))
+    return Sheet(
+        ("host",),
+        ("payload sent", "received", "TCP segments", "sent again", "timeouts", "drops at NICs"),
+        [Block(lines)],
+        "Payload as the tap saw it leave NICs; the others are the hosts' own counters.",
+    )
+
+
+def flow_sheet(record: AppRecord) -> Sheet:
+    """Return the flows with the most bytes, and the path that each had for most of its packets."""
+    flows, paths = record.tables.flows, record.tables.paths
+    most = paths.sort_values("packets", kind="stable").groupby("flow")["path"].last()
+    count = paths.groupby("flow").size()
+    lines = []
+    for row in (
+        flows.sort_values("wire_bytes", ascending=False, kind="stable").head(MOST_LINES).to_dict("records")
+    ):
+        flow = row["flow"]
+        changes = max(int(count.get(flow, 0)) - 1, 0)
+        cells = [_flow_text(record, row), str(most.get(flow, "-")), bytes_text(row["payload_bytes"])]
+        cells += [
+            bytes_text(row["resent_bytes"]),
+            _seconds(row["first_s"]),
+            _seconds(row["last_s"]),
+            str(changes),
+        ]
+        lines.append(Line(cells))
+    return Sheet(
+        ("flow", "path"),
+        ("payload", "again", "first packet", "last", "changes of path"),
+        [Block(lines)],
+        f"The {len(lines)} flows with the most bytes of {len(flows):,}; flows.parquet and paths.parquet have "
+        "all. A path is the ports that send, the NIC first; of several the one of most packets.",
+    )
+
+
+def change_sheet(record: AppRecord) -> Sheet | None:
+    """Return where flows changed their path, with the last time seen on one and the first on the next."""
+    paths = record.tables.paths
+    before = paths.groupby("flow")[["last_s", "path"]].shift()
+    changed = paths.assign(left_s=before["last_s"], old=before["path"]).dropna()
+    if not len(changed):
+        return None
+    flows = record.tables.flows.set_index("flow")
+    lines = []
+    for row in changed.sort_values("first_s", kind="stable").head(MOST_LINES).to_dict("records"):
+        known = row["flow"] in flows.index
+        text = _flow_text(record, flows.loc[row["flow"]].to_dict()) if known else "-"
+        times = [f"{row['left_s']:.3f} s", f"{row['first_s']:.3f} s"]
+        lines.append(
+            Line([text, row["old"], row["path"], *times, f"{1e3 * (row['first_s'] - row['left_s']):.0f} ms"])
+        )
+    return Sheet(
+        ("flow", "path before", "path after"),
+        ("last seen", "first seen", "between"),
+        [Block(lines)],
+        f"{len(lines)} of {counted(len(changed), 'change')} of path. One packet of sixteen is followed; "
+        "the path changed between the two times.",
+    )
+
+
+def beside_sheet(record: AppRecord) -> Sheet | None:
+    """Return how long the generator and the model took for the same bytes."""
+    beside = record.beside
+    if beside is None:
+        return None
+    times = {
+        f"the application ({record.transport})": beside.application_s,
+        f"lightrail's generator ({beside.transport})": beside.generator_s,
+        "the fluid model": beside.predicted_s,
+    }
+    lines = [
+        Line(
+            [
+                who,
+                _seconds(took_s),
+                number(took_s / beside.predicted_s, "{:.2f}"),
+                number(took_s / beside.generator_s, "{:.2f}"),
+                number(8 * beside.payload_bytes / took_s / 1e6, "{:,.4g}"),
+            ]
+        )
+        for who, took_s in times.items()
+    ]
+    verdict = ", ".join([beside.verdict.word, *beside.verdict.reasons])
+    return Sheet(
+        ("who carried it",),
+        ("took", "/ model", "/ generator", "payload [Mbit/s]"),
+        [Block(lines)],
+        f"{beside.what}, {bytes_text(beside.payload_bytes)}, over the same network; emulated seconds. The "
+        f"generator's run is {verdict}.",
+    )
+
+
+def machine_sheet(record: AppRecord) -> Sheet:
+    """Return what was seen of the machine."""
+    line = Line([record.verdict.word, *machine_cells(asdict(record.measures))], record.verdict.word)
+    return Sheet(("verdict",), MACHINE, [Block([line])], MACHINE_CAPTION)
+
+
+def bytes_text(size: float) -> str:
+    """Return a number of bytes in words.
+
+    Examples
+    --------
+    >>> bytes_text(4_194_304), bytes_text(0)
+    ('4.19 MB', '0 bytes')
+    """
+    unit, scale = next(((name, each) for name, each in UNITS if size >= each), UNITS[-1])
+    return f"{significant(size / scale)} {unit}"
+
+
+def _seconds(time_s: float) -> str:
+    return "-" if math.isnan(time_s) else duration_text(float(f"{time_s:.4g}")) if time_s else "0 s"
+
+
+def _host(record: AppRecord, index: int) -> str:
+    return record.fabric.servers[index].name
+
+
+def _code(process: AppProcess) -> str:
+    return "ended" if process.exit_code is None else str(process.exit_code)
+
+
+def _command(process: AppProcess) -> str:
+    text = " ".join(process.command)
+    return text if len(text) <= LONGEST_COMMAND else f"{text[: LONGEST_COMMAND - 3]}..."
+
+
+def _flow_text(record: AppRecord, row: Mapping[Hashable, object]) -> str:
+    ends = [
+        f"{_host(record, int(str(row[end])))} {row[f'{end}_address']}:{row[f'{end}_port']}"
+        for end in ("source", "destination")
+    ]
+    return f"{' > '.join(ends)}, {row['protocol']}"
