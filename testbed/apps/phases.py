@@ -102,6 +102,14 @@ def between_gpus(matrix: NDArray[np.int64], fabric: Fabric) -> NDArray[np.int64]
     return spread
 
 
+def kept_phases(phases: Sequence[TrafficPhase], fabric: Fabric) -> list[int]:
+    """Return the places of the phases that are kept: all with payload, of too many cells the heaviest."""
+    most = max(MOST_CELLS // fabric.gpus**2, 1)
+    sizes = np.array([phase.payload_bytes.sum() for phase in phases])
+    heaviest = np.sort(np.argsort(-sizes, kind="stable")[:most])
+    return [place for place in heaviest.tolist() if sizes[place]]
+
+
 def job_of_phases(phases: Sequence[TrafficPhase], fabric: Fabric, name: str) -> Job | None:
     """Return phases as a job: an all-to-all each, and between them computes as long as the pauses were.
 
@@ -113,19 +121,18 @@ def job_of_phases(phases: Sequence[TrafficPhase], fabric: Fabric, name: str) -> 
     Job
         Between all GPUs of the fabric; None where no phase has payload.
     """
-    most = max(MOST_CELLS // fabric.gpus**2, 1)
-    sizes = np.array([phase.payload_bytes.sum() for phase in phases])
-    kept = [number for number in np.sort(np.argsort(-sizes, kind="stable")[:most]) if sizes[number]]
-    nodes: list[Node] = []
-    for before, number in zip([None, *kept], kept, strict=False):
-        phase = phases[number]
-        if before is not None:
-            pause_s = phase.start_s - phases[before].end_s
-            nodes.append(Compute(f"pause {number}", tuple(range(fabric.gpus)), max(pause_s, 0.0)))
-        demand = Demand(f"phase {number + 1}", between_gpus(phase.payload_bytes, fabric))
-        nodes.append(Collective(f"phase {number + 1}", AllToAll(demand)))
-    if not nodes:
+    kept = kept_phases(phases, fabric)
+    if not kept:
         return None
-    share = sizes[kept].sum() / sizes.sum()
+    nodes: list[Node] = []
+    for place, number in enumerate(kept):
+        phase = phases[number]
+        if place:
+            pause_s = phase.start_s - phases[kept[place - 1]].end_s
+            nodes.append(Compute(f"pause {place}", tuple(range(fabric.gpus)), pause_s))
+        demand = Demand(f"phase {number + 1}", between_gpus(phase.payload_bytes, fabric))
+        nodes.append(Collective(demand.name, AllToAll(demand)))
+    sizes = [int(phase.payload_bytes.sum()) for phase in phases]
+    share = sum(sizes[number] for number in kept) / sum(sizes)
     note = f"captured from the wire: {len(kept)} of {len(phases)} phases, {share:.1%} of their payload"
     return chain(name, fabric.gpus, tuple(nodes), note)

@@ -9,7 +9,7 @@ TABLE.parquet   links, traffic, flows, paths, light: the tables of `testbed.apps
 hosts.csv       payload from server to server, sent for the first time; a row per server that sends [bytes]
 hosts_wire.csv  the same as IP lengths of all packets
 matrix.csv      ``hosts.csv`` from GPU to GPU, as `--trace` takes it: `testbed.apps.phases.between_gpus`
-phases/N.csv    the same of the phase of that number alone
+phases/N.csv    the same of the phase of that number alone; of many phases those with the most bytes
 job.json        the phases as a job, as `--job` takes it: `testbed.apps.phases.job_of_phases`
 =============== ========================================================================================
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from testbed.apps.app_record import FLOWS, LIGHT, LINKS, PATHS, TRAFFIC, AppRecord, AppTables
-from testbed.apps.phases import MOST_CELLS, TrafficPhase, between_gpus, demand_of, job_of_phases
+from testbed.apps.phases import TrafficPhase, between_gpus, demand_of, job_of_phases, kept_phases
 from testbed.machine.files import make_directory, read_whole, write_whole
 from testbed.report.point_tables import rows_of, table_bytes
 from topologies.errors import ScenarioError
@@ -84,9 +84,9 @@ def _write_demands(
     if job:
         write_whole(directory / JOB, job_text(job))
     make_directory(directory / PHASES)
-    for number, phase in enumerate(phases[: max(MOST_CELLS // fabric.gpus**2, 1)], 1):
-        matrix = between_gpus(phase.payload_bytes, fabric)
-        write_whole(directory / PHASES / f"{number}.csv", matrix_text(matrix, said))
+    for place in kept_phases(phases, fabric):
+        matrix = between_gpus(phases[place].payload_bytes, fabric)
+        write_whole(directory / PHASES / f"{place + 1}.csv", matrix_text(matrix, said))
 
 
 def matrix_text(matrix: NDArray[np.int64], said: str) -> str:

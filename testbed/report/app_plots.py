@@ -11,19 +11,22 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from testbed.apps.app_record import AppRecord
 from testbed.apps.phases import TrafficPhase, demand_of
 from testbed.report.activity import shares
+from testbed.report.app_sheets import bytes_text
 from testbed.report.heat_maps import UNITS as BYTES
 from testbed.report.palette import BOUND, HEAT, INK, NO_CELL, canvas, horizontal_grid, styled
+from testbed.report.palette import shown as brief
 from testbed.report.timeline import DARK, IDLE, LIGHT
 from topologies.fabric import Fabric, Port
 
-MOST_ROWS = 40
+MOST_ROWS = 32
 """Rows of a panel; where there are more links, a row is the busiest of several beside each other."""
 BINS = 600
 """Columns of a panel over time, at most."""
@@ -33,6 +36,8 @@ RATES = (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0))
 PHASE = "#dce9f5"
 DROPS = "#c0262d"
 TIME = "time since the processes began [s]"
+MOST_KEYS, LONGEST_CIRCUITS = 7, 60
+"""Sets of circuits that a key names, and characters of one."""
 MOST_NAMES = 24
 """Names of hosts at an axis, at most."""
 Grid = NDArray[np.float64]
@@ -72,14 +77,15 @@ def sent_plot(record: AppRecord, phases: Sequence[TrafficPhase]) -> Figure:
     figure = canvas(WIDTH, 2.6, "What hosts sent")
     axes = figure.subplots()
     traffic, end_s = record.tables.traffic, record.duration_s
-    bins = min(BINS, max(round(end_s / record.tap.bin_s), 1))
-    at = (traffic["at_s"] / end_s * bins).to_numpy().clip(0, bins - 1).astype(int)
-    edges = np.linspace(0, end_s, bins + 1)
+    bins = int(min(BINS, max(end_s / record.tap.bin_s, 1)))
     columns = {"IP packets": ("wire_bytes", "#b9b9b9"), "payload, first sent": ("payload_bytes", "#0072b2")}
+    sums, row = traffic.groupby("at_s", as_index=False).sum(), np.zeros(traffic["at_s"].nunique(), dtype=int)
+    times = _Times(end_s, bins, record.tap.bin_s)
     rates = {
-        label: 8 * np.bincount(at, traffic[name], bins) / (end_s / bins)
+        label: 8 * times.grid(1, row, sums["at_s"], sums[name], spread=True)[0] / (end_s / bins)
         for label, (name, _) in columns.items()
     }
+    edges = np.linspace(0, end_s, bins + 1)
     unit, scale = _unit(max(float(each.max()) for each in rates.values()), RATES)
     for label, bps in rates.items():
         axes.stairs(bps / scale, edges, fill=True, color=columns[label][1], label=label)
@@ -95,13 +101,13 @@ def sent_plot(record: AppRecord, phases: Sequence[TrafficPhase]) -> Figure:
 @styled
 def links_plot(record: AppRecord) -> Figure:
     """Return the rate of every link over time, as a share of its emulated rate."""
-    fabric, links = record.fabric, record.tables.links
+    fabric = record.fabric
     groups = link_groups(fabric)
     rows = [[*_grouped(group.ports)] for group in groups]
     figure, panels = _panels(rows, "Rates of links")
     rate_bps = {str(port): link.rate_bps * record.rate_factor for port, link in fabric.link_at.items()}
     for axes, group, names in zip(panels, groups, rows, strict=True):
-        sent = _over_time(record, links, "bytes", group.ports, spread=True)
+        sent = _over_time(record, "bytes", group.ports, spread=True)
         full = np.array([rate_bps[str(port)] for port in group.ports])[:, None]
         share = 8 * sent / (record.duration_s / sent.shape[1]) / full
         image = _draw(axes, record, _merged(share, group.ports), names, group.title, 0.0, 1.0)
@@ -126,10 +132,10 @@ def queues_plot(record: AppRecord) -> Figure:
     figure, panels = _panels(rows, "Queues of switches: what waits (colour), and drops (red)")
     unit, scale = _unit(float(most["backlog_bytes"].max()), BYTES)
     for axes, group, names in zip(panels, groups, rows, strict=True):
-        waiting = _merged(_over_time(record, links, "backlog_bytes", group.ports, spread=False), group.ports)
+        waiting = _merged(_over_time(record, "backlog_bytes", group.ports, spread=False), group.ports)
         top = max(float(most["backlog_bytes"].max()) / scale, 1e-9)
         image = _draw(axes, record, waiting / scale, names, group.title, 0.0, top)
-        drops = _merged(_over_time(record, links, "drops", group.ports, spread=False), group.ports)
+        drops = _merged(_over_time(record, "drops", group.ports, spread=False), group.ports)
         row, column = np.nonzero(drops)
         at_s = (column + 0.5) * record.duration_s / drops.shape[1]
         axes.scatter(at_s, row + 0.5, s=5, color=DROPS, marker="s", linewidths=0)
@@ -157,7 +163,7 @@ def demand_plot(record: AppRecord) -> Figure:
         shown = np.ma.masked_where(np.eye(len(used), dtype=bool), shown)
         image = axes.imshow(shown, HEAT, vmin=0, vmax=most / scale or 1.0, interpolation="nearest")
         axes.set_facecolor(NO_CELL)
-        axes.set(title=f"{title}: {matrix.sum() / scale:,.4g} {unit}", xlabel="to")
+        axes.set(title=f"{title}: {bytes_text(int(matrix.sum()))}", xlabel="to")
         _name_hosts(axes, names)
     every[0].set_ylabel("from")
     figure.colorbar(image, ax=every, label=f"[{unit}]", shrink=0.8)
@@ -176,13 +182,24 @@ def light_plot(record: AppRecord) -> Figure:
     covered = shares(light, place, number, (len(ocses), 1 + len(LIGHT), BINS), end_s)
     shades = np.array([to_rgb(each) for each in (DARK, *LIGHT, IDLE)])
     most = np.where(covered.sum(axis=1) > 0, covered.argmax(axis=1), len(LIGHT) + 1)
-    figure = canvas(WIDTH, 1.1 + max(ROW * len(ocses), 0.3), "Circuits of OCSes")
+    figure = canvas(
+        WIDTH,
+        1.3 + max(ROW * min(len(ocses), MOST_ROWS), 0.3) + 0.1 * min(len(shown), MOST_KEYS),
+        "Circuits of OCSes",
+    )
     axes = figure.subplots()
     axes.imshow(shades[most], extent=(0, end_s, len(ocses), 0), aspect="auto", interpolation="nearest")
     step = -(-len(ocses) // MOST_ROWS)
     axes.set_yticks([row + 0.5 for row in range(0, len(ocses), step)], ocses[::step])
     axes.set(xlim=(0, end_s), xlabel=TIME)
     _mark_events(axes, record)
+    key = [
+        Patch(color=to_hex(tuple(shades[colour[text]])), label=brief(text or "dark", LONGEST_CIRCUITS))
+        for text in [*shown[:MOST_KEYS], ""]
+    ]
+    left = len(shown) - MOST_KEYS
+    key += [Patch(facecolor="none", label=f"{left} more, colours again")] if left > 0 else []
+    figure.legend(handles=key, loc="outside lower left", ncols=2)
     return figure
 
 
@@ -194,31 +211,45 @@ def _panels(rows: Sequence[Sequence[str]], title: str) -> tuple[Figure, list[Axe
     return figure, list(every)
 
 
-def _over_time(
-    record: AppRecord, links: pd.DataFrame, column: str, ports: Sequence[Port], *, spread: bool
-) -> Grid:
-    """Return a column of links by port and stretch of time.
+@dataclass(frozen=True)
+class _Times:
+    """Stretches of equal length that a plot shows of a run."""
 
-    What is spread lies in a tick evenly, so that it is cut where stretches and ticks do not meet; else a
-    stretch has the most of the ticks that it meets.
-    """
+    end_s: float
+    bins: int
+    tick_s: float
+    """How long what is shown lasts that begins at a time [s]."""
+
+    def grid(
+        self, rows: int, row: NDArray[np.integer], at_s: pd.Series, values: pd.Series, *, spread: bool
+    ) -> Grid:
+        """Return values by row and stretch of time.
+
+        What is spread lies in its tick evenly, so that it is divided where stretches and ticks do not meet;
+        else a stretch has the most of the ticks that it meets.
+        """
+        width = self.end_s / self.bins
+        start, value = at_s.to_numpy() / width, values.to_numpy(float)
+        end, grid = start + self.tick_s / width, np.zeros((rows, self.bins))
+        for offset in range(int(np.ceil(self.tick_s / width)) + 1):
+            at = np.floor(start).astype(int) + offset
+            within = (np.minimum(end, at + 1) - np.maximum(start, at)) / (end - start)
+            good = (at >= 0) & (at < self.bins) & (within > 1e-6)
+            if spread:
+                np.add.at(grid, (row[good], at[good]), value[good] * within[good])
+            else:
+                np.maximum.at(grid, (row[good], at[good]), value[good])
+        return grid
+
+
+def _over_time(record: AppRecord, column: str, ports: Sequence[Port], *, spread: bool) -> Grid:
+    """Return a column of links by port and stretch of time, as of `_Times.grid`."""
     places = {str(port): row for row, port in enumerate(ports)}
-    mine = links[links["port"].isin(places)]
+    mine = record.tables.links[record.tables.links["port"].isin(places)]
     bins = int(min(BINS, max(record.duration_s / record.tick_s, 1)))
-    width = record.duration_s / bins
     row = mine["port"].map(places).to_numpy(np.int64)
-    values, start = mine[column].to_numpy(float), mine["at_s"].to_numpy() / width
-    end = start + record.tick_s / width
-    grid = np.zeros((len(ports), bins))
-    for offset in range(int(np.ceil(record.tick_s / width)) + 1):
-        at = np.floor(start).astype(int) + offset
-        within = np.clip(np.minimum(end, at + 1) - np.maximum(start, at), 0, None) / (end - start)
-        good = (at >= 0) & (at < bins) & (within > 0)
-        if spread:
-            np.add.at(grid, (row[good], at[good]), values[good] * within[good])
-        else:
-            np.maximum.at(grid, (row[good], at[good]), values[good])
-    return grid
+    times = _Times(record.duration_s, bins, record.tick_s)
+    return times.grid(len(ports), row, mine["at_s"], mine[column], spread=spread)
 
 
 def _size(count: int) -> int:

@@ -199,12 +199,12 @@ def replays(record: AppRecord, directory: Path) -> list[str]:
 
 
 DEMAND = (
-    "Bytes from each host (row) to each other (column). Payload is the data of TCP and UDP, each byte once as "
-    "it is first sent; IP packets have headers, acknowledgements and what was sent again besides."
+    "Bytes from each host (row) to each other (column). Payload is the data of TCP and UDP, each byte once; "
+    "IP packets have headers, acknowledgements and what was sent again besides."
 )
 LINKS = (
     "The rate of each direction of a link, as a share of the link's emulated rate, from counters that were "
-    "read ten times a second. A row is named for the port that sends; where there are many it is the busiest of "
+    "read ten times a second. A row is named for the port that sends; of many links it is the busiest of "
     "several."
 )
 QUEUES = (

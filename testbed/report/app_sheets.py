@@ -141,7 +141,7 @@ def host_sheet(record: AppRecord) -> Sheet:
             f"{totals[1]:,} ({totals[1] / max(totals[0], 1):.2%})",
             *(f"{each:,}" for each in totals[2:]),
         ]
-        lines.append(Line(cells, look="bound"))
+        lines.append(Line(cells))
     return Sheet(
         ("host",),
         ("payload sent", "received", "TCP segments", "sent again", "timeouts", "drops at NICs"),

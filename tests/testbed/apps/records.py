@@ -32,7 +32,7 @@ PACKET = 1000
 
 
 def all_to_all(servers: int, times_s: list[float], took_s: float, size: int) -> pd.DataFrame:
-    """Return the traffic of all-to-alls that begin at some times: so many bytes from each host to each other."""
+    """Return the traffic of all-to-alls at some times: so many bytes from each host to each other."""
     bins = round(took_s / BIN_S)
     pairs = [(a, b) for a in range(servers) for b in range(servers) if a != b]
     rows = [(time_s + number * BIN_S, a, b) for time_s in times_s for number in range(bins) for a, b in pairs]
@@ -90,7 +90,7 @@ def links_of(fabric: Fabric, traffic: pd.DataFrame) -> pd.DataFrame:
         near = fabric.nic_port(nic)
         for end, port in (("source", near), ("destination", fabric.peer(near))):
             mine = traffic[traffic[end] == server]
-            tick = (mine["at_s"] // TICK_S * TICK_S).rename("at_s")
+            tick = ((mine["at_s"] + 1e-6) // TICK_S * TICK_S).rename("at_s")
             part = mine.groupby(tick)[["wire_bytes", "packets"]].sum().reset_index()
             part["bytes"] = part["wire_bytes"] + 14 * part["packets"]
             waiting = 50_000 * (port.node in fabric.switch_index)
@@ -102,7 +102,8 @@ def flows_of(fabric: Fabric, traffic: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
     """Return a flow for each two hosts, and its path from NIC to NIC over one switch."""
     flows, paths = [], []
     sums = traffic.groupby(["source", "destination"])
-    for number, ((a, b), mine) in enumerate(sums):
+    for number, (pair, mine) in enumerate(sums):
+        a, b = (int(str(end)) for end in pair)
         first, last = mine["at_s"].min(), mine["at_s"].max()
         counts = mine[["packets", "wire_bytes", "payload_bytes"]].sum().tolist()
         ends = (f"172.16.0.{a + 1}", 40000 + number, f"172.16.0.{b + 1}", 5001)
@@ -115,7 +116,7 @@ def flows_of(fabric: Fabric, traffic: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
 
 
 def eventful(record: AppRecord) -> AppRecord:
-    """Return a record with all that a run may have: a fault, a demand, a failed process, the generator beside."""
+    """Return a record with all that a run may have: a fault, a demand, the generator beside."""
     servers = len(record.fabric.servers)
     demand = np.full((servers, servers), 1_000_000)
     np.fill_diagonal(demand, 0)
