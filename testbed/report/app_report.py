@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from testbed.apps.app_record import AppRecord
 from testbed.apps.phases import TrafficPhase, busy_share, traffic_phases
 from testbed.machine.files import write_whole
+from testbed.report import pages
 from testbed.report.app_files import FABRIC, JOB, MATRIX, write_app
 from testbed.report.app_plots import demand_plot, light_plot, links_plot, queues_plot, sent_plot
 from testbed.report.app_sheets import (
@@ -27,7 +28,6 @@ from testbed.report.app_sheets import (
 )
 from testbed.report.collective_report import VERDICTS, fabric_text
 from testbed.report.page import Format, Plot, Sheet, counted
-from testbed.report.pages import drawn, fabric_plots
 from testbed.report.report_html import flat, page_image, page_template, together
 from testbed.report.table import significant
 
@@ -64,9 +64,9 @@ def write_app_report(record: AppRecord, directory: Path, formats: Sequence[Forma
     """
     phases = traffic_phases(record.tables.traffic, len(record.fabric.servers), record.tap.bin_s)
     write_app(record, phases, directory)
-    sections, fabrics = sections_of(record, phases), fabric_plots([record.fabric])
+    sections, fabrics = sections_of(record, phases), pages.fabric_plots([record.fabric])
     plots = [*fabrics, *(plot for section in sections for plot in section.plots)]
-    images = drawn(plots, tuple(dict.fromkeys(("png", *formats))))
+    images = pages.drawn(plots, tuple(dict.fromkeys(("png", *formats))))
     for form in formats:
         for name, image in images[form].items():
             write_whole(directory / f"{name}.{form}", image)
@@ -103,7 +103,7 @@ def app_html(
         title=command if len(command) <= LONGEST_TITLE else f"{command[: LONGEST_TITLE - 3]}...",
         sentence=sentence(record),
         outcome=outcome(record),
-        fabrics=[page_image(plot, images[plot.name]) for plot in fabric_plots([record.fabric])],
+        fabrics=[page_image(plot, images[plot.name]) for plot in pages.fabric_plots([record.fabric])],
         sections=sections,
         command_line=shlex.join(record.command_line),
         replays=replays(record, directory),
