@@ -14,11 +14,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from testbed.apps.app_faults import AppFault, at_real_times
 from testbed.apps.app_record import Beside
+from testbed.apps.phases import TrafficPhase, between_gpus
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict
@@ -36,17 +34,6 @@ SHORTEST_PAUSE_S = 1e-3
 """Shorter pauses of an application are left out [s]."""
 FAULT_S = 0.5
 """How long after a fault a pause may begin that it makes: what has left its NICs still arrives [s]."""
-
-
-@dataclass(frozen=True, eq=False)
-class CarriedPhase:
-    """Time in which hosts sent, and what each of them sent to each other."""
-
-    begins_s: float
-    """Since the application's start [s]."""
-    ends_s: float
-    matrix: NDArray[np.int64]
-    """Payload from server (row) to server (column), shape (servers, servers) [bytes]."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +61,10 @@ class AppScale:
         )
 
 
-def heaviest(phases: Sequence[CarriedPhase]) -> CarriedPhase:
+def heaviest(phases: Sequence[TrafficPhase]) -> TrafficPhase:
     """Return the phase of the most bytes; ScenarioError if no host sent any to another."""
-    found = max(phases, key=lambda phase: int(phase.matrix.sum()), default=None)
-    if found is None or not sends(found.matrix):
+    found = max(phases, key=lambda phase: int(phase.payload_bytes.sum()), default=None)
+    if found is None or not sends(found.payload_bytes):
         raise ScenarioError(
             "the application sent nothing from one host to another, so --against has nothing to carry",
             "leave it out",
@@ -85,33 +72,8 @@ def heaviest(phases: Sequence[CarriedPhase]) -> CarriedPhase:
     return found
 
 
-def between_gpus(matrix: NDArray[np.int64], fabric: Fabric) -> NDArray[np.int64]:
-    """Return a demand between servers as one between GPUs.
-
-    Each GPU of a server sends an equal share, to the GPU of the same number at the destination, round the
-    GPUs again where that has fewer; what does not divide is the first one's.
-
-    Parameters
-    ----------
-    matrix
-        Bytes from server to server, shape (servers, servers).
-    fabric
-        Whose GPUs they are.
-    """
-    found = np.zeros((fabric.gpus, fabric.gpus), dtype=np.int64)
-    for source, destination in np.argwhere(matrix).tolist():
-        if source == destination:
-            continue
-        count, far = (fabric.servers[end].gpus for end in (source, destination))
-        share, rest = divmod(int(matrix[source, destination]), count)
-        for gpu in range(count):
-            row, column = fabric.gpu_offsets[source] + gpu, fabric.gpu_offsets[destination] + gpu % far
-            found[row, column] += share + (rest if gpu == 0 else 0)
-    return found
-
-
 def beside(
-    network: Network, scale: AppScale, phase: CarriedPhase, what: str, link_error: float, application_s: float
+    network: Network, scale: AppScale, phase: TrafficPhase, what: str, link_error: float, application_s: float
 ) -> Beside:
     """Carry the bytes of a phase over a network by lightrail's generator, and return what it took.
 
@@ -130,7 +92,7 @@ def beside(
     application_s
         How long the application took for it; NaN if it did not carry it [s].
     """
-    demand = Demand(what, between_gpus(phase.matrix, scale.fabric), "captured from an application")
+    demand = Demand(what, between_gpus(phase.payload_bytes, scale.fabric), "captured from an application")
     outcome = tried(scale.experiment(single(demand)), network, link_error)
     return Beside(
         what=what,
@@ -144,7 +106,7 @@ def beside(
 
 
 def predicted_s(
-    scale: AppScale, phases: Sequence[CarriedPhase], duration_s: float, faults: Sequence[AppFault] = ()
+    scale: AppScale, phases: Sequence[TrafficPhase], duration_s: float, faults: Sequence[AppFault] = ()
 ) -> float:
     """Return how long the model says that an application takes, with its own pauses [emulated s].
 
@@ -163,38 +125,43 @@ def predicted_s(
     """
     if any(fault.host is not None or fault.fault.daemon for fault in faults):
         return math.nan
-    sending = [phase for phase in phases if sends(phase.matrix)]
+    sending = [phase for phase in phases if sends(phase.payload_bytes)]
     if not sending:
         return duration_s
-    job = job_of_phases(scale, joined(sending, faults))
+    job = _job(scale, joined(sending, faults))
     run = predict(scale.experiment(job, faults))
-    return scale.dilation.emulated_s(run.iteration_s) + max(duration_s - sending[-1].ends_s, 0.0)
+    return scale.dilation.emulated_s(run.iteration_s) + max(duration_s - sending[-1].end_s, 0.0)
 
 
-def job_of_phases(scale: AppScale, phases: Sequence[CarriedPhase]) -> Job:
-    """Return phases as a job, in which all GPUs compute in the pauses."""
-    gpus = tuple(range(scale.fabric.gpus))
-    nodes, before_s = list[Node](), 0.0
-    for number, phase in enumerate(phases):
-        if (pause_s := phase.begins_s - before_s) > SHORTEST_PAUSE_S:
-            nodes.append(Compute(f"pause {number}", gpus, scale.dilation.real_s(pause_s)))
-        demand = Demand(f"phase {number}", between_gpus(phase.matrix, scale.fabric))
-        nodes.append(Collective(demand.name, AllToAll(demand)))
-        before_s = phase.ends_s
-    return chain("application", len(gpus), tuple(nodes))
-
-
-def joined(phases: Sequence[CarriedPhase], faults: Sequence[AppFault]) -> list[CarriedPhase]:
+def joined(phases: Sequence[TrafficPhase], faults: Sequence[AppFault]) -> list[TrafficPhase]:
     """Return phases of which those are one that a fault parts: it came, or was over, in the pause or before.
 
     A pause counts as the fault's if it begins within `FAULT_S` of it.
     """
-    found = list[CarriedPhase]()
+    found = list[TrafficPhase]()
     times_s = [time_s for fault in faults for time_s in (fault.begins_s, fault.ends_s)]
     for phase in phases:
         last = found[-1] if found else None
-        if last and any(last.ends_s - FAULT_S <= time_s <= phase.begins_s for time_s in times_s):
-            found[-1] = CarriedPhase(last.begins_s, phase.ends_s, last.matrix + phase.matrix)
+        if last and any(last.end_s - FAULT_S <= time_s <= phase.start_s for time_s in times_s):
+            found[-1] = TrafficPhase(
+                last.start_s,
+                phase.end_s,
+                last.payload_bytes + phase.payload_bytes,
+                last.wire_bytes + phase.wire_bytes,
+            )
         else:
             found.append(phase)
     return found
+
+
+def _job(scale: AppScale, phases: Sequence[TrafficPhase]) -> Job:
+    """Return phases as a job, in which all GPUs compute in the pauses."""
+    gpus = tuple(range(scale.fabric.gpus))
+    nodes, before_s = list[Node](), 0.0
+    for number, phase in enumerate(phases):
+        if (pause_s := phase.start_s - before_s) > SHORTEST_PAUSE_S:
+            nodes.append(Compute(f"pause {number}", gpus, scale.dilation.real_s(pause_s)))
+        demand = Demand(f"phase {number}", between_gpus(phase.payload_bytes, scale.fabric))
+        nodes.append(Collective(demand.name, AllToAll(demand)))
+        before_s = phase.end_s
+    return chain("application", len(gpus), tuple(nodes))

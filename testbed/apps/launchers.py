@@ -17,7 +17,7 @@ NIC beside its GPU. With ``ssh`` they are those of its one process.
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -31,8 +31,8 @@ Over = Literal["nics", "host"]
 PORT = 29500
 """Of the first rank, where processes find each other: torchrun's usual one."""
 HOSTS_NETWORK = "172.16.0.0/12"
-TAGGED = re.compile(rb"\[\d+,(?P<rank>\d+)\]<(?P<stream>stdout|stderr)>:(?P<text>.*)", re.DOTALL)
-"""A line that mpirun passes on (``--tag-output``): the job's number, the rank, the stream, its words."""
+TAG = re.compile(rb"\[\d+,(\d+)\]<(stdout|stderr)>:")
+"""The beginning of what mpirun passes on (``--tag-output``): the job's number, the rank, the stream."""
 AS_A_RANK = (
     "LIGHTRAIL_RANK=$OMPI_COMM_WORLD_RANK LIGHTRAIL_SIZE=$OMPI_COMM_WORLD_SIZE "
     "LIGHTRAIL_LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK "
@@ -68,15 +68,18 @@ class Launch:
         """The labels of all whose output is told apart."""
         return tuple(dict.fromkeys([*self.ranks, *(process.label for process in self.processes)]))
 
-    def label_of(self, process: LaunchedProcess, line: bytes) -> tuple[str, bytes, bool | None]:
-        """Return whose line a process wrote, the line, and whether it is of standard error; None as written.
+    def authors(self, process: LaunchedProcess, data: bytes) -> Iterator[tuple[str, bytes, bool | None]]:
+        """Yield who wrote which parts of a process' lines, and whether to standard error; None as it came.
 
-        ``mpirun`` passes on lines of its ranks; its own words are its own.
+        ``mpirun`` passes on what its ranks write, with a tag before each part of it; a part may end within a
+        line, and one of another rank begin there. Its own words have no tag.
         """
-        found = TAGGED.fullmatch(line) if self.ranks else None
-        if found is None or int(found["rank"]) >= len(self.ranks):
-            return process.label, line, None
-        return self.ranks[int(found["rank"])], found["text"], found["stream"] == b"stderr"
+        own, *parts = TAG.split(data) if self.ranks else [data]
+        if own:
+            yield process.label, own, None
+        for rank, stream, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            known = int(rank) < len(self.ranks)
+            yield self.ranks[int(rank)] if known else process.label, text, stream == b"stderr"
 
 
 def hosts_named(fabric: Fabric, text: str | None) -> tuple[int, ...]:

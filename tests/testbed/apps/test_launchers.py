@@ -117,19 +117,25 @@ def test_a_rank_of_mpirun_has_the_environment_of_other_launchers() -> None:
     assert said.stdout == b"3 4 1 nic1\n"
 
 
-def test_a_line_that_mpirun_passes_on_is_its_ranks() -> None:
+def test_what_mpirun_passes_on_is_its_ranks_wherever_a_part_begins() -> None:
     begun = launch(FABRIC, "mpirun", (0, 1), ("a",), per="host")
     (only,) = begun.processes
-    assert begun.label_of(only, b"[1,1]<stdout>:hello: a\n") == ("h1", b"hello: a\n", False)
-    assert begun.label_of(only, b"[1,0]<stderr>:\n") == ("h0", b"\n", True)
-    assert begun.label_of(only, b"[1,7]<stdout>:who\n") == ("mpirun", b"[1,7]<stdout>:who\n", None)
-    assert begun.label_of(only, b"There are not enough slots\n")[0] == "mpirun"
+    data = b"[1,1]<stdout>:hello: a\n[1,0]<stderr>:Mod[1,1]<stderr>:x\n[1,0]<stderr>:ule\n"
+    assert list(begun.authors(only, data)) == [
+        ("h1", b"hello: a\n", False),
+        ("h0", b"Mod", True),
+        ("h1", b"x\n", True),
+        ("h0", b"ule\n", True),
+    ]
+    own = b"There are not enough slots\n"
+    assert list(begun.authors(only, own)) == [("mpirun", own, None)]
+    assert list(begun.authors(only, b"[1,7]<stdout>:who\n")) == [("mpirun", b"who\n", False)]
 
 
-def test_a_line_of_any_other_process_is_its_own_whatever_it_says() -> None:
+def test_what_any_other_process_writes_is_its_own_whatever_it_says() -> None:
     begun = launch(FABRIC, "each", (0, 1), ("a",))
     line = b"[1,1]<stdout>:hello\n"
-    assert begun.label_of(begun.processes[0], line) == ("h0", line, None)
+    assert list(begun.authors(begun.processes[0], line)) == [("h0", line, None)]
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
