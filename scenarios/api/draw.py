@@ -47,8 +47,15 @@ def draw(name: Name, parameters: Set = [], out: Picture = None, debug: Debug = F
     print(f"{out}: {fabric_caption(fabric)}")
 
 
-def fabric_named(name: str, parameters: Sequence[Override]) -> Fabric:
+def fabric_named(name: str, parameters: Sequence[Override], command: str = "lightrail draw") -> Fabric:
     """Return the fabric of a builder, a function or a file, with parameters as a study's file has them.
+
+    Parameters
+    ----------
+    name, parameters
+        As they were typed.
+    command
+        The command that they were typed to, for errors.
 
     Raises
     ------
@@ -60,7 +67,7 @@ def fabric_named(name: str, parameters: Sequence[Override]) -> Fabric:
     table: dict[str, object] = {form: name} | {each.key: each.value for each in parameters}
     sources: dict[Keys, str | Keys] = {("fabric", 0, each.key): each.source for each in parameters}
     sources["fabric", 0] = sources["fabric", 0, form] = "FABRIC"
-    document = Document(Path("lightrail draw"), "", {"fabric": [table]}, sources)
+    document = Document(Path(command), "", {"fabric": [table]}, sources)
     row, *more = rows(document, "fabric")
     if more:
         raise ScenarioError(f"{1 + len(more)} fabrics at once", "give each key one value")

@@ -25,6 +25,7 @@ from testbed.apps.app_light import light_table
 from testbed.apps.app_processes import AppProcesses, EndedProcess, Place, Wrote
 from testbed.apps.app_record import AppEvent, AppProcess, AppRecord, AppTables, Beside
 from testbed.apps.app_verdict import app_verdict, worst_error
+from testbed.apps.captures import Capture, capturing
 from testbed.apps.counters import LinkCounters, host_counts, since
 from testbed.apps.host_server import HostServer
 from testbed.apps.launchers import Launch
@@ -76,6 +77,8 @@ class AppPlan:
     """Whether the generator carries the heaviest phase again."""
     timeout_s: float = math.inf
     """After how long the application is ended [s]."""
+    captures: tuple[Capture, ...] = ()
+    """Whose packets are kept."""
     stop: int | None = None
     """A descriptor of which the number of a signal can be read once the application is to end."""
 
@@ -196,6 +199,8 @@ class AppRun:
         relit = bool(fabric.ocs_parts)
         with ExitStack() as stack:
             processes = stack.enter_context(AppProcesses(network, plan.launch, plan.place))
+            captures = stack.enter_context(ExitStack())
+            captures.enter_context(capturing(network, plan.captures))
             self._counters = stack.enter_context(LinkCounters(fabric))
             self._tap = stack.enter_context(TrafficTap(fabric))
             counted = host_counts(network)
@@ -205,6 +210,8 @@ class AppRun:
             self._started, self._began_s = datetime.now(), processes.go()
             yield Began()
             yield from self._noted(self._heard(processes, faults))
+            captures.close()  # what is left on hosts is killed next, and may have written until now
+            yield from self._noted(processes.rest())
             self._hosts = since(counted, host_counts(network))
             self._events += faults.missed
             faults.mend()
@@ -299,6 +306,7 @@ class AppRun:
             events=tuple(sorted(self._events, key=lambda event: event.at_s)),
             beside=self._beside,
             predicted_s=self._predicted_s,
+            pcaps=tuple(capture.name for capture in plan.captures),
             settings={
                 **effects,
                 "hosts": asdict(plan.host),
@@ -331,7 +339,6 @@ class AppRun:
             self._stopped = self._why_stopped()
         if self._stopped:
             yield from processes.end()
-        yield from processes.rest()
 
     def _why_stopped(self) -> str:
         """Return why the application has to end now, a sentence; empty if it has not to."""

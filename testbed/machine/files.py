@@ -74,13 +74,20 @@ class GrowingFile:
         """Forget what has no place."""
         self._file.close()
 
-    def append(self, text: str) -> None:
-        """Append text, or nothing of it; MachineError if it cannot be written."""
+    def append(self, content: str | bytes) -> None:
+        """Append content, or nothing of it; MachineError if it cannot be written."""
         with _refusal(self._path):
-            _append(self._file, text)
+            _append(self._file, content)
+
+    def fileno(self) -> int:
+        """Return its descriptor, for a process that writes it."""
+        return self._file.fileno()
 
     def place(self) -> None:
         """Write the file that is in its place, whole; MachineError if it cannot be written."""
+        if not os.fstat(self._file.fileno()).st_size:  # of nothing there is no map
+            write_whole(self._path, b"")
+            return
         with mmap(self._file.fileno(), 0, access=ACCESS_READ) as content, memoryview(content) as data:
             write_whole(self._path, data)
 
@@ -217,11 +224,11 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{token_hex(8)}.part")
 
 
-def _append(file: FileIO, text: str) -> None:
-    """Append text, or nothing of it."""
+def _append(file: FileIO, content: str | bytes) -> None:
+    """Append content, or nothing of it."""
     before = file.seek(0, os.SEEK_END)
     try:
-        _write(file, text.encode())
+        _write(file, content.encode() if isinstance(content, str) else content)
     except BaseException:
         file.truncate(before)
         raise

@@ -27,6 +27,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -233,7 +234,9 @@ class RunDirectory(ABC):
         """Make the directory, or take the one that is there."""
         if self._resume and self._out:
             return self._out
-        return _made(self.run, self._root) if self._out is None else _taken(self._out)
+        if self._out is None:
+            return directory_by_time(self.run.scenario, self.run.started, self._root)
+        return directory_asked_for(self._out)
 
     def _check_free(self) -> None:
         """Raise MachineError if a directory has the place of a file, before anything is carried out."""
@@ -411,19 +414,25 @@ class ResultsDirectory(RunDirectory):
         return replace(page, results=first, more=more, plots=plots, fabrics=fabric_plots(fabrics))
 
 
-def _made(run: RunRecord, root: Path) -> Path:
-    """Make a directory named by the time at which the run started."""
-    name = run.started.strftime("%Y-%m-%dT%H-%M-%S")
-    names = (name if number == 1 else f"{name}.{number}" for number in count(1))
-    return next(path for each in names if make_directory(path := root / run.scenario / each))
+def directory_by_time(name: str, started: datetime, root: Path = RESULTS) -> Path:
+    """Make a directory named by the time at which a run started, below one named by what ran."""
+    stamp = started.strftime("%Y-%m-%dT%H-%M-%S")
+    names = (stamp if number == 1 else f"{stamp}.{number}" for number in count(1))
+    return next(path for each in names if make_directory(path := root / name / each))
 
 
-def _taken(out: Path) -> Path:
-    """Make a directory that somebody asked for, or take the one that is there."""
+def directory_asked_for(out: Path, written: Sequence[str] = WRITTEN) -> Path:
+    """Make a directory that somebody asked for, or take the one that is there.
+
+    Raises
+    ------
+    ScenarioError
+        If it is not a directory, or holds a file of those that a run writes, given as patterns.
+    """
     hint = "choose another directory with --out"
     if not make_directory(out) and not out.is_dir():
         raise ScenarioError(f"{out} is not a directory", hint)
-    there = sorted(path.name for pattern in WRITTEN for path in out.glob(pattern))
+    there = sorted(path.name for pattern in written for path in out.glob(pattern))
     if "run.json" in there:
         raise ScenarioError(f"{out} holds the results of another run", hint)
     if there:

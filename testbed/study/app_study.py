@@ -1,0 +1,258 @@
+"""An application carried out: its output passed on, its results written, and its run ended in order.
+
+A worker in a sandbox runs it (`testbed.apps.app_run`); this process alone prints and writes. The first signal
+that would end this command is passed on to the worker, which ends the application and says what became of it,
+so that the results of what ran are kept; the second ends this command at once.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+
+from testbed.apps.app_processes import EndedProcess, Wrote
+from testbed.apps.app_record import AppEvent, AppRecord
+from testbed.apps.app_run import AppNews, AppPlan, Began, Going, Told, applied, full_load_bps, output_file
+from testbed.machine.files import GrowingFile, directory_lock, make_directory, remove
+from testbed.machine.sandbox import raise_descriptor_limit
+from testbed.machine.signals import ENDING
+from testbed.report.app_report import write_app_report
+from testbed.report.doubts import doubts
+from testbed.report.page import Format
+from testbed.report.results import directory_asked_for, directory_by_time
+from testbed.study.machine import measured
+from testbed.study.output import say, standard_output
+from testbed.study.worker import EmulationWorker
+from testbed.trust.calibrate import rate_factor
+from testbed.trust.scale import plain
+from topologies.errors import MachineError
+
+WRITTEN = ("app.json", "run.json", "report.html", "*.parquet", "*.csv", "job.json", "fabric.json", "hosts/*",
+           "pcap/*", "phases/*", "*.png", "*.pdf", "*.svg")  # fmt: skip
+"""What a run writes: nothing of it may be there before."""
+ENDED_BY_TIMEOUT = 124
+"""The exit code where an application was ended after ``--timeout``, that of timeout(1)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carrying:
+    """How an application is carried out."""
+
+    rate_bps: float | None = None
+    """What its fastest NIC is shaped to [bit/s]; None for what this machine carries safely."""
+    out: Path | None = None
+    """The directory of its results; None for a new one below ``results/app``."""
+    formats: Sequence[Format] = ("png",)
+    """Of plots."""
+    waits: bool = True
+    """Whether it waits for another emulation's end."""
+
+
+def run_app(plan: AppPlan, how: Carrying) -> int:
+    """Run an application, write its results and say where they are; return the exit code of the command."""
+    now = datetime.now()
+    path = directory_by_time("app", now) if how.out is None else directory_asked_for(how.out, WRITTEN)
+    with directory_lock(path), _emptied_unless_written(path), ExitStack() as stack:
+        outputs = stack.enter_context(_Outputs(path))
+        stop, stopping = (
+            stack.enter_context(open(end, mode, 0)) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
+        )
+        captures = tuple(replace(each, descriptor=outputs.descriptor(each.name)) for each in plan.captures)
+        keep = (stop.fileno(), *(each.descriptor for each in captures))
+        plan = replace(plan, stop=stop.fileno(), captures=captures)
+        with EmulationWorker(waits=how.waits, keep=keep) as worker:
+            plan = replace(plan, rate=_rate(worker, plan, how.rate_bps))
+            heard, record = _followed(worker.call(applied, plan), plan, outputs, stopping.fileno())
+        outputs.place()
+        report = write_app_report(record, path, how.formats)
+    for line in summary(record):
+        say(line)
+    say(f"results: {report}")
+    if heard:
+        return 128 + heard[0]
+    return ENDED_BY_TIMEOUT if record.stopped else record.exit_code
+
+
+def summary(record: AppRecord) -> Iterator[str]:
+    """Yield what came of a run, in lines."""
+    real_s = record.duration_s * record.rate_factor
+    codes = [each.exit_code for each in record.processes]
+    failed = sum(code != 0 for code in codes)
+    ended = f"{failed} of {len(codes)} processes failed" if failed else "all exit codes are 0"
+    yield f"it took {record.duration_s:.4g} s, {_text(real_s)} at real scale; {ended}; {record.verdict.word}"
+    yield from (f"  {doubt}" for doubt in doubts([record.verdict]))
+    if record.predicted_s == record.predicted_s:
+        yield f"  the model predicts {record.predicted_s:.4g} s for the same bytes, pauses and faults"
+    if beside := record.beside:
+        words = f"{beside.application_s:.4g} s for {beside.payload_bytes:,} bytes"
+        yield (
+            f"  {beside.what}: {words}; lightrail's generator took {beside.generator_s:.4g} s "
+            f"({beside.verdict.word}), predicted {beside.predicted_s:.4g} s"
+        )
+    yield from (f"  {each.text} was to come after the end" for each in record.events if each.what == "missed")
+
+
+def _text(seconds: float) -> str:
+    return f"{seconds * 1e3:.4g} ms" if seconds < 1 else f"{seconds:.4g} s"
+
+
+def _rate(worker: EmulationWorker, plan: AppPlan, rate_bps: float | None) -> float:
+    """Return emulated over real rate: as asked for, or what this machine carries while all NICs send."""
+    fabric = plan.fabric
+    nic_bps = max(map(fabric.nic_rate_bps, fabric.nics))
+    if rate_bps is not None:
+        return min(rate_bps / nic_bps, 1.0)
+    (machine,) = worker.call(measured, plan.datapath, False, False)
+    say(machine.calibration.sentence(datetime.now().astimezone()))
+    # Over circuits a packet crosses one switch.
+    load_bps = full_load_bps(fabric, plan.mtu) or sum(map(fabric.nic_rate_bps, fabric.nics))
+    return rate_factor(plain(fabric), load_bps, machine.calibration, None, plan.mtu)
+
+
+def _followed(
+    news: Generator[AppNews, None, object], plan: AppPlan, outputs: "_Outputs", stopping: int
+) -> tuple[list[int], AppRecord]:
+    """Show what comes of an application; return the signals that ended it, and its record."""
+    labels = [process.label for process in plan.launch.processes]
+    heard, record = list[int](), None
+    with ExitStack() as stack, standard_output("the application was ended"):
+        shown = _Shown(outputs, labels)
+        stack.callback(shown.clear)
+        for each in news:
+            if isinstance(each, Began):
+                stack.enter_context(_passed_on(stopping, heard))
+            elif isinstance(each, AppRecord):
+                record = each
+            else:
+                shown.show(each)
+    if record is None:
+        raise MachineError("the application's run left no record", "run it again with --debug")
+    return heard, record
+
+
+@contextmanager
+def _passed_on(stopping: int, heard: list[int]) -> Iterator[None]:
+    """Have the first signal that would end this command end the application; the next ends this command."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if heard and callable(handler := before[signal.Signals(number)]):
+            handler(number, frame)
+        heard.append(number)
+        os.write(stopping, bytes([number]))
+
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, pass_on)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _emptied_unless_written(path: Path) -> Iterator[None]:
+    """Remove the directory of a run that ended before it had anything to write."""
+    try:
+        yield
+    except BaseException:
+        for folder in (path / "hosts", path / "pcap", path):
+            with suppress(MachineError):  # something is in it
+                remove(folder)
+        raise
+
+
+@dataclass(eq=False)
+class _Outputs:
+    """The files of what processes write and NICs carry, which have their places when all is known."""
+
+    path: Path
+    _files: dict[str, GrowingFile] = field(default_factory=dict)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> "_Outputs":
+        raise_descriptor_limit()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    def file(self, name: str) -> GrowingFile:
+        """Return the file of a name, begun when it is asked for first."""
+        if name not in self._files:
+            make_directory((self.path / name).parent)
+            self._files[name] = self._stack.enter_context(GrowingFile(self.path / name))
+        return self._files[name]
+
+    def descriptor(self, name: str) -> int:
+        """Return the descriptor of a file that another process writes."""
+        return self.file(name).fileno()
+
+    def place(self) -> None:
+        """Put all files into their places."""
+        for file in self._files.values():
+            file.place()
+
+
+class _Shown:
+    """What a user sees of an application: its output, and beside it what runs.
+
+    Parameters
+    ----------
+    outputs
+        Where output is written too.
+    labels
+        Of the processes.
+    """
+
+    def __init__(self, outputs: _Outputs, labels: Sequence[str]) -> None:
+        self._outputs, self._labels = outputs, labels
+        for label in labels:
+            outputs.file(output_file(label))
+        self._has_terminal = sys.stderr.isatty()
+        self._line = ""
+
+    def show(self, news: Told | Going | Wrote | EndedProcess | AppEvent) -> None:
+        """Show something."""
+        if isinstance(news, Going):
+            some = ", ".join(news.running[:6]) + (", ..." if len(news.running) > 6 else "")
+            self._tell(f"{news.at_s:.0f} s: {some} running, hosts send {news.bps / 1e6:.3g} Mbit/s")
+            return
+        self.clear()
+        if isinstance(news, Wrote):
+            self._pass_on(news)
+        elif isinstance(news, Told):
+            say(news.sentence)
+        elif isinstance(news, AppEvent):
+            say(f"{news.at_s:.2f} s: {news.text} {news.what}")
+        elif news.code:
+            say(f"{self._labels[news.number]} ended with exit code {news.code}")
+
+    def clear(self) -> None:
+        """Take away the line that says what runs."""
+        if self._line:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._line = ""
+
+    def _pass_on(self, wrote: Wrote) -> None:
+        """Print lines behind their author's name, and write them as they are."""
+        self._outputs.file(output_file(wrote.label)).append(wrote.data)
+        stream = sys.stderr.buffer if wrote.is_error else sys.stdout.buffer
+        name = f"{wrote.label}: ".encode()
+        ends = b"" if wrote.data.endswith(b"\n") else b"\n"
+        stream.write(b"".join(name + line for line in wrote.data.splitlines(keepends=True)) + ends)
+        stream.flush()
+
+    def _tell(self, line: str) -> None:
+        if self._has_terminal:
+            self.clear()
+            sys.stderr.write(line)
+            sys.stderr.flush()
+            self._line = line
