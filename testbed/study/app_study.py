@@ -18,10 +18,10 @@ from types import FrameType
 from testbed.apps.app_processes import EndedProcess, Wrote
 from testbed.apps.app_record import AppEvent, AppRecord
 from testbed.apps.app_run import AppNews, AppPlan, Began, Going, Told, applied, full_load_bps, output_file
+from testbed.apps.launchers import Launch
 from testbed.machine.files import GrowingFile, directory_lock, make_directory, remove
 from testbed.machine.sandbox import raise_descriptor_limit
 from testbed.machine.signals import ENDING
-from testbed.report.app_report import write_app_report
 from testbed.report.doubts import doubts
 from testbed.report.page import Format
 from testbed.report.results import directory_asked_for, directory_by_time
@@ -69,13 +69,20 @@ def run_app(plan: AppPlan, how: Carrying) -> int:
             plan = replace(plan, rate=_rate(worker, plan, how.rate_bps))
             heard, record = _followed(worker.call(applied, plan), plan, outputs, stopping.fileno())
         outputs.place()
-        report = write_app_report(record, path, how.formats)
+        report = _report(record, path, how.formats)
     for line in summary(record):
         say(line)
     say(f"results: {report}")
     if heard:
         return 128 + heard[0]
     return ENDED_BY_TIMEOUT if record.stopped else record.exit_code
+
+
+def _report(record: AppRecord, path: Path, formats: Sequence[Format]) -> Path:
+    """Write all of a run but its outputs; return where its report is."""
+    from testbed.report.app_report import write_app_report  # here: matplotlib takes long to import
+
+    return write_app_report(record, path, formats)
 
 
 def summary(record: AppRecord) -> Iterator[str]:
@@ -118,10 +125,9 @@ def _followed(
     news: Generator[AppNews, None, object], plan: AppPlan, outputs: "_Outputs", stopping: int
 ) -> tuple[list[int], AppRecord]:
     """Show what comes of an application; return the signals that ended it, and its record."""
-    labels = [process.label for process in plan.launch.processes]
     heard, record = list[int](), None
     with ExitStack() as stack, standard_output("the application was ended"):
-        shown = _Shown(outputs, labels)
+        shown = _Shown(outputs, plan.launch)
         stack.callback(shown.clear)
         for each in news:
             if isinstance(each, Began):
@@ -207,13 +213,13 @@ class _Shown:
     ----------
     outputs
         Where output is written too.
-    labels
-        Of the processes.
+    launch
+        What was started.
     """
 
-    def __init__(self, outputs: _Outputs, labels: Sequence[str]) -> None:
-        self._outputs, self._labels = outputs, labels
-        for label in labels:
+    def __init__(self, outputs: _Outputs, launch: Launch) -> None:
+        self._outputs, self._launch = outputs, launch
+        for label in launch.labels:
             outputs.file(output_file(label))
         self._has_terminal = sys.stderr.isatty()
         self._line = ""
@@ -232,7 +238,7 @@ class _Shown:
         elif isinstance(news, AppEvent):
             say(f"{news.at_s:.2f} s: {news.text} {news.what}")
         elif news.code:
-            say(f"{self._labels[news.number]} ended with exit code {news.code}")
+            say(f"{self._launch.processes[news.number].label} ended with exit code {news.code}")
 
     def clear(self) -> None:
         """Take away the line that says what runs."""
