@@ -115,7 +115,7 @@ def exchanged(
     sending.start()
     data = bytearray()
     while len(data) < 8 * count:
-        part = backward.recv(1 << 20)
+        part = backward.recv(8 * count - len(data))
         if not part:
             sys.exit(f"{HOSTS[HERE]}: the host before this one has hung up")
         data += part
