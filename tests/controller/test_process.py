@@ -242,3 +242,31 @@ def test_circuits_that_an_ocs_does_not_permit_are_refused_before_any_is_taken_aw
         with pytest.raises(DemandError, match="OCS n0b0 cannot show 0>2 1>5"):
             client.provision("n0b0", "0>2 1>5")
         assert (client.ocs("n0b0").circuits, len(client.ocs_log("n0b0"))) == (((0, 1), (1, 0)), 1)
+
+
+def test_all_that_is_lit_is_news_whoever_ordered_it(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as news:
+        news.bind(str(tmp_path / "news"))
+        news.settimeout(SECONDS)
+        with started(tmp_path, parallel_ocs_fabric(4, 1), "--news", str(tmp_path / "news")) as controller:
+            controller.switch("ocs0")
+            controller.client.wait_ready(SECONDS)
+            controller.client.light("ocs0", "0>1 1>0")
+            controller.client.wait_idle("ocs0", SECONDS)
+            controller.client.show("ocs0", "20ms 2>3")
+            told = lit_circuits(news)
+            for circuits in ([[0, 1], [1, 0]], [[2, 3]], []):
+                assert circuits in told, "in this order"
+
+
+def lit_circuits(news: socket.socket) -> Iterator[list[list[int]]]:
+    """Yield the circuits of each notice, as they come."""
+    while True:
+        yield json.loads(news.recv(1 << 16))["circuits"]
+
+
+def test_switches_forward_to_hosts_if_asked_to(tmp_path: Path) -> None:
+    with started(tmp_path, FABRIC, "--hosts") as controller:
+        switches = controller.switches()
+        controller.client.wait_ready(SECONDS)
+        assert [len(switch.flows) for switch in switches.values()] == [6, 6, 5, 5]

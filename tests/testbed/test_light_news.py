@@ -1,34 +1,34 @@
-"""News of light as the live backend reads it."""
+"""News of light are handed on, the newest of each OCS, until the block ends."""
 
 import json
 import socket
+from collections.abc import Mapping
 from pathlib import Path
+from queue import SimpleQueue
+from threading import active_count
 
-import pytest
+from testbed.network.light_news import LightNews, Lit
 
-from testbed.live.news import News, NowShown
-from topologies.errors import NetworkError
-
-NOTICE = {"ocs": "ocs1", "circuits": [[0, 3]], "until_s": 2.0, "ended": False, "error": "", "missed": 0}
-
-
-def test_news_is_read_as_it_comes(tmp_path: Path) -> None:
-    controller = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    with News(tmp_path / "light.sock") as news, controller:
-        assert news.read() == []
-        for notice in (NOTICE, {**NOTICE, "circuits": [], "until_s": None, "ended": True}):
-            controller.sendto(json.dumps(notice).encode(), str(news.path))
-        assert news.read() == [NowShown("ocs1", ((0, 3),), 2.0, False), NowShown("ocs1", (), None, True)]
+SECONDS = 10.0
 
 
-@pytest.mark.parametrize(
-    ("notice", "why"), [({"error": "refused"}, "refused"), ({"missed": 3}, "3 notices .* were dropped")]
-)
-def test_light_that_did_not_come_and_notices_that_were_dropped_are_errors(
-    tmp_path: Path, notice: dict[str, object], why: str
-) -> None:
-    controller = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    with News(tmp_path / "light.sock") as news, controller:
-        controller.sendto(json.dumps({**NOTICE, **notice}).encode(), str(news.path))
-        with pytest.raises(NetworkError, match=why):
-            news.read()
+def notice(ocs: str, circuits: list[list[int]], now: float) -> bytes:
+    """Return a notice as the controller sends it."""
+    news = {"ocs": ocs, "circuits": circuits, "now": now, "until_s": None, "ended": False, "error": ""}
+    return json.dumps({**news, "missed": 0}).encode()
+
+
+def test_what_is_lit_is_handed_on_and_nothing_is_left(tmp_path: Path) -> None:
+    heard: SimpleQueue[Mapping[str, Lit]] = SimpleQueue()
+    threads = active_count()
+    with LightNews(tmp_path / "news") as news, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as controller:
+        # Those that come before anybody listens are one piece: only what each OCS lights last counts.
+        for message in (("ocs0", [[0, 1]], 1.0), ("ocs1", [[2, 0]], 2.0), ("ocs0", [], 3.0)):
+            controller.sendto(notice(*message), str(news.path))
+        with news.handed_to(heard.put):
+            assert heard.get(timeout=SECONDS) == {"ocs0": Lit((), 3.0), "ocs1": Lit(((2, 0),), 2.0)}
+            controller.sendto(notice("ocs1", [[2, 0], [0, 1]], 4.0), str(news.path))
+            assert heard.get(timeout=SECONDS) == {"ocs1": Lit(((2, 0), (0, 1)), 4.0)}
+        assert heard.empty()
+    assert active_count() == threads
+    assert not list(tmp_path.iterdir())
