@@ -72,8 +72,9 @@ def booted(sandbox: Box | None) -> Booted:
         rate_factor: float = RATE_FACTOR,
         mtu: int = DEFAULT_MTU,
         host: HostSettings | None = None,
+        hosts: bool = False,
     ) -> Live:
-        return Live(fabric, rate_factor, mtu, host)
+        return Live(fabric, rate_factor, mtu, host, hosts=hosts)
 
     return boot
 

@@ -30,9 +30,16 @@ class Live:
     """A network that boots and ends with its block."""
 
     def __init__(
-        self, fabric: Fabric, rate_factor: float, mtu: int = DEFAULT_MTU, host: HostSettings | None = None
+        self,
+        fabric: Fabric,
+        rate_factor: float,
+        mtu: int = DEFAULT_MTU,
+        host: HostSettings | None = None,
+        *,
+        hosts: bool = False,
     ) -> None:
-        self.fabric, self.network = fabric, Network(fabric, rate_factor, host=host, mtu=mtu)
+        self.fabric = fabric
+        self.network = Network(fabric, rate_factor, host=host, mtu=mtu, hosts=hosts)
 
     def __enter__(self) -> "Live":
         """Boot."""
