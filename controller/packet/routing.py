@@ -291,7 +291,7 @@ def _host_prefixes(towards: _Towards, homes: _Homes) -> Iterator[tuple[IPv4Netwo
 
 
 def _onward(groups: _Groups, ports: Sequence[int], eth_dsts: Mapping[int, str] = NO_MACS) -> Action:
-    """Return what sends by ports: an output, or one of the switch's groups, made if it is not there yet."""
+    """Return the action that sends by ports: an output, or to one of the switch's groups, made at need."""
     if len(set(ports)) == 1:
         return Output(ports[0])
     buckets = forwarding_buckets(ports, eth_dsts)

@@ -26,8 +26,8 @@ from testbed.machine.netlink import (
     no_route_request,
     spread_request,
 )
-from testbed.network.host_tables import Hop, Hops, HostTable, Place, light_tables, packet_tables
-from testbed.network.light_news import Lit
+from testbed.network.host_tables import Hops, HostHop, HostTable, TablePrefix, light_tables, packet_tables
+from testbed.network.light_news import LitSince
 from testbed.network.wiring import Wiring, interface_indices, route_metrics
 from topologies.addresses import HOSTS_NETWORK, gateway_ip, host_ip, interface, nic_ip
 from topologies.errors import MachineError, NetworkError
@@ -91,7 +91,7 @@ class HostRoutes:
             self._send_over({name: self._shown(name) for name in ocses})
             self._read_s = monotonic()
 
-    def heard(self, changes: Mapping[str, Lit]) -> None:
+    def heard(self, changes: Mapping[str, LitSince]) -> None:
         """Have hosts send over what OCSes are said to light."""
         with (
             self._one_at_a_time,
@@ -165,7 +165,7 @@ class HostRoutes:
                     batch.commit(ignored=errno.ESRCH)  # the kernel deletes routes of interfaces that are down
 
     def _change(
-        self, batch: Batch, server: int, before: Mapping[Place, Hops], after: Mapping[Place, Hops]
+        self, batch: Batch, server: int, before: Mapping[TablePrefix, Hops], after: Mapping[TablePrefix, Hops]
     ) -> None:
         name = self._fabric.servers[server].name
         for place, hops in after.items():
@@ -175,7 +175,7 @@ class HostRoutes:
             request = no_route_request(place.network, place.table)
             batch.add_route(f"delete the route of {name} to {place.network}", request)
 
-    def _request(self, server: int, place: Place, hops: Hops) -> bytes:
+    def _request(self, server: int, place: TablePrefix, hops: Hops) -> bytes:
         return spread_request(
             place.network,
             [self._next_hop(hop, hops) for hop in hops],
@@ -184,14 +184,14 @@ class HostRoutes:
             metrics=self._metrics if hops else {},
         )
 
-    def _next_hop(self, hop: Hop, hops: Hops) -> NextHop:
+    def _next_hop(self, hop: HostHop, hops: Hops) -> NextHop:
         """Return a hop as the kernel has it; its share of a route is that of its NIC's rate."""
         fastest_bps = max(self._fabric.nic_rate_bps(each.out) for each in hops)
         weight = max(round(MOST_WEIGHT * self._fabric.nic_rate_bps(hop.out) / fastest_bps), 1)
         index = self._indices[hop.out.server][interface(self._fabric, self._fabric.nic_port(hop.out))]
         return NextHop(index, self._address[hop.to] if hop.to else self._gateway[hop.out], weight)
 
-    def _source(self, server: int, place: Place, hops: Hops) -> IPv4Address | None:
+    def _source(self, server: int, place: TablePrefix, hops: Hops) -> IPv4Address | None:
         """Return the address that packets get which have none yet; None for that of the NIC they leave by."""
         to_hosts = place.table == RT_TABLE_MAIN and place.network.subnet_of(HOSTS_NETWORK)
         return host_ip(server) if hops and to_hosts else None

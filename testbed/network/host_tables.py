@@ -24,14 +24,14 @@ from topologies.routes import Routes
 ALL = IPv4Network("0.0.0.0/0")
 
 
-class Place(NamedTuple):
-    """What a route of a host is for."""
+class TablePrefix(NamedTuple):
+    """A routing table of a host, and the addresses for which a route in it is."""
 
     table: int
     network: IPv4Network
 
 
-class Hop(NamedTuple):
+class HostHop(NamedTuple):
     """Where a route leads, or one of its shares."""
 
     out: Nic
@@ -40,9 +40,9 @@ class Hop(NamedTuple):
     """The NIC that its light reaches; None for a NIC on a packet switch, which sends to its gateway."""
 
 
-Hops = tuple[Hop, ...]
+Hops = tuple[HostHop, ...]
 """Over what a route spreads connections; of none it refuses them."""
-HostTable = dict[Place, Hops]
+HostTable = dict[TablePrefix, Hops]
 
 
 def packet_tables(fabric: Fabric, failed: Set[Link]) -> list[HostTable]:
@@ -66,7 +66,7 @@ def light_tables(fabric: Fabric, routes: Routes) -> list[HostTable]:
 
 
 class _Packets:
-    """What NICs on packet switches reach, by the part of the network that is left to them."""
+    """NICs on packet switches and what they reach, by the part of the network that is left to them."""
 
     def __init__(self, fabric: Fabric, failed: Set[Link]) -> None:
         self._fabric, self._failed = fabric, failed
@@ -93,31 +93,31 @@ class _Packets:
     def routes(self, server: int) -> HostTable:
         """Return the routes of a host over packet switches."""
         table = dict(self._to_hosts(server))
-        table |= {Place(RT_TABLE_MAIN, network): hops for network, hops in self._to_nics(server)}
+        table |= {TablePrefix(RT_TABLE_MAIN, network): hops for network, hops in self._to_nics(server)}
         for nic in self._nics[server]:
-            own, hops = FIRST_TABLE + nic.nic, (Hop(nic),)
-            table |= {Place(own, network): hops for network in self._reached(nic)}
-            table[Place(own, ALL)] = ()
+            own, hops = FIRST_TABLE + nic.nic, (HostHop(nic),)
+            table |= {TablePrefix(own, network): hops for network in self._reached(nic)}
+            table[TablePrefix(own, ALL)] = ()
         return table
 
-    def _to_hosts(self, server: int) -> Iterator[tuple[Place, Hops]]:
+    def _to_hosts(self, server: int) -> Iterator[tuple[TablePrefix, Hops]]:
         """Yield the main table's route to all hosts, and those to hosts that only some NICs reach."""
-        every = tuple(Hop(nic) for nic in self._nics[server] if self._works(nic))
+        every = tuple(HostHop(nic) for nic in self._nics[server] if self._works(nic))
         if not every:
             return
-        yield Place(RT_TABLE_MAIN, HOSTS_NETWORK), every
+        yield TablePrefix(RT_TABLE_MAIN, HOSTS_NETWORK), every
         for parts, others in self._alike.items():
             hops = tuple(hop for hop in every if self._part(hop.out) in parts)
             if hops != every:
-                yield from ((_place(other), hops) for other in others if other != server)
+                yield from ((_main(other), hops) for other in others if other != server)
 
     def _to_nics(self, server: int) -> Iterator[tuple[IPv4Network, Hops]]:
         """Yield the main table's routes to NICs, each over the NICs that are nearest."""
         networks: dict[Hops, list[IPv4Network]] = defaultdict(list)
         works = [nic for nic in self._nics[server] if self._works(nic)]
         for switch in self._homes:
-            beside = tuple(Hop(nic) for nic in works if self._switch(nic) == switch)
-            joined = tuple(Hop(nic) for nic in works if self._part(nic) == self._part_of[switch])
+            beside = tuple(HostHop(nic) for nic in works if self._switch(nic) == switch)
+            joined = tuple(HostHop(nic) for nic in works if self._part(nic) == self._part_of[switch])
             if hops := beside or joined:
                 networks[hops].append(subnet(self._fabric, switch))
         for hops, its in networks.items():
@@ -162,7 +162,9 @@ def _parts(fabric: Fabric, failed: Set[Link]) -> dict[str, int]:
 
 def _light_hops(fabric: Fabric, routes: Routes) -> Mapping[int, Mapping[int, Hops]]:
     """Return for each host over what others send to it by light: directly, or nearer if servers forward."""
-    lit = [Hop(nic, to) for nic in fabric.nics if (to := routes.next_nic(nic)) and to.server != nic.server]
+    lit = [
+        HostHop(nic, to) for nic in fabric.nics if (to := routes.next_nic(nic)) and to.server != nic.server
+    ]
     joined = nx.DiGraph((to.server, out.server) for out, to in lit if to)  # against the light
     hops: dict[int, dict[int, Hops]] = defaultdict(dict)
     for destination in joined:
@@ -179,21 +181,21 @@ def _lit_routes(
     fabric: Fabric, routes: Routes, server: int, lit: Mapping[int, Mapping[int, Hops]]
 ) -> HostTable:
     """Return the routes of a host over circuits."""
-    table = {_place(other): hops[server] for other, hops in lit.items() if server in hops}
+    table = {_main(other): hops[server] for other, hops in lit.items() if server in hops}
     for nic in (Nic(server, number) for number in range(fabric.servers[server].nics)):
         if on_packet_switch(fabric, nic):
             continue
         own = FIRST_TABLE + nic.nic
         if (to := routes.next_nic(nic)) and to.server != server:
-            hops = (Hop(nic, to),)
+            hops = (HostHop(nic, to),)
             if fabric.servers_forward:
-                table[Place(own, HOSTS_NETWORK)] = hops
+                table[TablePrefix(own, HOSTS_NETWORK)] = hops
             else:  # else `testbed.network.forwarding` has the routes to NICs
-                table[Place(own, IPv4Network(host_ip(to.server)))] = hops
-                table.setdefault(Place(RT_TABLE_MAIN, IPv4Network(nic_ip(fabric, to))), hops)
-        table[Place(own, ALL)] = ()
+                table[TablePrefix(own, IPv4Network(host_ip(to.server)))] = hops
+                table.setdefault(TablePrefix(RT_TABLE_MAIN, IPv4Network(nic_ip(fabric, to))), hops)
+        table[TablePrefix(own, ALL)] = ()
     return table
 
 
-def _place(server: int) -> Place:
-    return Place(RT_TABLE_MAIN, IPv4Network(host_ip(server)))
+def _main(server: int) -> TablePrefix:
+    return TablePrefix(RT_TABLE_MAIN, IPv4Network(host_ip(server)))

@@ -14,11 +14,11 @@ from topologies.light import Circuit
 MOST_BYTES = 1 << 16
 """Of a notice."""
 END = b""
-"""What ends the thread."""
+"""The message that ends the thread."""
 
 
-class Lit(NamedTuple):
-    """What an OCS lights."""
+class LitSince(NamedTuple):
+    """The circuits of an OCS that carry."""
 
     circuits: tuple[Circuit, ...]
     since_s: float
@@ -49,7 +49,7 @@ class LightNews:
         self.path.unlink()
 
     @contextmanager
-    def handed_to(self, heard: Callable[[Mapping[str, Lit]], None]) -> Iterator[None]:
+    def handed_to(self, heard: Callable[[Mapping[str, LitSince]], None]) -> Iterator[None]:
         """Have a thread call a function with what OCSes light, whenever that changes inside the block."""
         thread = Thread(target=self._listen, args=(heard,), daemon=True)
         thread.start()
@@ -60,7 +60,7 @@ class LightNews:
                 own.sendto(END, str(self.path))
             thread.join()
 
-    def _listen(self, heard: Callable[[Mapping[str, Lit]], None]) -> None:
+    def _listen(self, heard: Callable[[Mapping[str, LitSince]], None]) -> None:
         ended = False
         while not ended:
             notices = [self._socket.recv(MOST_BYTES), *self._waiting()]
@@ -78,6 +78,6 @@ class LightNews:
                 return notices
 
 
-def _change(notice: bytes) -> tuple[str, Lit]:
+def _change(notice: bytes) -> tuple[str, LitSince]:
     news = json.loads(notice)
-    return news["ocs"], Lit(tuple((a, b) for a, b in news["circuits"]), news["now"])
+    return news["ocs"], LitSince(tuple((a, b) for a, b in news["circuits"]), news["now"])

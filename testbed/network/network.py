@@ -118,7 +118,7 @@ class Network:
         self._stack = ExitStack()
         self._entered = self._without_controller = self._without_switches = False
         self._news: LightNews | None = None
-        """What the controller says that OCSes light, where hosts follow it."""
+        """The controller's news of light, where hosts follow it."""
         self._is_new = True
         """Whether the controller has yet to say that it listens."""
         self._records: list[OcsRecord] = []

@@ -407,8 +407,8 @@ def _set_up_server(wiring: Wiring, server: int) -> None:
 def _add_host(batch: Batch, server: int) -> None:
     """Give a server the address of a host, and a hash of its own.
 
-    OpenMPI leaves loopback interfaces out. So the address is on a bridge without ports: not every kernel has the
-    interface that is made for that (dummy).
+    OpenMPI leaves loopback interfaces out. So the address is on a bridge without ports: not every kernel has
+    interfaces that are made for that (dummy).
     """
     _set_sysctls({HASH_SEED: str(1 + server)})
     kind = ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "bridge")]})

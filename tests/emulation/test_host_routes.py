@@ -37,12 +37,12 @@ controller takes [s]."""
 
 
 def sent_bytes(net: Live, nic: Nic) -> int:
-    """Return what a NIC's kernel counts as sent, headers included."""
+    """Return the bytes that a NIC has sent, headers included."""
     return counted(net, nic, 8)
 
 
 def heard_bytes(net: Live, nic: Nic) -> int:
-    """Return what a NIC's kernel counts as received, headers included."""
+    """Return the bytes that have come to a NIC, headers included."""
     return counted(net, nic, 0)
 
 

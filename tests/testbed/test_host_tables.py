@@ -33,7 +33,7 @@ def looked_up(table: HostTable, number: int, address: IPv4Address) -> Hops | Non
 
 
 def packet_graph(fabric: Fabric, failed: frozenset[Link]) -> "nx.Graph[str | Nic]":
-    """Return what packets cross: NICs and packet switches, joined by links that work."""
+    """Return the graph of NICs and packet switches, joined by links that work."""
     packet = {switch.name for switch in fabric.switches if switch.kind == "packet"}
     graph: nx.Graph[str | Nic] = nx.Graph()
     for link in fabric.links:

@@ -7,7 +7,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import active_count
 
-from testbed.network.light_news import LightNews, Lit
+from testbed.network.light_news import LightNews, LitSince
 
 SECONDS = 10.0
 
@@ -19,16 +19,16 @@ def notice(ocs: str, circuits: list[list[int]], now: float) -> bytes:
 
 
 def test_what_is_lit_is_handed_on_and_nothing_is_left(tmp_path: Path) -> None:
-    heard: SimpleQueue[Mapping[str, Lit]] = SimpleQueue()
+    heard: SimpleQueue[Mapping[str, LitSince]] = SimpleQueue()
     threads = active_count()
     with LightNews(tmp_path / "news") as news, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as controller:
         # Those that come before anybody listens are one piece: only what each OCS lights last counts.
         for message in (("ocs0", [[0, 1]], 1.0), ("ocs1", [[2, 0]], 2.0), ("ocs0", [], 3.0)):
             controller.sendto(notice(*message), str(news.path))
         with news.handed_to(heard.put):
-            assert heard.get(timeout=SECONDS) == {"ocs0": Lit((), 3.0), "ocs1": Lit(((2, 0),), 2.0)}
+            assert heard.get(timeout=SECONDS) == {"ocs0": LitSince((), 3.0), "ocs1": LitSince(((2, 0),), 2.0)}
             controller.sendto(notice("ocs1", [[2, 0], [0, 1]], 4.0), str(news.path))
-            assert heard.get(timeout=SECONDS) == {"ocs1": Lit(((2, 0), (0, 1)), 4.0)}
+            assert heard.get(timeout=SECONDS) == {"ocs1": LitSince(((2, 0), (0, 1)), 4.0)}
         assert heard.empty()
     assert active_count() == threads
     assert not list(tmp_path.iterdir())
