@@ -43,7 +43,7 @@ def _options() -> Namespace:
     parser.add_argument("--fabric", type=Path, required=True, help="the fabric's JSON file")
     parser.add_argument("--routing", type=Path, help="JSON file of a user's routing, if there is one")
     parser.add_argument("--hosts", action="store_true", help="forward to the addresses of hosts too")
-    parser.add_argument("--news", type=Path, help="unix datagram socket that hears all that OCSes light")
+    parser.add_argument("--news", type=Path, help="unix datagram socket that hears of light and of links")
     parser.add_argument("--ocses", type=Path, help="JSON file of what another controller left of OCSes")
     parser.add_argument("--openflow", type=Path, required=True, help="unix socket that switches connect to")
     parser.add_argument("--northbound", type=Path, required=True, help="unix socket that clients connect to")

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from controller.app.app_thread import AppThread, Work
+from controller.app.notices import Subscriber
 from controller.app.ocs import OpticalSwitches
 from controller.app.openflow import (
     DEAD_DISPATCHER,
@@ -110,7 +111,7 @@ class Controller(App):  # type: ignore[misc]
     records
         What another controller left of OCSes, from which this one takes over.
     news
-        A unix datagram socket that hears all that OCSes light; None for none.
+        A unix datagram socket that hears all that OCSes light, and which links have failed; None for none.
     """
 
     OFP_VERSIONS = (ofp.OFP_VERSION,)
@@ -139,7 +140,8 @@ class Controller(App):  # type: ignore[misc]
         self._questions = Questions()
         self._thread = AppThread(lambda work: self.send_event(self.name, _Work(work)))
         self._proof = Proof(self._thread)
-        self.ocses = OpticalSwitches(self.fabric, self._thread, self._proof, records, news)
+        self._news = Subscriber(news, self._thread) if news else None
+        self.ocses = OpticalSwitches(self.fabric, self._thread, self._proof, records, self._news)
 
     @on(events.EventOFPStateChange, MAIN_DISPATCHER, DEAD_DISPATCHER)
     def connection_changed(self, event: Message) -> None:
@@ -293,6 +295,8 @@ class Controller(App):  # type: ignore[misc]
         if failed != self._failed_links:
             self._rules = self._rules_around(failed)
             self._failed_links = failed
+            if self._news:
+                self._news.notify({"failed_links": sorted(map(str, failed))})
         for switch in self._switches.values():
             rules = renumbered(self._rules.get(switch.name, DARK), switch.rules or RuleSet())
             if switch.datapath and switch.rules != rules:

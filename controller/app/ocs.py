@@ -54,7 +54,7 @@ class OpticalSwitches:
     records
         What another controller left, from which this one takes over: these OCSes keep their circuits.
     news
-        A unix datagram socket that hears all that is lit, whoever ordered it; None for none.
+        The subscriber that hears all that is lit, whoever ordered it; None for none.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class OpticalSwitches:
         thread: AppThread,
         proof: Proof,
         records: Sequence[OcsRecord] = (),
-        news: Path | None = None,
+        news: Subscriber | None = None,
     ) -> None:
         self._thread, self._proof, self._timers = thread, proof, Timers(thread)
         ocses = [switch for switch in fabric.switches if switch.kind == "ocs"]
@@ -75,7 +75,7 @@ class OpticalSwitches:
         """The reconfiguration whose light is prepared; its number is that of its bundles and messages."""
         self._subscribers: dict[str, Subscriber] = {}
         """Of each OCS; those that were started by one request may have one in common."""
-        self._of_all = Subscriber(news, thread) if news else None
+        self._of_all = news
         self._taken_over = {record.status.name for record in records}
         """The OCSes that have not connected yet and keep what they show."""
         for record in records:

@@ -26,8 +26,8 @@ from testbed.machine.netlink import (
     no_route_request,
     spread_request,
 )
+from testbed.network.host_news import HostNews
 from testbed.network.host_tables import Hops, HostHop, HostTable, TablePrefix, light_tables, packet_tables
-from testbed.network.light_news import LitSince
 from testbed.network.wiring import Wiring, interface_indices, route_metrics
 from topologies.addresses import HOSTS_NETWORK, gateway_ip, host_ip, interface, nic_ip
 from topologies.errors import MachineError, NetworkError
@@ -56,18 +56,19 @@ class HostRoutes:
 
     Notes
     -----
-    Two threads may use it: that of the network's owner, and that which hears of light (`heard`).
+    Several threads may use it: that of the network's owner, and that which hears news (`heard`).
     """
 
     def __init__(self, wiring: Wiring, northbound: ControllerClient) -> None:
         self._wiring, self._fabric, self._northbound = wiring, wiring.fabric, northbound
         self._metrics = route_metrics(wiring.host)
+        self._links = {str(link): link for link in self._fabric.links}
         self._failed: frozenset[Link] = frozenset()
         self._lit: Configuration = {}
         self._read_s = -inf
         """When the controller was last asked for what is lit; a notice from before may be older than that."""
         self._one_at_a_time = Lock()
-        self._packets: list[HostTable] = []
+        self._packets = packet_tables(self._fabric, self._failed)
         """The routes over packet switches, which change with failures alone."""
         self._set: list[HostTable] = [{} for _ in wiring.namespaces]
         self._address = {nic: nic_ip(self._fabric, nic) for nic in self._fabric.nics}
@@ -76,13 +77,12 @@ class HostRoutes:
         for namespace in wiring.namespaces:
             with inside_namespace(namespace):
                 self._indices.append(interface_indices())
-        self._avoid(self._failed)
+        self._set_routes()
 
     def follow(self, failed: Set[Link]) -> None:
         """Have hosts avoid links that carry nothing, and no others."""
         with self._one_at_a_time:
-            if failed != self._failed:
-                self._avoid(frozenset(failed))
+            self._avoid(frozenset(failed))
 
     def follow_light(self) -> None:
         """Have hosts send over the circuits that OCSes show now."""
@@ -91,16 +91,15 @@ class HostRoutes:
             self._send_over({name: self._shown(name) for name in ocses})
             self._read_s = monotonic()
 
-    def heard(self, changes: Mapping[str, LitSince]) -> None:
-        """Have hosts send over what OCSes are said to light."""
-        with (
-            self._one_at_a_time,
-            suppress(NetworkError),
-        ):  # of a controller that has ended, or an OCS that is away
+    def heard(self, news: HostNews) -> None:
+        """Have hosts send over what OCSes light now, and over links that work."""
+        with self._one_at_a_time, suppress(NetworkError):  # the controller has ended, or an OCS is away
+            if news.links:
+                self._avoid(frozenset(map(self._links.__getitem__, self._northbound.status().failed_links)))
             self._send_over(
                 {
                     name: lit.circuits if lit.since_s > self._read_s else self._shown(name)
-                    for name, lit in changes.items()
+                    for name, lit in news.lit.items()
                 }
             )
 
@@ -143,8 +142,9 @@ class HostRoutes:
             self._set_routes()
 
     def _avoid(self, failed: frozenset[Link]) -> None:
-        self._failed, self._packets = failed, packet_tables(self._fabric, failed)
-        self._set_routes()
+        if failed != self._failed:
+            self._failed, self._packets = failed, packet_tables(self._fabric, failed)
+            self._set_routes()
 
     def _set_routes(self) -> None:
         dead = {end for link in self._failed for end in (link.a, link.b)}

@@ -36,8 +36,8 @@ from testbed.network.bridges import (
 )
 from testbed.network.forwarding import KernelRoutes
 from testbed.network.host_namespaces import HostNamespaces
+from testbed.network.host_news import NewsSocket
 from testbed.network.host_routes import HostRoutes
-from testbed.network.light_news import LightNews
 from testbed.network.mark import Mark
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
 from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
@@ -117,8 +117,8 @@ class Network:
         """The routes of hosts, where servers are hosts."""
         self._stack = ExitStack()
         self._entered = self._without_controller = self._without_switches = False
-        self._news: LightNews | None = None
-        """The controller's news of light, where hosts follow it."""
+        self._news: NewsSocket | None = None
+        """The controller's news of light and of links, where servers are hosts."""
         self._is_new = True
         """Whether the controller has yet to say that it listens."""
         self._records: list[OcsRecord] = []
@@ -394,8 +394,8 @@ class Network:
 
     def _boot(self, stack: ExitStack, mark: Mark) -> None:
         private, directory = inside_sandbox(), self.directory
-        if self.has_hosts and any(switch.kind == "ocs" for switch in self.fabric.switches):
-            self._news = stack.enter_context(LightNews(directory / NEWS))
+        if self.has_hosts:
+            self._news = stack.enter_context(NewsSocket(directory / NEWS))
         self._controller = stack.enter_context(self._new_controller())
         self.openvswitch: PrivateOpenVSwitch | MachineOpenVSwitch
         self.openvswitch = (

@@ -18,6 +18,7 @@ from tests.controller.played import FABRIC, SECONDS, Controller, command, eventu
 from tests.tools import CHECKOUT
 from topologies.addresses import openflow_port
 from topologies.errors import DemandError, NetworkError
+from topologies.fabric import Port
 from topologies.khop_ring import KHopRing, khop_ring_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 
@@ -265,8 +266,17 @@ def lit_circuits(news: socket.socket) -> Iterator[list[list[int]]]:
         yield json.loads(news.recv(1 << 16))["circuits"]
 
 
-def test_switches_forward_to_hosts_if_asked_to(tmp_path: Path) -> None:
-    with started(tmp_path, FABRIC, "--hosts") as controller:
-        switches = controller.switches()
-        controller.client.wait_ready(SECONDS)
-        assert [len(switch.flows) for switch in switches.values()] == [6, 6, 5, 5]
+def test_switches_forward_to_hosts_if_asked_to_and_links_that_fail_are_news(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as news:
+        news.bind(str(tmp_path / "news"))
+        news.settimeout(SECONDS)
+        with started(tmp_path, FABRIC, "--hosts", "--news", str(tmp_path / "news")) as controller:
+            switches = controller.switches()
+            controller.client.wait_ready(SECONDS)
+            assert [len(switch.flows) for switch in switches.values()] == [6, 6, 5, 5]
+            switches["leaf0"].set_link(openflow_port(1), up=False)
+            assert json.loads(news.recv(1 << 16))["failed_links"] == ["h1:0 - leaf0:1"]
+            controller.client.wait_ready(SECONDS, frozenset({FABRIC.link_at[Port("leaf0", 1)]}))
+            assert [len(switch.flows) for switch in switches.values()] == [5, 6, 5, 5]
+            switches["leaf0"].set_link(openflow_port(1), up=True)
+            assert json.loads(news.recv(1 << 16))["failed_links"] == []

@@ -221,6 +221,19 @@ class Stream:
         return longest
 
 
+def test_hosts_hear_of_a_link_that_somebody_else_cut(booted: Booted) -> None:
+    fabric = rail_fabric(2, 2, 0)
+    with booted(fabric, hosts=True) as net:
+        assert eventually_routed(net, is_there=False), "the route to all hosts is for host 1 too"
+        turn_link(fabric, fabric.nic_port(Nic(1, 1)), works=False)
+        assert eventually_routed(net, is_there=True), "and now it has one of its own"
+        before = sent_bytes(net, Nic(0, 1))
+        with connected_many(net, 0, 1, 20):
+            assert sent_bytes(net, Nic(0, 1)) == before
+        turn_link(fabric, fabric.nic_port(Nic(1, 1)), works=True)
+        assert eventually_routed(net, is_there=False)
+
+
 def test_from_a_nics_own_address_other_rails_are_refused_at_once(booted: Booted) -> None:
     fabric = rail_fabric(2, 2, 0)
     with booted(fabric, hosts=True) as net:
@@ -261,7 +274,7 @@ def test_hosts_hear_of_light_that_somebody_else_ordered(booted: Booted) -> None:
 
 
 def eventually_routed(net: Live, *, is_there: bool) -> bool:
-    """Wait until host 0 has a route to host 1, or none."""
+    """Wait until host 0 has a route to host 1 alone, or none; return whether that came."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         with inside_namespace(net.network.wiring.namespaces[0]):

@@ -1,4 +1,4 @@
-"""News of all that OCSes light, whoever ordered it: a thread hands on what the controller says."""
+"""News for hosts, of light and of links: a thread hands on what the controller says, whoever changed it."""
 
 import json
 import socket
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from controller.app.listeners import bind_privately
 from topologies.light import Circuit
 
-MOST_BYTES = 1 << 16
-"""Of a notice."""
+MOST_BYTES = 1 << 18
+"""Of a notice: all links of a large fabric may fail."""
 END = b""
 """The message that ends the thread."""
 
@@ -25,8 +25,17 @@ class LitSince(NamedTuple):
     """Since when, on the machine's monotonic clock [s]."""
 
 
-class LightNews:
-    """A socket that the controller tells of every change of light; a context manager.
+class HostNews(NamedTuple):
+    """The changes of a moment."""
+
+    lit: Mapping[str, LitSince]
+    """Of each OCS that changed, by its name."""
+    links: bool
+    """Whether links have failed, or work again."""
+
+
+class NewsSocket:
+    """A socket that the controller tells of every change of light and of links; a context manager.
 
     Parameters
     ----------
@@ -49,8 +58,8 @@ class LightNews:
         self.path.unlink()
 
     @contextmanager
-    def handed_to(self, heard: Callable[[Mapping[str, LitSince]], None]) -> Iterator[None]:
-        """Have a thread call a function with what OCSes light, whenever that changes inside the block."""
+    def handed_to(self, heard: Callable[[HostNews], None]) -> Iterator[None]:
+        """Have a thread call a function with what changes inside the block."""
         thread = Thread(target=self._listen, args=(heard,), daemon=True)
         thread.start()
         try:
@@ -60,13 +69,13 @@ class LightNews:
                 own.sendto(END, str(self.path))
             thread.join()
 
-    def _listen(self, heard: Callable[[Mapping[str, LitSince]], None]) -> None:
+    def _listen(self, heard: Callable[[HostNews], None]) -> None:
         ended = False
         while not ended:
             notices = [self._socket.recv(MOST_BYTES), *self._waiting()]
             ended = END in notices
-            if changes := dict(map(_change, filter(None, notices))):  # the newest of each
-                heard(changes)
+            if any(notices):
+                heard(_news(map(json.loads, filter(None, notices))))
 
     def _waiting(self) -> list[bytes]:
         """Return the notices that have come meanwhile."""
@@ -78,6 +87,12 @@ class LightNews:
                 return notices
 
 
-def _change(notice: bytes) -> tuple[str, LitSince]:
-    news = json.loads(notice)
-    return news["ocs"], LitSince(tuple((a, b) for a, b in news["circuits"]), news["now"])
+def _news(notices: Iterator[dict[str, Any]]) -> HostNews:
+    """Return notices as one: of each OCS the newest counts."""
+    lit, links = dict[str, LitSince](), False
+    for notice in notices:
+        if "ocs" in notice:
+            lit[notice["ocs"]] = LitSince(tuple((a, b) for a, b in notice["circuits"]), notice["now"])
+        else:
+            links = True
+    return HostNews(lit, links)
