@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,9 @@ from rich.table import Table
 
 from controller.circuits.devices import DEVICES, ReconfigurationDelay, delay_of, device_named
 from controller.schedulers.registry import scheduler_named
+from testbed.apps.environment import host_environment, of_user, with_places
+from testbed.apps.host_server import HostServer
+from testbed.cli.all_hosts import run_on_all
 from testbed.cli.faults_by_hand import FaultsByHand, StandingFaults
 from testbed.cli.replay_line import ReplayLine, replay_line
 from testbed.experiment.dilation import Dilation
@@ -21,6 +24,7 @@ from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import Scheduled, dilation_for, plan_of
 from testbed.machine.congestion import check_congestion_control
 from testbed.machine.datapath import Datapath
+from testbed.machine.sandbox import inside_sandbox
 from testbed.model.predict import predict
 from testbed.network.link_sample import link_errors, worst_link_error
 from testbed.network.network import Network
@@ -70,7 +74,7 @@ def explored(
     jobs, schedule, time
         As of `FabricCLI`.
     """
-    with Network(fabric, rate_factor, datapath) as network:
+    with Network(fabric, rate_factor, datapath, hosts=inside_sandbox()) as network:
         for name in (switch.name for switch in fabric.switches if switch.kind == "ocs"):
             network.northbound.set_delay(name, delay)
         FabricCLI(network, jobs, ocs=schedule, time=time)
@@ -101,8 +105,9 @@ class FabricCLI(CLI):  # type: ignore[misc]
 
     prompt = "lightrail> "
     helpStr = (
-        "A node's name and a command run it on that node, with addresses for the names of others:\n"
+        "A node's name and a command run it on that node; all and a command, on all hosts side by side:\n"
         f"  {prompt}h1 ping h2\n"
+        f"  {prompt}all hostname\n"
         "A program that takes over the terminal needs noecho:\n"
         f"  {prompt}noecho h2 vi notes.txt\n\n"
     )
@@ -126,12 +131,17 @@ class FabricCLI(CLI):  # type: ignore[misc]
         self._by_hand = FaultsByHand(network, by_rule) if by_rule else None
         if self._by_hand:
             self._by_hand.begin()
-        super().__init__(network.mininet)
+        with ExitStack() as stack:
+            if network.has_hosts:
+                self._open_hosts(stack)
+            super().__init__(network.mininet)
 
     @property
     def _missing(self) -> dict[str, str]:
         """The commands for which there is nothing here, and why."""
         missing = {"switch": "switches stop together, by: fail switches"}
+        if not self._network.has_hosts:
+            missing["all"] = "applications run on hosts in a sandbox alone: leave out --no-sandbox"
         if not self._ocses():
             missing |= dict.fromkeys(OF_OCSES, f"fabric {self._network.fabric.name} has no OCS")
         if not os.environ.get("DISPLAY"):
@@ -164,6 +174,22 @@ class FabricCLI(CLI):  # type: ignore[misc]
             super().waitForNode(node)
         while node.waiting:
             output(node.monitor())
+
+    def default(self, line: str) -> None:
+        """Run a command on a node; hosts know the names of others by themselves."""
+        name, command = _halves(line)
+        if self._network.has_hosts and command and name in self._network.fabric.server_index:
+            node = self._network.mininet.get(name)
+            node.sendCmd(command)
+            self.waitForNode(node)
+        else:
+            super().default(line)
+
+    def do_all(self, line: str) -> None:
+        """Run a command on all hosts side by side: all hostname, all ping -c 1 h0."""
+        if not line.strip():
+            raise ScenarioError("there is no command to run on all hosts", "type all hostname")
+        run_on_all(self._network, line, self._say)
 
     def do_replay(self, line: str) -> None:
         """Carry a workload or a job file: replay sparse 0.4 rails 1, replay a.json ecmp --transport tcp."""
@@ -245,6 +271,14 @@ class FabricCLI(CLI):  # type: ignore[misc]
             self._standing.mend()
         self._say(f"mended: {mended or 'nothing had failed'}")
 
+    def _open_hosts(self, stack: ExitStack) -> None:
+        """Have hosts' shells start others by lightrail-ssh, with the environment of commands on hosts."""
+        stack.enter_context(HostServer(self._network))
+        user = self._network.host_namespaces.user
+        for number, host in enumerate(self._network.mininet.hosts):
+            added = host_environment(self._network, number) | of_user(user, as_root=True)
+            host.environment = with_places({**os.environ, **added})
+
     @property
     def _failed(self) -> list[str]:
         """What has failed, or is to fail in replays."""
@@ -267,6 +301,8 @@ class FabricCLI(CLI):  # type: ignore[misc]
             raise ScenarioError(f"nothing for {name} to do" if name else "no OCS is named", example)
         command(name, rest)
         self._network.northbound.wait_idle(name, WAIT_S)
+        if self._network.has_hosts:
+            self._network.hosts.follow_light()
         self._print_circuits()
 
     def _refuse(self, reason: str) -> None:

@@ -430,7 +430,7 @@ class Network:
         shape_switch_ports(self.wiring)
         self._grow_send_buffer()
         self._put_first()
-        self.mininet = _mininet(self.wiring)
+        self.mininet = _mininet(self.wiring, [self._entry(host) for host in range(len(self.fabric.servers))])
         stack.callback(_end_shells, self.mininet)
         self.northbound = ControllerClient(directory / NORTHBOUND)
         if self.has_hosts:
@@ -471,6 +471,12 @@ class Network:
         want_bytes, port = _send_buffer_bytes(self.fabric), _probed_port(self.fabric)
         self.send_buffer_bytes = self.openvswitch.set_send_buffer(want_bytes, port)
 
+    def _entry(self, server: int) -> list[str]:
+        """Return the words before a command's own by which it runs on a server as root."""
+        if self.has_hosts:
+            return self.host_namespaces.entry(server, as_root=True)
+        return ["nsenter", f"--net=/proc/{os.getpid()}/fd/{self.wiring.namespaces[server]}", "--"]
+
     def _put_first(self) -> None:
         """Have applications never keep Open vSwitch from a CPU."""
         if self.has_hosts:
@@ -510,13 +516,13 @@ def _probed_port(fabric: Fabric) -> Port:
     return min(used, key=lambda port: fabric.switches[fabric.switch_index[port.node]].kind == "ocs")
 
 
-def _mininet(wiring: Wiring) -> LiveMininet:
+def _mininet(wiring: Wiring, entries: Sequence[Sequence[str]]) -> LiveMininet:
     fabric = wiring.fabric
     # Mininet's own start-up raises limits of the whole machine (fs.file-max, net.core.*): not here.
     Mininet.inited = True
     network = LiveMininet(topo=None, build=False, controller=None, waitConnected=False)
-    for server, namespace in zip(fabric.servers, wiring.namespaces, strict=True):
-        network.addHost(server.name, cls=LiveServer, namespace=namespace)
+    for server, entry in zip(fabric.servers, entries, strict=True):
+        network.addHost(server.name, cls=LiveServer, entry=entry)
     for switch in fabric.switches:
         dpid = f"{datapath_id(fabric, switch.name):016x}"
         network.addSwitch(switch.name, cls=LiveSwitch, dpid=dpid, protocols="OpenFlow13")

@@ -5,11 +5,13 @@ Here a node's shell starts when somebody first asks for it, so that a network bo
 one, and yet its CLI, ``pingall``, ``iperf``, ``net`` and ``links`` do what they always do.
 """
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
+from types import MappingProxyType
 
 from mininet.link import Intf, Link
 from mininet.log import output
@@ -116,16 +118,21 @@ class LazyNode(Node):  # type: ignore[misc]
 
 
 class LiveServer(LazyNode):
-    """A server: Mininet's host, in a namespace that a file descriptor holds."""
+    """A server: Mininet's host, in namespaces that file descriptors hold."""
 
-    def __init__(self, name: str, namespace: int, **params: object) -> None:
-        self._namespace = namespace
+    environment: Mapping[str, str] = MappingProxyType({})
+    """What its commands have in their environment beside this process'."""
+
+    def __init__(self, name: str, entry: Sequence[str], **params: object) -> None:
+        self._entry = entry
+        """The words before a command's own by which it runs here."""
         super().__init__(name, inNamespace=False, **params)
 
     def _popen(self, cmd: list[str], **params: object) -> "Popen[bytes]":
-        enter = ["nsenter", f"--net=/proc/self/fd/{self._namespace}", "--"]
         params.pop("close_fds", None)
-        process: Popen[bytes] = super()._popen([*enter, *cmd], pass_fds=(self._namespace,), **params)
+        # To enter a mount namespace leads to its first directory.
+        here = [*self._entry, "env", f"--chdir={os.getcwd()}"]
+        process: Popen[bytes] = super()._popen([*here, *cmd], env=os.environ | self.environment, **params)
         return process
 
 

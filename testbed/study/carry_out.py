@@ -15,6 +15,7 @@ from testbed.experiment.memory import check_memory
 from testbed.experiment.repetitions import check_named_apart
 from testbed.experiment.run_time import SENT_BYTES
 from testbed.machine.datapath import Datapath
+from testbed.machine.sandbox import inside_sandbox
 from testbed.report.faults import fault_sheets
 from testbed.report.results import ResultsDirectory
 from testbed.report.slow_links import slow_text
@@ -108,7 +109,7 @@ def explored(title: str, shown: Sequence[Experiment], datapath: Datapath) -> Ite
     first = shown[0]
     planned = {each.job.name: each for each in reversed(shown) if each.setup}
     jobs = {experiment.job.name: experiment.job for experiment in shown}
-    with network_of(first, datapath) as network:
+    with network_of(first, datapath, hosts=inside_sandbox()) as network:
         rate = first.fabric.nic_rate_bps(first.fabric.nics[0]) * network.rate_factor / 1e6
         network.impair(first.dilation.time)
         say(

@@ -242,10 +242,11 @@ def check_able(
     yield None
 
 
-def network_of(experiment: Experiment, datapath: Datapath) -> Network:
-    """Return a network at an experiment's scale."""
+def network_of(experiment: Experiment, datapath: Datapath, *, hosts: bool = False) -> Network:
+    """Return a network at an experiment's scale; ``hosts`` as of `Network`."""
     rate, host, mtu = experiment.dilation.rate, experiment.host, experiment.mtu
-    return Network(experiment.fabric, rate, datapath, host, mtu=mtu, routing=experiment.bound_routing)
+    routing = experiment.bound_routing
+    return Network(experiment.fabric, rate, datapath, host, mtu=mtu, routing=routing, hosts=hosts)
 
 
 def where_of(experiments: Sequence[Experiment]) -> str:
