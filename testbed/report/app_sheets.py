@@ -218,9 +218,9 @@ def beside_sheet(record: AppRecord) -> Sheet | None:
             [
                 who,
                 _seconds(took_s),
-                number(took_s / beside.predicted_s, "{:.2f}"),
-                number(took_s / beside.generator_s, "{:.2f}"),
-                number(8 * beside.payload_bytes / took_s / 1e6, "{:,.4g}"),
+                _ratio(took_s, beside.predicted_s),
+                _ratio(took_s, beside.generator_s),
+                number(8 * beside.payload_bytes / took_s / 1e6 if took_s else math.nan, "{:,.4g}"),
             ]
         )
         for who, took_s in times.items()
@@ -255,6 +255,10 @@ def bytes_text(size: float) -> str:
 
 def _seconds(time_s: float) -> str:
     return "-" if math.isnan(time_s) else duration_text(float(f"{time_s:.4g}")) if time_s else "0 s"
+
+
+def _ratio(time_s: float, of_s: float) -> str:
+    return number(time_s / of_s if of_s else math.nan, "{:.2f}")
 
 
 def _host(record: AppRecord, index: int) -> str:
