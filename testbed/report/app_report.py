@@ -24,6 +24,7 @@ from testbed.report.app_sheets import (
     machine_sheet,
     phase_sheet,
     process_sheet,
+    seconds_text,
     time_sheet,
 )
 from testbed.report.collective_report import VERDICTS, fabric_text
@@ -107,7 +108,7 @@ def app_html(
         sections=sections,
         command_line=shlex.join(record.command_line),
         replays=replays(record, directory),
-        files=FILES,
+        files=" ".join([FILES, *[f"Captured packets: {', '.join(record.pcaps)}."] * bool(record.pcaps)]),
         settings={
             "Settings": flat(together(record.settings)),
             "Made with": [*flat(record.versions), *flat(record.machine)],
@@ -162,11 +163,13 @@ def _plots(wanted: bool, name: str, draw: Callable[[], Figure], caption: str) ->
 
 def sentence(record: AppRecord) -> str:
     """Return what ran, over what."""
-    hosts = len({each.host for each in record.processes})
-    started = "1 process" if len(record.processes) == 1 else f"{len(record.processes)} processes"
+    processes, hosts = len(record.processes), len({each.host for each in record.processes})
+    started = f"{processes} processes on {counted(hosts, 'host')}"
+    if processes == 1:
+        host = record.fabric.servers[record.processes[0].host].name
+        started = f"{record.launcher} on {host}" if record.launcher != "each" else f"1 process on {host}"
     return (
-        f"{started} on {counted(hosts, 'host')}, started by {record.launcher}, over "
-        f"{fabric_text(record.fabric)}, by {record.transport}, "
+        f"{started}, over {fabric_text(record.fabric)}, by {record.transport}, "
         f"at {significant(record.rate_factor)} of the fabric's rates."
     )
 
@@ -174,7 +177,6 @@ def sentence(record: AppRecord) -> str:
 def outcome(record: AppRecord) -> str:
     """Return how it ended, and what the tap saw of it."""
     tap, share = record.tap, record.tap.cpu_s / max(record.duration_s, 1e-9)
-    ended = record.stopped or f"It ended with exit code {record.exit_code}"
     payload = int(record.tables.traffic["payload_bytes"].sum())
     missed = (
         f"{tap.missed:,} of {tap.packets + tap.missed:,} packets were missed, so that bytes lack them"
@@ -182,8 +184,8 @@ def outcome(record: AppRecord) -> str:
         else f"none of {tap.packets:,} packets was missed"
     )
     return (
-        f"{ended.rstrip('.')} after {record.duration_s:.3g} s, in which hosts sent {bytes_text(payload)} of "
-        f"payload to each other; {missed}. Listening took {share:.1%} of a CPU."
+        f"It ran for {seconds_text(record.duration_s)} and ended with exit code {record.exit_code}. "
+        f"Hosts sent {bytes_text(payload)} of payload to each other; {missed}. Listening took {share:.1%} of a CPU."
     )
 
 

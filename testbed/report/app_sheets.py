@@ -8,10 +8,10 @@ import numpy as np
 
 from testbed.apps.app_record import AppProcess, AppRecord
 from testbed.apps.phases import TrafficPhase, busy_share
-from testbed.report.heat_maps import UNITS
+from testbed.report.heat_maps import UNITS as BYTES
 from testbed.report.page import Block, Line, Sheet, counted
 from testbed.report.report_html import MACHINE, MACHINE_CAPTION, machine_cells
-from testbed.report.table import duration_text, number, significant
+from testbed.report.table import UNITS, number, significant
 
 MOST_LINES = 40
 """Lines that a table shows; files in the results have all."""
@@ -25,12 +25,12 @@ def time_sheet(record: AppRecord, phases: Sequence[TrafficPhase]) -> Sheet:
     share = busy_share(phases, duration_s)
     busy_s = share * duration_s
     lines = [
-        Line(["all processes, from the barrier to the end of the last", _seconds(duration_s), "-"]),
-        Line([f"network busy, {share:.0%} of it", _seconds(busy_s), _seconds(busy_s * factor)]),
-        Line(["network idle: programs compute, start or end", _seconds(duration_s - busy_s), "-"]),
+        Line(["all processes, from the barrier to the end of the last", seconds_text(duration_s), "-"]),
+        Line([f"network busy, {share:.0%} of it", seconds_text(busy_s), seconds_text(busy_s * factor)]),
+        Line(["network idle: programs compute, start or end", seconds_text(duration_s - busy_s), "-"]),
     ]
     if not math.isnan(record.predicted_s):
-        lines.insert(1, Line(["the same as the model predicts it", _seconds(record.predicted_s), "-"]))
+        lines.insert(1, Line(["the same as the model predicts it", seconds_text(record.predicted_s), "-"]))
     stretched = (
         f"Programs that heed LIGHTRAIL_SCALE computed {record.compute_scale:g} times as long."
         if record.compute_scale != 1
@@ -40,7 +40,7 @@ def time_sheet(record: AppRecord, phases: Sequence[TrafficPhase]) -> Sheet:
         ("",),
         ("emulated", "at real rates"),
         [Block(lines)],
-        f"Links have {factor:.3g} of their real rate: 1 s of the network here is {_seconds(factor)} there. "
+        f"Links have {factor:.3g} of their real rate: 1 s of network here is {seconds_text(factor)} there. "
         "Programs are not slowed down. They compute as fast as this machine does, so that idle time has no "
         f"counterpart at real rates. {stretched}",
     )
@@ -57,7 +57,7 @@ def process_sheet(record: AppRecord) -> Sheet:
                 str(each.rank),
                 _command(each),
                 _code(each),
-                _seconds(each.end_s),
+                seconds_text(each.end_s),
                 each.output,
             ]
         )
@@ -75,7 +75,7 @@ def process_sheet(record: AppRecord) -> Sheet:
 
 def event_sheet(record: AppRecord) -> Sheet:
     """Return what befell the network meanwhile."""
-    lines = [Line([each.what, each.text, _seconds(each.at_s)]) for each in record.events[:MOST_LINES]]
+    lines = [Line([each.what, each.text, seconds_text(each.at_s)]) for each in record.events[:MOST_LINES]]
     return Sheet(
         ("what", "of what"),
         ("after",),
@@ -95,9 +95,9 @@ def phase_sheet(record: AppRecord, phases: Sequence[TrafficPhase]) -> Sheet:
             pair = f"{_host(record, int(source))} to {_host(record, int(destination))}"
             cells = [
                 str(place),
-                _seconds(phase.start_s),
-                _seconds(took_s),
-                _seconds(took_s * record.rate_factor),
+                seconds_text(phase.start_s),
+                seconds_text(took_s),
+                seconds_text(took_s * record.rate_factor),
             ]
             cells += [bytes_text(payload), bytes_text(int(phase.wire_bytes.sum()))]
             lines.append(Line([*cells, f"{8 * payload / took_s / 1e6:,.4g}", pair]))
@@ -164,8 +164,8 @@ def flow_sheet(record: AppRecord) -> Sheet:
         cells = [_flow_text(record, row), str(most.get(flow, "-")), bytes_text(row["payload_bytes"])]
         cells += [
             bytes_text(row["resent_bytes"]),
-            _seconds(row["first_s"]),
-            _seconds(row["last_s"]),
+            seconds_text(row["first_s"]),
+            seconds_text(row["last_s"]),
             str(changes),
         ]
         lines.append(Line(cells))
@@ -217,7 +217,7 @@ def beside_sheet(record: AppRecord) -> Sheet | None:
         Line(
             [
                 who,
-                _seconds(took_s),
+                seconds_text(took_s),
                 _ratio(took_s, beside.predicted_s),
                 _ratio(took_s, beside.generator_s),
                 number(8 * beside.payload_bytes / took_s / 1e6 if took_s else math.nan, "{:,.4g}"),
@@ -249,12 +249,20 @@ def bytes_text(size: float) -> str:
     >>> bytes_text(4_194_304), bytes_text(0)
     ('4.19 MB', '0 bytes')
     """
-    unit, scale = next(((name, each) for name, each in UNITS if size >= each), UNITS[-1])
+    unit, scale = next(((name, each) for name, each in BYTES if size >= each), BYTES[-1])
     return f"{significant(size / scale)} {unit}"
 
 
-def _seconds(time_s: float) -> str:
-    return "-" if math.isnan(time_s) else duration_text(float(f"{time_s:.4g}")) if time_s else "0 s"
+def seconds_text(time_s: float) -> str:
+    """Return a duration in the unit that suits it, a dash where there is none.
+
+    Examples
+    --------
+    >>> seconds_text(0.5), seconds_text(110.6), seconds_text(0.0), seconds_text(math.nan)
+    ('500 ms', '111 s', '0 s', '-')
+    """
+    unit, scale = next(((name, each) for name, each in UNITS if time_s >= each), ("s", 1.0))
+    return "-" if math.isnan(time_s) else f"{significant(time_s / scale)} {unit}"
 
 
 def _ratio(time_s: float, of_s: float) -> str:

@@ -11,7 +11,7 @@ import pytest
 from testbed.apps.app_record import LINKS, AppRecord, AppTables
 from testbed.report.app_files import TABLES, read_app
 from testbed.report.app_plots import link_groups, links_plot
-from testbed.report.app_report import write_app_report
+from testbed.report.app_report import sentence, write_app_report
 from tests.testbed.apps.records import all_to_all, eventful, record_of
 from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -72,9 +72,10 @@ def test_the_demand_is_what_trace_and_job_read(tmp_path: Path) -> None:
 
 def test_the_report_says_what_ran_what_it_did_and_whether_to_believe_it(tmp_path: Path) -> None:
     said = text_of(write_app_report(eventful(RECORD), tmp_path))
-    for sentence in (
-        "4 processes on 4 hosts, started by mpirun, over a rail fabric of 4 servers",
-        "strained It ended with exit code 139 after 3 s, in which hosts sent 144 MB of payload",
+    for words in (
+        "4 processes on 4 hosts, over a rail fabric of 4 servers",
+        "strained It ran for 3 s and ended with exit code 139. Hosts sent 144 MB of payload",
+        "Captured packets: h0-nic0.pcap.",
         "none of 144,000 packets was missed",
         "Open vSwitch waited for a CPU 12 % of the time. To do: run fewer processes.",
         "network busy, 40% of it 1.2 s 1.2 ms",
@@ -85,12 +86,18 @@ def test_the_report_says_what_ran_what_it_did_and_whether_to_believe_it(tmp_path
         "1 of 1 change of path.",
         "python scenarios/rails_sparse.py --trace",
     ):
-        assert sentence in said, sentence
+        assert words in said, words
+
+
+def test_one_process_is_named_by_what_started_it() -> None:
+    one = replace(RECORD, processes=RECORD.processes[:1])
+    assert sentence(one).startswith("mpirun on h0, over a rail fabric")
+    assert sentence(replace(one, launcher="each")).startswith("1 process on h0, over a rail fabric")
 
 
 def test_a_run_in_which_nothing_was_sent_has_a_report(tmp_path: Path) -> None:
     said = text_of(write_app_report(SILENT, tmp_path))
-    assert "hosts sent 0 bytes of payload" in said
+    assert "Hosts sent 0 bytes of payload" in said
     assert "Paths" not in said
     assert not (tmp_path / "matrix.csv").exists()
 
