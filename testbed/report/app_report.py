@@ -185,7 +185,8 @@ def outcome(record: AppRecord) -> str:
     )
     return (
         f"It ran for {seconds_text(record.duration_s)} and ended with exit code {record.exit_code}. "
-        f"Hosts sent {bytes_text(payload)} of payload to each other; {missed}. Listening took {share:.1%} of a CPU."
+        f"Hosts sent {bytes_text(payload)} of payload to each other; {missed}. "
+        f"Listening took {share:.1%} of a CPU."
     )
 
 
