@@ -22,8 +22,8 @@ from topologies.addresses import interface
 from topologies.fabric import Fabric, Port
 from traffic.transports.packet_filter import Program
 
-ROUND_S = 0.1
-"""How often packets are read [s]: the ring holds six times as many as a machine forwards in that time."""
+ROUND_S = 0.25
+"""How often packets are read [s]: the ring holds several times what a machine forwards in that time."""
 ETH_P_IP = 0x0800
 PACKET_KIND, INTERFACE = 0xFFFFF004, 0xFFFFF008
 """Where to load a packet's direction and its interface's index from (SKF_AD_PKTTYPE, SKF_AD_IFINDEX)."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 
 from matplotlib.figure import Figure
 
@@ -101,7 +102,7 @@ def app_html(
     command = shlex.join(record.command)
     return page_template("app.html").render(
         record=record,
-        title=command if len(command) <= LONGEST_TITLE else f"{command[: LONGEST_TITLE - 3]}...",
+        title=shorten(command, LONGEST_TITLE, placeholder=" ..."),
         sentence=sentence(record),
         outcome=outcome(record),
         fabrics=[page_image(plot, images[plot.name]) for plot in pages.fabric_plots([record.fabric])],
