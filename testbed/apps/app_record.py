@@ -75,7 +75,7 @@ class AppEvent:
 
 @dataclass(frozen=True)
 class HostTcp:
-    """What a host's own kernel counted from the start of the processes to the end of the last."""
+    """The counts of a host's own kernel from the start of the processes to the end of the last."""
 
     host: int
     """Index of the server."""
@@ -109,7 +109,7 @@ class Beside:
     """The same bytes, carried by lightrail's own generator over the same network, and as predicted."""
 
     what: str
-    """What was carried: ``phase 2 of the application``, or the file of a matrix."""
+    """Which bytes: ``phase 2 of the application``, or the file of a matrix."""
     payload_bytes: int
     application_s: float
     """How long the application took for it [emulated s]."""
@@ -118,14 +118,14 @@ class Beside:
     predicted_s: float
     """How long the model says [emulated s]."""
     transport: str
-    """What carried the generator's bytes."""
+    """The transport of the generator's bytes."""
     verdict: Verdict
     """Of the generator's run."""
 
 
 @dataclass(frozen=True, eq=False)
 class AppTables:
-    """What was measured over time; times are seconds since the start of the processes."""
+    """Measurements over time; times are seconds since the start of the processes."""
 
     links: pd.DataFrame
     """`LINKS`, by `testbed.apps.counters`."""
@@ -148,7 +148,7 @@ class AppRecord:
     """
 
     fabric: Fabric
-    """What it ran over, at real rates."""
+    """The network at real rates."""
     command_line: tuple[str, ...]
     """How the run was begun."""
     command: tuple[str, ...]
@@ -156,7 +156,7 @@ class AppRecord:
     launcher: str
     """``each``, ``mpirun``, ``torchrun``, ``jax`` or ``ssh``."""
     transport: str
-    """What hosts' TCP was set to: ``tcp:cubic``, or ``tcp:cubic, MPTCP``."""
+    """The setting of hosts' TCP: ``tcp:cubic``, or ``tcp:cubic, MPTCP``."""
     rate_factor: float
     """Emulated rate over real rate."""
     started: datetime
@@ -167,7 +167,7 @@ class AppRecord:
     verdict: Verdict
     """Whether this machine was able to carry it."""
     measures: Measures
-    """What was seen of the machine."""
+    """Measurements of the machine."""
     hosts: tuple[HostTcp, ...]
     """Of each host on which the application ran; none where this could not be read."""
     tap: TapCounts
@@ -181,7 +181,7 @@ class AppRecord:
     events: tuple[AppEvent, ...] = ()
     """In order of time."""
     demand: NDArray[np.int64] | None = None
-    """What it was to send from server to server, payload, if somebody said [bytes]."""
+    """Payload that it was to send from server to server, if somebody said [bytes]."""
     beside: Beside | None = None
     predicted_s: float = math.nan
     """How long the model says that it takes with what failed and its own pauses; NaN if unknown [s]."""
@@ -192,7 +192,7 @@ class AppRecord:
     versions: Mapping[str, str] = field(default_factory=versions)
     """Of all that ran it."""
     machine: Mapping[str, str | int] = field(default_factory=machine)
-    """What the machine is."""
+    """Its architecture and its CPUs."""
 
     @property
     def exit_code(self) -> int:

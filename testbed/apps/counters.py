@@ -1,4 +1,4 @@
-"""What links carried over time, and what hosts' TCP sent again: from the kernel's counters.
+"""Bytes of links over time, and segments that hosts' TCP sent again: from the kernel's counters.
 
 A reading is one answer of the kernel about all interfaces of this namespace and one about all queues, both at
 the switches' ends of links. For 600 interfaces it takes some milliseconds.
@@ -36,12 +36,12 @@ STATS_MESSAGE = struct.Struct("=BBHII")
 """struct if_stats_msg: family, padding, interface, which statistics."""
 IFLA_STATS_LINK_64 = 1
 LINK_STATS = struct.Struct("=4Q")
-"""What struct rtnl_link_stats64 begins with: packets received and sent, bytes received and sent."""
+"""The start of struct rtnl_link_stats64: packets received and sent, bytes received and sent."""
 ATTRIBUTE = struct.Struct("=HH")
 TBF_KIND = b"tbf\0"
 TCA_STATS2, TCA_STATS_QUEUE = 7, 3
 QUEUE_STATS = struct.Struct("=III")
-"""What struct gnet_stats_queue begins with: packets and bytes that wait, packets dropped."""
+"""The start of struct gnet_stats_queue: packets and bytes that wait, packets dropped."""
 ANSWER_BYTES = 1 << 18
 SENT, PACKETS, DROPS, BACKLOG = range(4)
 """The columns of what is kept of a port in a tick."""
@@ -74,7 +74,7 @@ class LinkCounters:
         self._sent, self._received = self._interfaces()
         self._origin_s = time.monotonic()
         self.ticks = LinkTicks(self._origin_s, self._read())
-        """What was read so far."""
+        """All readings so far."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         return self
@@ -128,7 +128,7 @@ class LinkCounters:
 
 
 class LinkTicks:
-    """What ports sent in each tick of time.
+    """Bytes that ports sent in each tick of time.
 
     Parameters
     ----------
@@ -199,12 +199,12 @@ class LinkTicks:
 
 
 def host_counts(network: Network) -> tuple[HostTcp, ...]:
-    """Return what each host's kernel has counted so far; `since` makes a run's of two of them."""
+    """Return the counts of each host's kernel so far; `since` makes a run's of two of them."""
     return tuple(_host_counts(host, namespace) for host, namespace in enumerate(network.wiring.namespaces))
 
 
 def since(before: tuple[HostTcp, ...], after: tuple[HostTcp, ...]) -> tuple[HostTcp, ...]:
-    """Return what hosts counted between two readings."""
+    """Return the counts of hosts between two readings."""
     return tuple(
         HostTcp(
             late.host,

@@ -27,7 +27,7 @@ MOST_STRETCHES = 200_000
 """Most rows of `PATHS`; further changes of path are counted, not kept."""
 UNKNOWN = -1
 FOLLOWED_AT = "addresses", "ports", "mark", "port", "flow", "at_s"
-"""What is noted of a packet at a port; the first three tell packets apart."""
+"""The columns that are noted of a packet at a port; the first three tell packets apart."""
 
 
 class PathLog:

@@ -1,4 +1,4 @@
-"""What hosts sent each other, from the heads of their packets: bytes over time, and flows.
+"""Traffic between hosts, from the heads of their packets: bytes over time, and flows.
 
 A packet is counted once: where its host's NIC hands it to a switch, before any queue of the network. TCP's
 sequence numbers say which payload is sent for the first time, also where the tap missed a packet. Payload of
@@ -50,12 +50,12 @@ MOST_FLOWS = 50_000
 APART = 1 << 33
 """More than sequence numbers can be apart."""
 COUNTS = "packets", "wire_bytes", "payload_bytes"
-"""What is counted of a bin."""
+"""The counts of a bin."""
 FLOW = np.dtype(
     [("first_s", "f8"), ("last_s", "f8"), ("packets", "i8"), ("wire_bytes", "i8"), ("payload_bytes", "i8"),
      ("resent_bytes", "i8"), ("next", "i8")]
 )  # fmt: skip
-"""What is kept of a flow; ``next`` is the sequence number behind all that it sent, -1 before it sent any."""
+"""Counts of a flow; ``next`` is the sequence number behind all that it sent, -1 before it sent any."""
 Key = tuple[int, int]
 """Of a flow: its addresses, and its protocol and ports, as one number each."""
 Numbers = NDArray[np.int64]
@@ -94,7 +94,7 @@ class SeenFlows:
 
     @property
     def rows(self) -> Frames:
-        """What is kept of each flow, an array of `FLOW`."""
+        """The counts of each flow, an array of `FLOW`."""
         return self._rows[: len(self.keys)]
 
     def begin(self, key: Key, sequence: int) -> bool:

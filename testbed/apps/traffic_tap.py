@@ -1,4 +1,4 @@
-"""What crosses the wire while applications run: bytes between hosts over time, flows, and their paths.
+"""Traffic on the wire while applications run: bytes between hosts over time, flows, and their paths.
 
 Every packet is read where it comes off its host's NIC, and some packets at every port that they leave
 (`testbed.apps.path_log`). Nothing is assumed of who sends.
@@ -96,7 +96,7 @@ class TrafficTap:
 
     @property
     def wire_bytes(self) -> int:
-        """What hosts have sent so far, as far as it is read: IP lengths [bytes]."""
+        """IP lengths of all that hosts have sent so far, as far as it is read [bytes]."""
         return self._log.wire_bytes
 
     @property

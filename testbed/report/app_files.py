@@ -42,7 +42,7 @@ APP, FABRIC, JOB, MATRIX, PHASES = "app.json", "fabric.json", "job.json", "matri
 TABLES = {"links": LINKS, "traffic": TRAFFIC, "flows": FLOWS, "paths": PATHS, "light": LIGHT}
 """The tables of a record, and their columns."""
 RUN = "application"
-"""What the column of a table says that tells runs apart."""
+"""The name in the column that tells the runs of a table apart."""
 EXACT = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
 APART = {"fabric", "tables", "demand"}
 """Fields of a record that are not in ``app.json`` as they are."""

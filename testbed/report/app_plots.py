@@ -73,7 +73,7 @@ def _order(fabric: Fabric, port: Port) -> tuple[int, int, int]:
 
 @styled
 def sent_plot(record: AppRecord, phases: Sequence[TrafficPhase]) -> Figure:
-    """Return what all hosts sent together over time, at emulated rates, with phases and faults."""
+    """Return the rate of all hosts together over time, emulated, with phases and faults."""
     figure = canvas(WIDTH, 2.6, "What hosts sent")
     axes = figure.subplots()
     traffic, end_s = record.tables.traffic, record.duration_s
@@ -119,7 +119,7 @@ def links_plot(record: AppRecord) -> Figure:
 
 @styled
 def queues_plot(record: AppRecord) -> Figure:
-    """Return what waited in switches' queues over time, and where they dropped packets."""
+    """Return the bytes in switches' queues over time, and where packets were dropped."""
     fabric, links = record.fabric, record.tables.links
     most = links.groupby("port")[["backlog_bytes", "drops"]].max()
     used = set(most.index[(most > 0).any(axis=1)])
@@ -172,7 +172,7 @@ def demand_plot(record: AppRecord) -> Figure:
 
 @styled
 def light_plot(record: AppRecord) -> Figure:
-    """Return what each OCS showed over time: a colour for each set of circuits, black while it was dark."""
+    """Return the circuits of each OCS over time: a colour for each set of circuits, black while it was dark."""
     light, end_s = record.tables.light, record.duration_s
     ocses = list(dict.fromkeys(light["ocs"]))
     shown = [text for text in dict.fromkeys(light["circuits"]) if text]

@@ -39,7 +39,7 @@ EVENT_LINES = " Red lines: a fault (whole), its end or an order (dashed)."
 
 
 @dataclass(frozen=True, eq=False)
-class Section:
+class ReportPart:
     """A part of the report."""
 
     title: str
@@ -118,7 +118,7 @@ def app_html(
     )
 
 
-def sections_of(record: AppRecord, phases: Sequence[TrafficPhase]) -> list[Section]:
+def sections_of(record: AppRecord, phases: Sequence[TrafficPhase]) -> list[ReportPart]:
     """Return the parts of the report, without those about which there is nothing to say."""
     tables = record.tables
     sent, links = bool(len(tables.traffic)), bool(len(tables.links))
@@ -131,12 +131,12 @@ def sections_of(record: AppRecord, phases: Sequence[TrafficPhase]) -> list[Secti
     queued = links and bool((tables.links[["backlog_bytes", "drops"]] > 0).to_numpy().any())
     beside, changes = beside_sheet(record), change_sheet(record)
     return [
-        Section(
+        ReportPart(
             "What came of it",
             [time_sheet(record, phases), process_sheet(record), *[event_sheet(record)] * bool(record.events)],
         ),
-        *[Section("Beside the generator", [each]) for each in [beside] if each],
-        Section(
+        *[ReportPart("Beside the generator", [each]) for each in [beside] if each],
+        ReportPart(
             "What it sent",
             [*[phase_sheet(record, phases)] * sent, *[host_sheet(record)] * bool(record.hosts)],
             [
@@ -144,7 +144,7 @@ def sections_of(record: AppRecord, phases: Sequence[TrafficPhase]) -> list[Secti
                 *_plots(sent, "hosts", partial(demand_plot, record), DEMAND),
             ],
         ),
-        Section(
+        ReportPart(
             "Links",
             [],
             [
@@ -153,8 +153,8 @@ def sections_of(record: AppRecord, phases: Sequence[TrafficPhase]) -> list[Secti
                 *_plots(len(tables.light) > 0, "light", partial(light_plot, record), f"{LIGHT}{EVENT_LINES}"),
             ],
         ),
-        *[Section("Paths", [flow_sheet(record), *[each for each in [changes] if each]])] * sent,
-        Section("Can it be believed?", [machine_sheet(record)]),
+        *[ReportPart("Paths", [flow_sheet(record), *[each for each in [changes] if each]])] * sent,
+        ReportPart("Can it be believed?", [machine_sheet(record)]),
     ]
 
 
@@ -163,7 +163,7 @@ def _plots(wanted: bool, name: str, draw: Callable[[], Figure], caption: str) ->
 
 
 def sentence(record: AppRecord) -> str:
-    """Return what ran, over what."""
+    """Return a sentence on processes and network."""
     processes, hosts = len(record.processes), len({each.host for each in record.processes})
     started = f"{processes} processes on {counted(hosts, 'host')}"
     if processes == 1:

@@ -74,7 +74,7 @@ def process_sheet(record: AppRecord) -> Sheet:
 
 
 def event_sheet(record: AppRecord) -> Sheet:
-    """Return what befell the network meanwhile."""
+    """Return the faults and orders of the run."""
     lines = [Line([each.what, each.text, seconds_text(each.at_s)]) for each in record.events[:MOST_LINES]]
     return Sheet(
         ("what", "of what"),
@@ -112,7 +112,7 @@ def phase_sheet(record: AppRecord, phases: Sequence[TrafficPhase]) -> Sheet:
 
 
 def host_sheet(record: AppRecord) -> Sheet:
-    """Return what hosts' TCP sent again, those with most of it first where there are many."""
+    """Return the counts of hosts, of many those whose TCP sent most again."""
     sent, received = (
         record.tables.traffic.groupby(end)["payload_bytes"].sum() for end in ("source", "destination")
     )
@@ -236,7 +236,7 @@ def beside_sheet(record: AppRecord) -> Sheet | None:
 
 
 def machine_sheet(record: AppRecord) -> Sheet:
-    """Return what was seen of the machine."""
+    """Return the measurements of the machine."""
     line = Line([record.verdict.word, *machine_cells(asdict(record.measures))], record.verdict.word)
     return Sheet(("verdict",), MACHINE, [Block([line])], MACHINE_CAPTION)
 

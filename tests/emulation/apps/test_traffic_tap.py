@@ -1,4 +1,4 @@
-"""What the tap and the counters say of real connections, against what was sent."""
+"""Tap and counters are held against the bytes of real connections."""
 
 import socket
 import threading
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.emulation
 
 RATE_FACTOR, PORT, WAIT_S = 1e-3, 5001, 30.0
 SIZES = {(0, 1): 2_000_003, (0, 2): 500_000, (1, 0): 1_234_567, (2, 1): 17}
-"""What hosts send each other [bytes]."""
+"""Bytes that hosts send each other."""
 ETHERNET_BYTES = 14
 LAST, SMALL = 4, 80
 """Packets without payload that may be sent last, and their bytes."""

@@ -83,7 +83,7 @@ def record_of(
 
 
 def links_of(fabric: Fabric, traffic: pd.DataFrame) -> pd.DataFrame:
-    """Return what NICs' links carried, the first NIC of each server."""
+    """Return the bytes of NICs' links, the first NIC of each server."""
     parts = []
     for server, _ in enumerate(fabric.servers):
         nic = next(each for each in fabric.nics if each.server == server)

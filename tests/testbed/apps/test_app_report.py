@@ -31,7 +31,7 @@ SILENT = replace(
 
 
 def text_of(report: Path) -> str:
-    """Return what a report says, without its tags."""
+    """Return the text of a report, without its tags."""
     return " ".join(re.sub(r"<style>.*?</style>|<[^>]*>", " ", report.read_text(), flags=re.S).split())
 
 

@@ -12,7 +12,7 @@ NAMES = ["leaf0:0", "leaf0:1"]
 
 
 def reading(first: float, second: float = 0.0, drops: int = 0, waiting: int = 0) -> NDArray[np.float64]:
-    """Return what two ports have sent; the first dropped packets, and has bytes waiting."""
+    """Return the counters of two ports; the first dropped packets, and has bytes waiting."""
     return np.array([[first, first // 100, drops, waiting], [second, second // 100, 0, 0]], dtype=float)
 
 

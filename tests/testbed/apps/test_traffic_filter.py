@@ -20,7 +20,7 @@ FROM_NICS = [4, 5, 6, 9]
 
 
 def returned(program: Program, packet: bytes, special: dict[int, int]) -> int:
-    """Return what a program of classic BPF returns for a packet (bpf(4) of BSD)."""
+    """Run a program of classic BPF over a packet (bpf(4) of BSD)."""
     accumulator = index = at = 0
     while program[at][0] != 0x06:
         code, jump_true, jump_false, k = program[at]

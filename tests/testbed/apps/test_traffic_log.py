@@ -1,4 +1,4 @@
-"""What hosts sent each other is counted as their packets say."""
+"""Bytes between hosts are counted as their packets say."""
 
 from collections.abc import Sequence
 
