@@ -110,7 +110,8 @@ def predicted_s(
 ) -> float:
     """Return how long the model says that an application takes, with its own pauses [emulated s].
 
-    It is NaN where a server or a daemon failed: what an application does without one is its own.
+    It is NaN where nothing was sent, and where a server or a daemon failed: what an application does without
+    one is its own.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def predicted_s(
         return math.nan
     sending = [phase for phase in phases if sends(phase.payload_bytes)]
     if not sending:
-        return duration_s
+        return math.nan
     job = _job(scale, joined(sending, faults))
     run = predict(scale.experiment(job, faults))
     return scale.dilation.emulated_s(run.iteration_s) + max(duration_s - sending[-1].end_s, 0.0)

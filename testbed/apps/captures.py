@@ -21,6 +21,8 @@ HEAD_BYTES = 256
 LISTENS = b"listening on"
 LISTENS_S, WRITES_S = 10.0, 2.0
 """How long it may take to begin to listen, and to write what it has heard [s]."""
+BLOCK_S = 1.1
+"""After how long ``tcpdump`` has surely read a packet: the kernel hands on blocks of them, each second [s]."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ def capturing(network: Network, captures: Sequence[Capture]) -> Iterator[None]:
         for capture in captures:
             process = stack.enter_context(_begun(network, capture))
             stack.callback(_finish, process)
+        if captures:
+            stack.callback(time.sleep, BLOCK_S)
         yield
 
 

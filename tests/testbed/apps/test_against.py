@@ -50,9 +50,9 @@ def test_a_prediction_has_the_pauses_of_the_application_and_the_models_phases() 
     assert found_s == pytest.approx(0.5 + takes_s + (3.0 - 1.6) + takes_s + (5.0 - 4.1), rel=0.03)
 
 
-def test_an_application_that_sends_nothing_takes_what_it_takes() -> None:
-    assert predicted_s(SCALE, [], 5.0) == 5.0
-    assert predicted_s(SCALE, [phase_of(1, 2, np.zeros((4, 4), dtype=np.int64))], 5.0) == 5.0
+def test_an_application_that_sends_nothing_is_not_predicted() -> None:
+    assert math.isnan(predicted_s(SCALE, [], 5.0))
+    assert math.isnan(predicted_s(SCALE, [phase_of(1, 2, np.zeros((4, 4), dtype=np.int64))], 5.0))
 
 
 def test_a_rail_that_goes_down_has_the_rest_take_twice_as_long() -> None:
