@@ -58,7 +58,7 @@ def reduce_over(stride: int, door: socket.socket, count: int) -> None:
         expected = array("q", [SIZE * each + SIZE * (SIZE - 1) // 2 for each in range(count)])
         if sums != expected:
             sys.exit(f"{HOSTS[HERE]}: the sums over the ring of stride {stride} are wrong")
-        print(f"{HOSTS[HERE]}: stride {stride}: {count} sums are right, {took_s:.3f} s", flush=True)
+        print(f"stride {stride}: {count} sums are right, {took_s:.3f} s", flush=True)
         leave(forward, backward)
 
 
