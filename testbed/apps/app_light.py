@@ -32,7 +32,7 @@ def light_table(logs: Mapping[str, Sequence[LogEntry]], began_s: float, duration
 
 def _lit(log: Sequence[LogEntry], began_s: float, duration_s: float) -> Iterator[tuple[str, float, float]]:
     """Yield what one OCS showed, from when to when since the application's start [s]."""
-    darkened_s = [each.dark_s for each in log[1:]] + [None]
+    darkened_s = [*(each.dark_s for each in log), None][1:]
     for entry, dark_s in zip(log, darkened_s, strict=True):
         if entry.lit_s is None:
             continue
