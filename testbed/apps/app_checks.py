@@ -15,7 +15,7 @@ from traffic.transports.registry import congestion_control
 
 TOOLS = {
     "mpirun": ("OpenMPI, which --launch mpirun needs", "apt-get install openmpi-bin"),
-    "mptcpize": ("mptcpize, which --mptcp needs", "apt-get install mptcpd"),
+    "mptcpize": ("mptcpize, which --mptcp needs", "apt-get install mptcpize"),
 }
 """Programs that an option needs: what is missing without, and how to install it."""
 
