@@ -23,6 +23,7 @@ from topologies.leaf_spine import leaf_spine_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
 from topologies.patch_panel import patch_panel_fabric
 from topologies.rail import rail_fabric
+from traffic.transports.host_settings import OF_DATAGRAMS
 
 pytestmark = pytest.mark.emulation
 
@@ -271,6 +272,31 @@ def test_hosts_hear_of_light_that_somebody_else_ordered(booted: Booted) -> None:
         with connected(net, 0, 1) as (near, far):
             answered(near, far, 1000)
         assert eventually_routed(net, is_there=False), "the program has ended"
+
+
+def test_hosts_hear_of_light_from_a_new_controller(booted: Booted) -> None:
+    with booted(parallel_ocs_fabric(2, 1), hosts=True) as net:
+        net.network.kill("controller", for_good=False)
+        net.network.revive("controller")
+        net.network.await_controller()
+        net.network.northbound.light("ocs0", "0>1 1>0")
+        assert eventually_routed(net, is_there=True)
+        net.network.kill("switches", for_good=False)
+        assert eventually_routed(net, is_there=False), "with the switches went the light"
+        net.network.revive("switches")
+
+
+def test_hosts_begin_as_another_transport_does(booted: Booted) -> None:
+    begins = replace(OF_DATAGRAMS, initial_window_packets=7)
+    with booted(rail_fabric(2, 2, 0), hosts=True) as net:
+        net.network.set_hosts(begins)
+        with inside_namespace(net.network.wiring.namespaces[0]):
+            routes = output_of(["ip", "route", "show", "table", "all"])
+        ways = [
+            line for line in routes.splitlines() if " via " in line or line.startswith("172.16.0.0/12 proto")
+        ]
+        assert len(ways) > 6
+        assert all("initcwnd 7" in line for line in ways if "nexthop" not in line)
 
 
 def eventually_routed(net: Live, *, is_there: bool) -> bool:
