@@ -364,7 +364,7 @@ class ApplicationProcess:
         tell(self._connection, {"signal": int(number)})
 
     def close(self) -> None:
-        """Kill it, and all of its group, unless it has ended; what it has written can still be read."""
+        """Kill it, and all of its session, unless it has ended; what it has written can still be read."""
         self._stack.close()
 
 

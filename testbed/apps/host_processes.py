@@ -20,9 +20,10 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from testbed.apps.environment import host_environment, of_user, with_places
@@ -33,8 +34,8 @@ USUAL_FILES, MOST_FILES = 1024, 1 << 19
 """Open files that a process may have, and may ask for."""
 KILLED_S = 0.01
 """How long what is killed may take to end, before it is looked for again [s]."""
-NOT_FOUND = 127
-"""The exit code of a command that does not exist, as shells have it."""
+NOT_FOUND, KILLED = 127, 128
+"""Exit codes as shells have them: of a command that does not exist, and beside its number of a signal."""
 
 
 class CommandError(ScenarioError):
@@ -70,14 +71,14 @@ class Command:
 
 
 class HostProcess:
-    """A process on a host, from its start on; a context manager, at whose end its group is killed.
+    """A process on a host, from its start on; a context manager, at whose end its session is killed.
 
     Its number stays its own until it is closed, since it is not reaped before: no signal reaches another.
 
     Parameters
     ----------
     process
-        The leader of a group of its own.
+        The leader of a session and a group of its own.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
@@ -88,8 +89,8 @@ class HostProcess:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Kill what is left of its group, and forget it."""
-        self.signal(signal.SIGKILL)
+        """Kill it with all of its session, and forget it."""
+        self.kill()
         self.close()
 
     def fileno(self) -> int:
@@ -100,6 +101,11 @@ class HostProcess:
         """Send a signal to what is left of its group."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill what is left of its session: OpenMPI gives each rank a group of its own."""
+        while found := [pid for pid in _processes() if _session(pid) == self.pid]:
+            _kill(found)
 
     @property
     def returncode(self) -> int | None:
@@ -121,7 +127,7 @@ class HostProcess:
         ended = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT | options)
         if ended is None:
             return None
-        return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
+        return ended.si_status if ended.si_code == os.CLD_EXITED else KILLED + ended.si_status
 
 
 def start(
@@ -177,21 +183,39 @@ def processes_on(network: Network, host: int) -> list[int]:
     """Return the numbers of all processes on a host, whoever started them."""
     own = os.fstat(network.wiring.namespaces[host])
     found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
+    for pid in _processes():
         with suppress(OSError):  # it has ended
-            its = os.stat(f"/proc/{name}/ns/net")
+            its = os.stat(f"/proc/{pid}/ns/net")
             if (its.st_dev, its.st_ino) == (own.st_dev, own.st_ino):
-                found.append(int(name))
+                found.append(pid)
     return found
 
 
 def kill_processes_on(network: Network, host: int) -> None:
     """Kill all processes on a host, as its failure does."""
-    while found := processes_on(network, host):  # one may have started another meanwhile
-        for pid in found:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(KILLED_S)
+    while found := processes_on(network, host):
+        _kill(found)
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _session(pid: int) -> int | None:
+    """Return the session of a process; None if it has ended, also if it was not reaped."""
+    try:
+        state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
+    except OSError:
+        return None
+    return None if state in "ZX" else int(session)
+
+
+def _kill(found: Sequence[int]) -> None:
+    """Kill processes, and give them a moment to end; one may have started another meanwhile."""
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    time.sleep(KILLED_S)
 
 
 def _check(host: str, command: Command, path: str) -> None:

@@ -11,9 +11,11 @@ It is a thread of the worker. A connection is a SEQPACKET socket, and one proces
 
 A request is JSON in a memfd, the first descriptor, since a message has a limit: ``{"host": "h0", "argv":
 [...], "env": {...}, "cwd": "/"}``, and from root alone ``"as_root": true``. The descriptors are closed here
-once the process has its own. A connection that hangs up kills the process' group: a client that is killed
-leaves nothing. The message ``{"follow": "light"}`` needs no descriptor: the hosts' routes follow what is lit,
-and the answer is ``{"followed": true}``.
+once the process has its own. A connection that hangs up kills the process' session, and so does a signal that
+ends the process: what is killed leaves nothing.
+
+The message ``{"follow": "light"}`` needs no descriptor: the hosts' routes follow what is lit, and the answer
+is ``{"followed": true}``.
 
 Programs on hosts connect to a socket that all users may use. The process outside has a *door*, a socket over
 which it sends connected sockets, since it cannot reach into the sandbox otherwise.
@@ -36,7 +38,7 @@ from typing import Self
 from weakref import WeakSet
 
 from testbed.apps.environment import place_programs
-from testbed.apps.host_processes import Command, CommandError, HostProcess, start
+from testbed.apps.host_processes import KILLED, Command, CommandError, HostProcess, start
 from testbed.apps.lightrail_ssh import MISUSE, SOCKET
 from testbed.network.host_namespaces import ROOT
 from testbed.network.network import Network
@@ -197,6 +199,8 @@ class HostServer:
     def _ended(self, connection: "_Connection", process: HostProcess) -> None:
         """Say what a process has ended with, if somebody still listens."""
         code = process.wait()
+        if code > KILLED:  # it or, if it is a shell, its command was killed; one that ended may leave others
+            process.kill()
         self._selector.unregister(process)
         self._open.discard(process.fileno())
         process.close()
@@ -208,7 +212,7 @@ class HostServer:
     def _hang_up(self, connection: "_Connection") -> None:
         """Kill the process of a client that has ended."""
         if connection.process:
-            connection.process.signal(signal.SIGKILL)
+            connection.process.kill()
         self._close(connection)
 
     def _close(self, connection: "_Connection") -> None:

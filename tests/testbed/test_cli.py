@@ -47,6 +47,7 @@ class Network:
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric, self.mininet, self.rate_factor, self.mtu = fabric, None, 1e-3, DEFAULT_MTU
+        self.has_hosts = False
         self.down: set[Link] = set()
         self.dead: set[Daemon] = set()
         self.shaped: dict[Link, tuple[float, float]] = {}
@@ -391,4 +392,4 @@ def test_help_lists_what_the_fabric_and_the_screen_have(
 def test_what_it_says_of_itself_has_its_own_prompt() -> None:
     assert FabricCLI.prompt == "lightrail> "
     assert "mininet>" not in FabricCLI.helpStr
-    assert FabricCLI.helpStr.count("lightrail>") == 2
+    assert FabricCLI.helpStr.count("lightrail>") == 3

@@ -31,6 +31,7 @@ class Network:
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric, self.northbound, self.mininet = fabric, self, None
+        self.has_hosts = False
         self.lit: dict[str, tuple[tuple[int, int], ...]] = {}
         self.down: set[Link] = set()
         self.waited_for: list[str] = []

@@ -62,7 +62,9 @@ def cli(northbound: Northbound, monkeypatch: pytest.MonkeyPatch) -> FabricCLI:
     monkeypatch.setattr(CLI, "__init__", lambda self, mininet: None)
     monkeypatch.setenv("COLUMNS", "200")
     fabric = parallel_ocs_fabric(4, 2, packet_switch=True)
-    network = SimpleNamespace(northbound=northbound, fabric=fabric, mininet=None, rate_factor=1e-3)
+    network = SimpleNamespace(
+        northbound=northbound, fabric=fabric, mininet=None, rate_factor=1e-3, has_hosts=False
+    )
     return FabricCLI(network, {})  # type: ignore[arg-type]
 
 
