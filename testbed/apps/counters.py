@@ -65,6 +65,7 @@ class LinkCounters:
         self._rows = {port: row for row, port in enumerate(self._ports)}
         self._fabric = fabric
         self._stop = threading.Event()
+        self._failure: Exception | None = None
 
     def __enter__(self) -> Self:
         """Begin to read."""
@@ -79,11 +80,13 @@ class LinkCounters:
         self._thread.start()
         return self
 
-    def __exit__(self, *_error: object) -> None:
-        """Read a last time, and stop."""
+    def __exit__(self, kind: object, *_error: object) -> None:
+        """Read a last time, and stop. Raise what kept counters from being read."""
         self._stop.set()
         self._thread.join()
         self._socket.close()
+        if self._failure and kind is None:
+            raise self._failure
 
     @property
     def tick_s(self) -> float:
@@ -106,6 +109,12 @@ class LinkCounters:
         return sent, received
 
     def _run(self) -> None:
+        try:
+            self._read_often()
+        except (OSError, NetworkError) as error:
+            self._failure = error
+
+    def _read_often(self) -> None:
         over, number = False, 1
         while not over:
             over = self._stop.wait(max(self._origin_s + number * TICK_S - time.monotonic(), 0.0))

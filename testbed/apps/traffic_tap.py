@@ -90,9 +90,9 @@ class TrafficTap:
         self._ring.__enter__()
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(self, kind: object, *_error: object) -> None:
         """Stop; what has been sent by now is still read."""
-        self._ring.__exit__()
+        self._ring.__exit__(kind)
 
     @property
     def wire_bytes(self) -> int:

@@ -97,9 +97,9 @@ class CircuitTap:
         self._ring.__enter__()
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(self, kind: object, *_error: object) -> None:
         """Stop; what has left by now is still read."""
-        self._ring.__exit__()
+        self._ring.__exit__(kind)
 
     def _add(self, frames: Frames) -> None:
         self._log.add(frames)

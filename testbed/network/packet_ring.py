@@ -66,6 +66,7 @@ class PacketRing:
     ) -> None:
         self._program, self._frame, self._take, self._round_s = program, frame, take, round_s
         self._stop = threading.Event()
+        self._failure: Exception | None = None
         self.seen = 0
         """How many packets the filter took, those that were missed among them; once it has stopped."""
         self.missed = 0
@@ -92,16 +93,25 @@ class PacketRing:
         self._thread.start()
         return self
 
-    def __exit__(self, *_error: object) -> None:
-        """Stop; what has come by now is still read."""
+    def __exit__(self, kind: object = None, *_error: object) -> None:
+        """Stop; what has come by now is still read. Raise what kept packets from being read."""
         self._stop.set()
         self._thread.join()
         self.seen, self.missed = struct.unpack(
             "II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
         )
         self._stack.close()
+        if self._failure and kind is None:
+            raise self._failure
 
     def _listen(self) -> None:
+        try:
+            self._read()
+        except Exception as error:
+            self._failure = error
+        self.cpu_s = time.thread_time()
+
+    def _read(self) -> None:
         frames = np.frombuffer(self._memory, self._frame)
         at, over = 0, False
         while not over:
@@ -111,7 +121,6 @@ class PacketRing:
                 self._take(frames[at : at + ready])
                 frames["status"][at : at + ready] = 0  # the kernel's again
                 at = (at + ready) % FRAMES
-        self.cpu_s = time.thread_time()
 
 
 def _ready(status: NDArray[np.uint32]) -> int:

@@ -76,7 +76,7 @@ def sent_plot(record: AppRecord, phases: Sequence[TrafficPhase]) -> Figure:
     """Return the rate of all hosts together over time, emulated, with phases and faults."""
     figure = canvas(WIDTH, 2.6, "What hosts sent")
     axes = figure.subplots()
-    traffic, end_s = record.tables.traffic, record.duration_s
+    traffic, end_s = record.tables.traffic, _end_s(record)
     bins = int(min(BINS, max(end_s / record.tap.bin_s, 1)))
     columns = {"IP packets": ("wire_bytes", "#b9b9b9"), "payload, first sent": ("payload_bytes", "#0072b2")}
     sums, row = traffic.groupby("at_s", as_index=False).sum(), np.zeros(traffic["at_s"].nunique(), dtype=int)
@@ -109,7 +109,7 @@ def links_plot(record: AppRecord) -> Figure:
     for axes, group, names in zip(panels, groups, rows, strict=True):
         sent = _over_time(record, "bytes", group.ports, spread=True)
         full = np.array([rate_bps[str(port)] for port in group.ports])[:, None]
-        share = 8 * sent / (record.duration_s / sent.shape[1]) / full
+        share = 8 * sent / (_end_s(record) / sent.shape[1]) / full
         image = _draw(axes, record, _merged(share, group.ports), names, group.title, 0.0, 1.0)
         _mark_events(axes, record)
     panels[-1].set_xlabel(TIME)
@@ -137,7 +137,7 @@ def queues_plot(record: AppRecord) -> Figure:
         image = _draw(axes, record, waiting / scale, names, group.title, 0.0, top)
         drops = _merged(_over_time(record, "drops", group.ports, spread=False), group.ports)
         row, column = np.nonzero(drops)
-        at_s = (column + 0.5) * record.duration_s / drops.shape[1]
+        at_s = (column + 0.5) * _end_s(record) / drops.shape[1]
         axes.scatter(at_s, row + 0.5, s=5, color=DROPS, marker="s", linewidths=0)
         _mark_events(axes, record)
     panels[-1].set_xlabel(TIME)
@@ -172,8 +172,8 @@ def demand_plot(record: AppRecord) -> Figure:
 
 @styled
 def light_plot(record: AppRecord) -> Figure:
-    """Return the circuits of each OCS over time: a colour for each set of circuits, black while it was dark."""
-    light, end_s = record.tables.light, record.duration_s
+    """Return the circuits of each OCS over time: a colour for each set of them, black while it was dark."""
+    light, end_s = record.tables.light, _end_s(record)
     ocses = list(dict.fromkeys(light["ocs"]))
     shown = [text for text in dict.fromkeys(light["circuits"]) if text]
     colour = {"": 0} | {text: 1 + number % len(LIGHT) for number, text in enumerate(shown)}
@@ -201,6 +201,11 @@ def light_plot(record: AppRecord) -> Figure:
     key += [Patch(facecolor="none", label=f"{left} more, colours again")] if left > 0 else []
     figure.legend(handles=key, loc="outside lower left", ncols=2)
     return figure
+
+
+def _end_s(record: AppRecord) -> float:
+    """Return where plots over time end [s]: a run may have ended as it began."""
+    return max(record.duration_s, record.tap.bin_s)
 
 
 def _panels(rows: Sequence[Sequence[str]], title: str) -> tuple[Figure, list[Axes]]:
@@ -246,9 +251,9 @@ def _over_time(record: AppRecord, column: str, ports: Sequence[Port], *, spread:
     """Return a column of links by port and stretch of time, as of `_Times.grid`."""
     places = {str(port): row for row, port in enumerate(ports)}
     mine = record.tables.links[record.tables.links["port"].isin(places)]
-    bins = int(min(BINS, max(record.duration_s / record.tick_s, 1)))
+    bins = int(min(BINS, max(_end_s(record) / record.tick_s, 1)))
     row = mine["port"].map(places).to_numpy(np.int64)
-    times = _Times(record.duration_s, bins, record.tick_s)
+    times = _Times(_end_s(record), bins, record.tick_s)
     return times.grid(len(ports), row, mine["at_s"], mine[column], spread=spread)
 
 
@@ -271,7 +276,7 @@ def _draw(
     axes: Axes, record: AppRecord, grid: Grid, names: Sequence[str], title: str, least: float, most: float
 ) -> ScalarMappable:
     """Draw rows over time, and return the image."""
-    extent = 0.0, record.duration_s, float(len(names)), 0.0
+    extent = 0.0, _end_s(record), float(len(names)), 0.0
     image = axes.imshow(
         grid, HEAT, extent=extent, aspect="auto", vmin=least, vmax=most, interpolation="nearest"
     )

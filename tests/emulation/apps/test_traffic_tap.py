@@ -140,6 +140,17 @@ def test_a_flow_that_is_rerouted_is_seen_on_both_paths(sandbox: object) -> None:
     assert second["first_s"] - first["last_s"] < WAIT_S
 
 
+def test_an_error_in_reading_is_raised_by_the_tap(sandbox: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_tap: TrafficTap, _frames: object) -> None:
+        raise ValueError("not read")
+
+    monkeypatch.setattr(TrafficTap, "_add", broken)
+    fabric = rail_fabric(2, 1)
+    with Network(fabric, RATE_FACTOR, hosts=True) as network, hosts_of(network) as hosts:
+        with pytest.raises(ValueError, match="not read"), TrafficTap(fabric):
+            hosts.carry({(0, 1): 1000})
+
+
 def moved(near: socket.socket, far: socket.socket, size: int) -> None:
     """Have bytes cross a connection."""
     sender = threading.Thread(target=near.sendall, args=(bytes(size),))
