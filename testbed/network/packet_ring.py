@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Self
@@ -108,7 +109,8 @@ class PacketRing:
         try:
             self._read()
         except Exception as error:
-            self._failure = error
+            error.add_note("".join(traceback.format_tb(error.__traceback__)))
+            self._failure = error.with_traceback(None)  # or it would keep the shared memory open
         self.cpu_s = time.thread_time()
 
     def _read(self) -> None:

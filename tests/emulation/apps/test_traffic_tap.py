@@ -146,9 +146,13 @@ def test_an_error_in_reading_is_raised_by_the_tap(sandbox: object, monkeypatch: 
 
     monkeypatch.setattr(TrafficTap, "_add", broken)
     fabric = rail_fabric(2, 1)
-    with Network(fabric, RATE_FACTOR, hosts=True) as network, hosts_of(network) as hosts:
-        with pytest.raises(ValueError, match="not read"), TrafficTap(fabric):
-            hosts.carry({(0, 1): 1000})
+    with (
+        Network(fabric, RATE_FACTOR, hosts=True) as network,
+        hosts_of(network) as hosts,
+        pytest.raises(ValueError, match="not read"),
+        TrafficTap(fabric),
+    ):
+        hosts.carry({(0, 1): 1000})
 
 
 def moved(near: socket.socket, far: socket.socket, size: int) -> None:
