@@ -5,6 +5,7 @@ import _checkout  # first: runs this file under the checkout's Python
 import math
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -98,6 +99,13 @@ def app(
             "--against", help="Carry the bytes of the heaviest phase again, by lightrail's own generator."
         ),
     ] = False,
+    demand: Annotated[
+        Path | None,
+        typer.Option(
+            help="A matrix of the bytes that the program was to send, from server to server or GPU to GPU, to be"
+            " shown beside those that it sent. It is read when the program has ended, which may write it."
+        ),
+    ] = None,
     timeout: Annotated[
         float | None, typer.Option(help="After how long the application is ended [s]; by default never.")
     ] = None,
@@ -139,7 +147,7 @@ def app(
         captures=captures_of(pcap, wired) if pcap is not None else (),
     )
     rate_bps = None if emulated_rate is None else emulated_bps(emulated_rate)
-    how = Carrying(rate_bps=rate_bps, out=out, formats=plot_formats(plots), waits=not no_wait)
+    how = Carrying(rate_bps=rate_bps, out=out, formats=plot_formats(plots), waits=not no_wait, demand=demand)
     raise typer.Exit(run_app(plan, how))
 
 

@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
 from traffic.collectives.all_to_all import AllToAll
+from traffic.collectives.pattern import bytes_between
 from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job, Node, chain
 
@@ -100,6 +102,38 @@ def between_gpus(matrix: NDArray[np.int64], fabric: Fabric) -> NDArray[np.int64]
         rows, columns = (slice(ends[each] - sizes[each], ends[each]) for each in (source, destination))
         spread[rows, columns] = np.diff(edges).reshape(shape)
     return spread
+
+
+def between_servers(job: Job, fabric: Fabric) -> NDArray[np.int64]:
+    """Return the bytes of a job from server to server.
+
+    Parameters
+    ----------
+    job
+        Between as many GPUs as the fabric has, or as servers: each is then a server.
+    fabric
+        Whose servers they are.
+
+    Raises
+    ------
+    ScenarioError
+        If it is between another number.
+    """
+    servers = len(fabric.servers)
+    if job.gpus == fabric.gpus:
+        of = np.asarray(fabric.gpu_servers)
+    elif job.gpus == servers:
+        of = np.arange(servers)
+    else:
+        raise ScenarioError(
+            f"{job.name} is between {job.gpus}, the fabric has {servers} servers and {fabric.gpus} GPUs",
+            "give a matrix with a row for each server, or for each GPU",
+        )
+    found = np.zeros((servers, servers), dtype=np.int64)
+    for node in job.collectives:
+        np.add.at(found, (of[:, None], of[None]), bytes_between(node.pattern, job.gpus))
+    np.fill_diagonal(found, 0)
+    return found
 
 
 def kept_phases(phases: Sequence[TrafficPhase], fabric: Fabric) -> list[int]:

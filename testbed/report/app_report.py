@@ -10,7 +10,7 @@ from textwrap import shorten
 from matplotlib.figure import Figure
 
 from testbed.apps.app_record import AppRecord
-from testbed.apps.phases import TrafficPhase, busy_share, traffic_phases
+from testbed.apps.phases import TrafficPhase, busy_share, demand_of, traffic_phases
 from testbed.machine.files import write_whole
 from testbed.report import pages
 from testbed.report.app_files import FABRIC, JOB, MATRIX, write_app
@@ -141,7 +141,7 @@ def sections_of(record: AppRecord, phases: Sequence[TrafficPhase]) -> list[Repor
             [*[phase_sheet(record, phases)] * sent, *[host_sheet(record)] * bool(record.hosts)],
             [
                 *_plots(sent, "sent", partial(sent_plot, record, phases), sent_caption),
-                *_plots(sent, "hosts", partial(demand_plot, record), DEMAND),
+                *_plots(sent, "hosts", partial(demand_plot, record), f"{DEMAND}{demand_text(record)}"),
             ],
         ),
         ReportPart(
@@ -188,6 +188,19 @@ def outcome(record: AppRecord) -> str:
         f"It ran for {seconds_text(record.duration_s)} and ended with exit code {record.exit_code}. "
         f"Hosts sent {bytes_text(payload)} of payload to each other; {missed}. "
         f"Listening took {share:.1%} of a CPU."
+    )
+
+
+def demand_text(record: AppRecord) -> str:
+    """Return how near payload came to the demand, a sentence; nothing where there is no demand."""
+    if record.demand is None or not record.demand.any():
+        return ""
+    payload, _ = demand_of(record.tables.traffic, len(record.fabric.servers))
+    wanted = record.demand > 0
+    ratios = payload[wanted] / record.demand[wanted]
+    return (
+        f" Payload is {payload.sum() / record.demand.sum():.3f} of the demand, between two hosts "
+        f"{ratios.min():.3f} to {ratios.max():.3f}."
     )
 
 

@@ -19,6 +19,7 @@ from testbed.apps.app_processes import EndedProcess, Wrote
 from testbed.apps.app_record import AppEvent, AppRecord
 from testbed.apps.app_run import AppNews, AppPlan, Began, Going, Told, applied, full_load_bps, output_file
 from testbed.apps.launchers import Launch
+from testbed.apps.phases import between_servers
 from testbed.machine.files import GrowingFile, directory_lock, make_directory, remove
 from testbed.machine.sandbox import raise_descriptor_limit
 from testbed.machine.signals import ENDING
@@ -30,7 +31,8 @@ from testbed.study.output import say, standard_output
 from testbed.study.worker import EmulationWorker
 from testbed.trust.calibrate import rate_factor
 from testbed.trust.scale import plain
-from topologies.errors import MachineError
+from topologies.errors import LightrailError, MachineError
+from traffic.readers.detect import read_trace
 
 WRITTEN = ("app.json", "run.json", "report.html", "*.parquet", "*.csv", "job.json", "fabric.json", "hosts/*",
            "pcap/*", "phases/*", "*.png", "*.pdf", "*.svg")  # fmt: skip
@@ -51,6 +53,8 @@ class Carrying:
     """Of plots."""
     waits: bool = True
     """Whether it waits for another emulation's end."""
+    demand: Path | None = None
+    """A file of what the application was to send, which it may write itself."""
 
 
 def run_app(plan: AppPlan, how: Carrying) -> int:
@@ -69,6 +73,7 @@ def run_app(plan: AppPlan, how: Carrying) -> int:
             plan = replace(plan, rate=_rate(worker, plan, how.rate_bps))
             heard, record = _followed(worker.call(applied, plan), plan, outputs, stopping.fileno())
         outputs.place()
+        record = _with_demand(record, how.demand)
         report = _report(record, path, how.formats)
     for line in summary(record):
         say(line)
@@ -76,6 +81,17 @@ def run_app(plan: AppPlan, how: Carrying) -> int:
     if heard:
         return 128 + heard[0]
     return ENDED_BY_TIMEOUT if record.stopped else record.exit_code
+
+
+def _with_demand(record: AppRecord, file: Path | None) -> AppRecord:
+    """Return a record with the demand of a file, or say why that cannot be shown."""
+    if file is None:
+        return record
+    try:
+        return replace(record, demand=between_servers(read_trace(file), record.fabric))
+    except LightrailError as error:  # the run stands all the same
+        say(f"nothing stands beside what was sent: {error}")
+        return record
 
 
 def _report(record: AppRecord, path: Path, formats: Sequence[Format]) -> Path:

@@ -6,12 +6,22 @@ import pytest
 
 from testbed.apps import phases as module
 from testbed.apps.app_record import TRAFFIC
-from testbed.apps.phases import between_gpus, busy_share, demand_of, job_of_phases, traffic_phases
+from testbed.apps.phases import (
+    between_gpus,
+    between_servers,
+    busy_share,
+    demand_of,
+    job_of_phases,
+    traffic_phases,
+)
 from tests.testbed.apps.records import BIN_S, all_to_all
+from topologies.errors import ScenarioError
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 from traffic.collectives.all_to_all import AllToAll
+from traffic.demand import Demand
 from traffic.job import Compute
+from traffic.steps import single
 from traffic.tables import empty
 
 SERVERS = 3
@@ -54,6 +64,15 @@ def test_bytes_of_servers_are_spread_over_their_gpus(fabric: object) -> None:
     blocks = spread.reshape(SERVERS, gpus, SERVERS, gpus)
     assert (blocks.sum(axis=(1, 3)) == matrix).all()
     assert (blocks.max(axis=(1, 3)) - blocks.min(axis=(1, 3)) <= 1).all()
+
+
+def test_a_demand_between_gpus_or_servers_is_one_between_servers() -> None:
+    matrix = np.array([[0, 10, 20], [30, 0, 40], [50, 60, 0]])
+    of_gpus = single(Demand("gpus", between_gpus(matrix, FABRIC) + np.eye(FABRIC.gpus, dtype=np.int64)))
+    assert (between_servers(of_gpus, FABRIC) == matrix).all()
+    assert (between_servers(single(Demand("servers", matrix)), FABRIC) == matrix).all()
+    with pytest.raises(ScenarioError, match="between 4, the fabric has 3 servers and 6 GPUs"):
+        between_servers(single(Demand("four", np.ones((4, 4), dtype=np.int64))), FABRIC)
 
 
 def test_phases_are_a_job_with_their_pauses() -> None:
