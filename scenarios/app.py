@@ -102,8 +102,8 @@ def app(
     demand: Annotated[
         Path | None,
         typer.Option(
-            help="A matrix of the bytes that the program was to send, from server to server or GPU to GPU, for"
-            " the report. It is read when the program has ended, which may write it."
+            help="A matrix of the bytes that the program was to send, from server to server or GPU to GPU,"
+            " for the report. It is read when the program has ended, which may write it."
         ),
     ] = None,
     timeout: Annotated[
