@@ -168,6 +168,9 @@ class ApplicationNetwork:
 
     def keep(self, process: "ApplicationProcess") -> None:
         """Have a process end with the network at the latest, also if its caller forgets it."""
+        for each in self._running:
+            if not each.is_running:
+                each.close()
         self._running = [*(each for each in self._running if each.is_running), process]
 
     def _close_processes(self) -> None:
