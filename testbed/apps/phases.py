@@ -19,7 +19,7 @@ from traffic.demand import Demand
 from traffic.job import Collective, Compute, Job, Node, chain
 
 PAUSE_S = 0.05
-"""The least pause that divides two phases [s]; at least three bins."""
+"""The least pause that divides two phases, where bins are narrow [s]."""
 QUIET = 0.01
 """A bin is quiet in which hosts sent less than this share of what they sent in a busy one."""
 BUSY = 0.95
@@ -58,8 +58,7 @@ def traffic_phases(traffic: pd.DataFrame, servers: int, bin_s: float) -> list[Tr
     number = np.rint((traffic["at_s"].to_numpy() - traffic["at_s"].min()) / bin_s).astype(int)
     sent = np.bincount(number, traffic["wire_bytes"])
     busy = np.flatnonzero(sent > QUIET * np.quantile(sent[sent > 0], BUSY))
-    least = max(PAUSE_S / bin_s, 3)
-    parts = np.split(busy, np.flatnonzero(np.diff(busy) > least) + 1)
+    parts = np.split(busy, np.flatnonzero(np.diff(busy) > round(least_pause_s(bin_s) / bin_s)) + 1)
     begin_s = float(traffic["at_s"].min())
     return [
         TrafficPhase(
@@ -69,6 +68,11 @@ def traffic_phases(traffic: pd.DataFrame, servers: int, bin_s: float) -> list[Tr
         )
         for part in parts
     ]
+
+
+def least_pause_s(bin_s: float) -> float:
+    """Return the least pause that divides two phases, with bins of a width [s]."""
+    return max(PAUSE_S, 3 * bin_s)
 
 
 def demand_of(traffic: pd.DataFrame, servers: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

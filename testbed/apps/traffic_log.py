@@ -43,7 +43,7 @@ IP_BYTES, UDP_BYTES = 20, 8
 SYN = 2
 BIN_S = 0.01
 """Width of the bins of time, as long as rows are few [s]."""
-MOST_ROWS = 1 << 20
+MOST_ROWS = 1 << 21
 """Rows of bins that are kept; of more the bins become twice as wide."""
 MOST_FLOWS = 50_000
 """Flows that a table has, those with the most bytes."""

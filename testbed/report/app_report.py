@@ -241,7 +241,7 @@ DEFINITIONS = [
         "The data of TCP and UDP between hosts, counted where it leaves its host's NIC, each byte once.",
     ),
     ("IP packets", "The lengths of IP packets: headers, acknowledgements and what was sent again count."),
-    ("phase", "A stretch of time in which hosts send; a pause of 50 ms or more divides two."),
+    ("phase", "A stretch of time in which hosts send; pauses divide them."),
     ("busy", "Time in a phase."),
     (
         "emulated, real",

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 
 from testbed.apps.app_record import AppProcess, AppRecord
-from testbed.apps.phases import TrafficPhase, busy_share
+from testbed.apps.phases import TrafficPhase, busy_share, least_pause_s
 from testbed.report.heat_maps import UNITS as BYTES
 from testbed.report.page import Block, Line, Sheet, counted
 from testbed.report.report_html import MACHINE, MACHINE_CAPTION, machine_cells
@@ -101,13 +101,15 @@ def phase_sheet(record: AppRecord, phases: Sequence[TrafficPhase]) -> Sheet:
             ]
             cells += [bytes_text(payload), bytes_text(int(phase.wire_bytes.sum()))]
             lines.append(Line([*cells, f"{8 * payload / took_s / 1e6:,.4g}", pair]))
+    pause_s = least_pause_s(record.tap.bin_s)
     left = f" {len(phases) - len(lines)} more have fewer bytes." if len(lines) < len(phases) else ""
     return Sheet(
         ("phase",),
         ("began", "took", "at real rates", "payload", "IP packets", "payload [Mbit/s]", "most bytes from"),
         [Block(lines)],
-        "Stretches of time in which hosts sent, divided by pauses. Payload is TCP's and UDP's, each byte "
-        f"once; IP packets have headers, acknowledgements and what was sent again besides.{left}",
+        f"Stretches of time in which hosts sent, divided by pauses of {seconds_text(pause_s)} and more. Payload "
+        "is TCP's and UDP's, each byte once; IP packets have headers, acknowledgements and what was sent again "
+        f"besides.{left}",
     )
 
 
