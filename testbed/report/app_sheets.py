@@ -107,9 +107,9 @@ def phase_sheet(record: AppRecord, phases: Sequence[TrafficPhase]) -> Sheet:
         ("phase",),
         ("began", "took", "at real rates", "payload", "IP packets", "payload [Mbit/s]", "most bytes from"),
         [Block(lines)],
-        f"Stretches of time in which hosts sent, divided by pauses of {seconds_text(pause_s)} and more. Payload "
-        "is TCP's and UDP's, each byte once; IP packets have headers, acknowledgements and what was sent again "
-        f"besides.{left}",
+        f"Stretches of time in which hosts sent, divided by pauses of {seconds_text(pause_s)} and more. "
+        "Payload is TCP's and UDP's, each byte once; IP packets have headers, acknowledgements and what was "
+        f"sent again besides.{left}",
     )
 
 
