@@ -16,6 +16,7 @@ from testbed.apps.app_faults import AppFault, app_faults
 from testbed.apps.app_processes import Place
 from testbed.apps.app_run import AppPlan
 from testbed.apps.captures import captures_of
+from testbed.apps.environment import of_asker
 from testbed.apps.launchers import Launch, Launcher, Over, Per, hosts_named, launch
 from testbed.live.emulate import check_losses, check_slowed_light
 from testbed.study.app_study import Carrying, run_app
@@ -122,7 +123,7 @@ def app(
     slowed down, the network is: the first line says how much. docs/howto/programs_on_hosts.md shows more.
     """
     wired = fabric_named(fabric, [assigned(text) for text in parameters], "scenarios/app.py")
-    words, env = tuple(command or ()), dict(os.environ)
+    words, env = tuple(command or ()), of_asker(os.environ)
     hosts = hosts_named(wired, on)
     check_command(words, env, os.getcwd())
     check_joined(wired, hosts)

@@ -14,6 +14,7 @@ from subprocess import CompletedProcess
 from threading import Lock
 from typing import Literal, Self, cast
 
+from testbed.apps.environment import of_asker
 from testbed.apps.host_processes import CommandError, kill_processes_on
 from testbed.apps.host_server import HostServer, hosts_by_name
 from testbed.apps.lightrail_ssh import RefusedError, answered, ask, tell
@@ -275,7 +276,7 @@ class ApplicationHost:
         request = {
             "host": self.name,
             "argv": [str(word) for word in argv],
-            "env": {**os.environ, **(env or {})},
+            "env": {**of_asker(os.environ), **(env or {})},
             "cwd": os.path.abspath(cwd or "."),
         }
         process = ApplicationProcess(

@@ -99,6 +99,18 @@ def of_user(user: HostUser, *, as_root: bool) -> dict[str, str]:
     return {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
 
 
+def of_asker(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what an application has of the environment in which it is asked for.
+
+    Its host decides on the name and on the directory for temporary files. Under sudo the user behind it has a
+    home of its own.
+    """
+    decided = {"HOSTNAME", "TMPDIR"}
+    if "SUDO_UID" in environment:
+        decided |= {"HOME", "USER", "LOGNAME"}
+    return {name: value for name, value in environment.items() if name not in decided}
+
+
 def with_places(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment whose PATH and PYTHONPATH begin with the hosts' own places."""
     found = dict(environment)

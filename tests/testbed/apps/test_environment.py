@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from testbed.apps.environment import MODULES, PROGRAMS, host_environment, of_user, with_places
+from testbed.apps.environment import MODULES, PROGRAMS, host_environment, of_asker, of_user, with_places
 from testbed.apps.host_server import hosts_by_name
 from testbed.network.host_namespaces import ROOT, HostUser, hosts_file
 from testbed.network.network import Network
@@ -43,3 +43,15 @@ def test_names_of_hosts_and_nics_have_addresses() -> None:
     numbers = hosts_by_name(FABRIC)
     for address, name in lines[1:]:
         assert numbers[address] == numbers[name] == int(name[1])
+
+
+OUTSIDE = {"PATH": "/usr/bin", "HOME": "/root", "USER": "root", "HOSTNAME": "machine", "TMPDIR": "/tmp/a"}
+
+
+def test_a_host_decides_on_its_name_and_its_temporary_files() -> None:
+    assert of_asker(OUTSIDE) == {"PATH": "/usr/bin", "HOME": "/root", "USER": "root"}
+
+
+def test_under_sudo_an_application_has_the_home_of_the_user_behind_it() -> None:
+    found = of_asker({**OUTSIDE, "SUDO_UID": "1000"})
+    assert found == {"PATH": "/usr/bin", "SUDO_UID": "1000"}
