@@ -5,14 +5,23 @@ generator carries it over the same network, by the same transport, at a scale at
 (``Dilation(rate, volume=1)``), so that one number stands beside the other: an application that takes longer
 waits for itself.
 
+Packets do not say which GPU they are of. Where the application spreads flows by their hash, those over a NIC
+count for the GPU beside it, as far as the tap saw paths, so that the generator's bytes and the model's cross
+the NICs that the application's did.
+
 The whole application is predicted too: its phases one after the other, with the pauses that it made between
 them. What fails, fails at the same time. A pause that a fault makes is not the application's, so phases are
 taken for one where a fault came or was over between them.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from testbed.apps.app_faults import AppFault, at_real_times
 from testbed.apps.app_record import Beside
@@ -36,7 +45,11 @@ FAULT_S = 0.5
 """How long after a fault a pause may begin that it makes: what has left its NICs still arrives [s]."""
 
 
-@dataclass(frozen=True)
+Seen = Mapping[tuple[int, int], Mapping[tuple[int, int], float]]
+"""By two servers of which one sends to the other, the shares of its bytes between two of their GPUs."""
+
+
+@dataclass(frozen=True, eq=False)
 class AppScale:
     """How an application's bytes are carried again: over what, by what, at which scale."""
 
@@ -47,6 +60,19 @@ class AppScale:
     """Of the emulation's links [bytes]."""
     scheme: str
     """How the generator spreads bytes over NICs: ``rails`` evenly, ``ecmp`` by flow."""
+    seen: Seen = field(default_factory=dict)
+    """By which GPUs' NICs flows went, where bytes go by flow; evenly over all where nothing was seen."""
+
+    def between_gpus(self, matrix: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a demand between servers as one between GPUs, shape (GPUs, GPUs) [bytes]."""
+        spread = between_gpus(matrix, self.fabric)
+        ends = self.fabric.gpu_offsets
+        for (source, destination), shares in self.seen.items():
+            edges = np.rint(np.cumsum([*shares.values()]) * matrix[source, destination]).astype(np.int64)
+            spread[ends[source] : ends[source + 1], ends[destination] : ends[destination + 1]] = 0
+            for (row, column), size in zip(shares, np.diff(edges, prepend=0), strict=True):
+                spread[row, column] = size
+        return spread
 
     def experiment(self, job: Job, faults: Sequence[AppFault] = ()) -> Experiment:
         """Return the experiment of a job, with what fails at emulated seconds since its start."""
@@ -59,6 +85,41 @@ class AppScale:
             mtu=self.mtu,
             faults=tuple(at_real_times(fault, self.dilation) for fault in faults),
         )
+
+
+def seen_of(flows: pd.DataFrame, paths: pd.DataFrame, fabric: Fabric, until_s: float = math.inf) -> Seen:
+    """Return by which GPUs' NICs the payload of hosts went to each other.
+
+    Parameters
+    ----------
+    flows, paths
+        As of `testbed.apps.app_record.FLOWS` and ``PATHS``.
+    fabric
+        Whose NICs these are.
+    until_s
+        Paths that began later do not count: a fault may have led to them [s].
+    """
+    early = paths[paths["first_s"] < until_s].sort_values("packets").drop_duplicates("flow", keep="last")
+    known = flows.merge(early[["flow", "path"]], on="flow")
+    known = known[(known["payload_bytes"] > 0) & (known["source"] != known["destination"])]
+    sizes = defaultdict[tuple[int, int], Counter[tuple[int, int]]](Counter)
+    for source, destination, size, path in known[
+        ["source", "destination", "payload_bytes", "path"]
+    ].itertuples(index=False):
+        if gpus := _gpus_of(path.split(), fabric):
+            sizes[source, destination][gpus] += size
+    return {ends: {gpus: size / each.total() for gpus, size in each.items()} for ends, each in sizes.items()}
+
+
+def _gpus_of(path: Sequence[str], fabric: Fabric) -> tuple[int, int] | None:
+    """Return the GPUs beside the NICs at both ends of a path; None if a NIC is beside none of its own."""
+    ports = {str(port): port for port in fabric.link_at}
+    first, last = ports[path[0]], fabric.peer(ports[path[-1]])
+    if last.node not in fabric.server_index:  # it was not seen to its end
+        return None
+    nics = fabric.nic_at(first), fabric.nic_at(last)
+    source, destination = map(fabric.pinned_gpu, nics)
+    return (source, destination) if (*map(fabric.pinned_nic, (source, destination)),) == nics else None
 
 
 def heaviest(phases: Sequence[TrafficPhase]) -> TrafficPhase:
@@ -92,7 +153,7 @@ def beside(
     application_s
         How long the application took for it; NaN if it did not carry it [s].
     """
-    demand = Demand(what, between_gpus(phase.payload_bytes, scale.fabric), "captured from an application")
+    demand = Demand(what, scale.between_gpus(phase.payload_bytes), "captured from an application")
     outcome = tried(scale.experiment(single(demand)), network, link_error)
     return Beside(
         what=what,
@@ -162,7 +223,7 @@ def _job(scale: AppScale, phases: Sequence[TrafficPhase]) -> Job:
     for number, phase in enumerate(phases):
         if (pause_s := phase.start_s - before_s) > SHORTEST_PAUSE_S:
             nodes.append(Compute(f"pause {number}", gpus, scale.dilation.real_s(pause_s)))
-        demand = Demand(f"phase {number}", between_gpus(phase.payload_bytes, scale.fabric))
+        demand = Demand(f"phase {number}", scale.between_gpus(phase.payload_bytes))
         nodes.append(Collective(demand.name, AllToAll(demand)))
         before_s = phase.end_s
     return chain("application", len(gpus), tuple(nodes))

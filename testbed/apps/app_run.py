@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
-from testbed.apps.against import AppScale, beside, heaviest, predicted_s
+from testbed.apps.against import AppScale, beside, heaviest, predicted_s, seen_of
 from testbed.apps.app_faults import AppFault, FaultsInTime
 from testbed.apps.app_light import light_table
 from testbed.apps.app_processes import AppProcesses, EndedProcess, Place, Wrote
@@ -230,15 +230,15 @@ class AppRun:
             The worst relative error of a sampled link.
         """
         plan = self._plan
-        phases = self._phases()
+        phases, scale = self._phases(), self._scale()
         try:
             if plan.faults or plan.against:
-                self._predicted_s = predicted_s(plan.scale, phases, self._last_s, plan.faults)
+                self._predicted_s = predicted_s(scale, phases, self._last_s, plan.faults)
             if plan.against and not self._stopped:
                 phase = heaviest(phases)
                 what = f"phase {phases.index(phase) + 1} of the application"
                 took_s = float(phase.end_s - phase.start_s)
-                self._beside = beside(self._network, plan.scale, phase, what, link_error, took_s)
+                self._beside = beside(self._network, scale, phase, what, link_error, took_s)
         except LightrailError as error:  # the application's own result stands all the same
             yield f"nothing stands beside the application: {error}"
 
@@ -367,6 +367,15 @@ class AppRun:
             code, end_s = (ended.code, ended.at_s - self._began_s) if ended else (None, self._last_s)
             file = output_file(planned.label)
             yield AppProcess(planned.host, number, planned.argv, code, max(end_s, 0.0), file)
+
+    def _scale(self) -> AppScale:
+        """Return how its bytes are carried again: over the NICs that flows took where a hash spread them."""
+        plan = self._plan
+        if plan.scheme != "ecmp":
+            return plan.scale
+        flows, paths = self._tap.flows(self._began_s), self._tap.paths(self._began_s)
+        until_s = min((each.begins_s for each in plan.faults), default=math.inf)
+        return replace(plan.scale, seen=seen_of(flows, paths, plan.fabric, until_s))
 
     def _phases(self) -> list[TrafficPhase]:
         traffic, servers = self._tap.traffic(self._began_s), len(self._plan.fabric.servers)

@@ -1,12 +1,14 @@
 """What an application sent, carried again: bytes stay bytes, and predictions have pauses and faults."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from testbed.apps.against import AppScale, heaviest, joined, predicted_s
+from testbed.apps.against import AppScale, heaviest, joined, predicted_s, seen_of
 from testbed.apps.app_faults import app_faults
 from testbed.apps.phases import TrafficPhase
 from testbed.experiment.dilation import Dilation
@@ -79,3 +81,36 @@ def test_phases_that_a_fault_parts_are_one() -> None:
 def test_what_an_application_does_without_a_server_is_not_predicted(fault: str) -> None:
     phases = [phase_of(0, 2, all_to_all(5))]
     assert math.isnan(predicted_s(SCALE, phases, 2.0, app_faults([fault], FABRIC)))
+
+
+def flow_tables() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return flows from server 0 to server 1: three quarters of the bytes by NIC 1, until NIC 1 fails."""
+    flows = pd.DataFrame(
+        {"flow": [0, 1, 2], "source": [0, 0, 1], "destination": [1, 1, 1], "payload_bytes": [300, 100, 50]}
+    )
+    paths = pd.DataFrame(
+        [
+            (0, 0.1, 90, "h0:1 leaf1:1"),
+            (0, 2.0, 99, "h0:0 leaf0:1"),
+            (1, 0.1, 10, "h0:0 leaf0:1"),
+            (1, 0.2, 1, "h0:0"),
+            (2, 0.2, 1, "h1:0 leaf0:1"),
+        ],
+        columns=["flow", "first_s", "packets", "path"],
+    )
+    return flows, paths
+
+
+def test_bytes_go_over_the_nics_that_flows_took_before_a_fault() -> None:
+    seen = seen_of(*flow_tables(), FABRIC, until_s=1.0)
+    assert seen == {(0, 1): {(1, 3): 0.75, (0, 2): 0.25}}
+    matrix = all_to_all(1001)
+    gpus = replace(SCALE, seen=seen).between_gpus(matrix)
+    assert gpus[:2, 2:4].tolist() == [[250, 0], [0, 751]]
+    assert (gpus.reshape(4, 2, 4, 2).sum(axis=(1, 3)) == matrix).all()
+
+
+def test_a_nic_that_no_gpu_is_beside_says_nothing() -> None:
+    servers = tuple(replace(each, gpus=1) for each in FABRIC.servers)
+    seen = seen_of(*flow_tables(), replace(FABRIC, servers=servers), until_s=1.0)
+    assert seen == {(0, 1): {(0, 1): 1.0}}
