@@ -18,7 +18,7 @@ from testbed.apps.app_run import AppPlan
 from testbed.apps.captures import captures_of
 from testbed.apps.environment import of_asker
 from testbed.apps.launchers import Launch, Launcher, Over, Per, hosts_named, launch
-from testbed.live.emulate import check_losses, check_slowed_light
+from testbed.live.emulate import check_slowed_light
 from testbed.study.app_study import Carrying, run_app
 from testbed.study.command import main
 from testbed.study.options import (
@@ -180,7 +180,6 @@ def _launch(
 def _faults(text: str | None, fabric: Fabric) -> tuple[AppFault, ...]:
     """Return what fails; refuse what cannot be emulated."""
     faults = () if text is None else app_faults(listed(text), fabric)
-    check_losses([each.name for each in faults if each.fault.loses])
     check_slowed_light(fabric, [each.fault for each in faults])
     return faults
 

@@ -32,6 +32,8 @@ from testbed.apps.launchers import Launch
 from testbed.apps.phases import TrafficPhase, traffic_phases
 from testbed.apps.traffic_tap import TrafficTap
 from testbed.experiment.dilation import Dilation
+from testbed.live.emulate import check_losses
+from testbed.machine.congestion import check_congestion_control
 from testbed.machine.datapath import Datapath
 from testbed.machine.signals import said_of
 from testbed.network.link_sample import worst_link_error
@@ -132,9 +134,11 @@ def applied(plan: AppPlan) -> Iterator[AppNews]:
     Raises
     ------
     LightrailError
-        If the network cannot be booted or breaks, or processes cannot be started.
+        If this machine cannot emulate it, the network breaks, or processes cannot be started.
     """
     fabric = plan.fabric
+    check_losses([each.name for each in plan.faults if each.fault.loses])
+    check_congestion_control(plan.host.congestion_control)
     network = Network(fabric, plan.rate, plan.datapath, plan.host, mtu=plan.mtu, hosts=True)
     with network, HostServer(network, scale=plan.place.scale):
         network.impair(plan.scale.dilation.time)
