@@ -24,6 +24,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 Parameters = dict[str, Array]
 ALL_TO_ALLS_A_STEP = 4
 """Tokens to their experts, results back, and the gradients of both."""
+HEARTBEAT_S = 10
 SHARED = ("dense", "router")
 """What every process holds; the experts' weights belong to one each."""
 
@@ -54,7 +55,9 @@ def main() -> None:
         sys.exit(on_loopback(chosen.size))
     rank, size = int(os.environ["LIGHTRAIL_RANK"]), int(os.environ["LIGHTRAIL_SIZE"])
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(os.environ["JAX_COORDINATOR_ADDRESS"], size, rank)
+    # A lost process is noticed after its heartbeat: after 100 s by default.
+    coordinator = os.environ["JAX_COORDINATOR_ADDRESS"]
+    jax.distributed.initialize(coordinator, size, rank, heartbeat_timeout_seconds=HEARTBEAT_S)
     train(chosen, rank, size)
 
 

@@ -1,9 +1,9 @@
 """The examples of docs/examples over an emulated network: what they print, what they sent, and what fails."""
 
-import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,7 +22,6 @@ RING = ("/usr/bin/python3", str(EXAMPLES / "ring_over_circuits.py"))
 JAX = (sys.executable, str(EXAMPLES / "moe_jax.py"))
 RAIL = ("rail", "--set", "servers=4", "--set", "rails=2", "--per", "host")
 CIRCUITS = ("parallel_ocs", "--set", "servers=5", "--set", "ocses=2")
-RATE = ("--emulated-rate", "50")
 END_S = 280.0
 """How long a run may take: another emulation may have to end before [s]."""
 ROW = re.compile(r"(?:h0: )?(\d+(?:,\d+)+)")
@@ -32,17 +31,12 @@ needs_jax = pytest.mark.skipif(
 )
 
 
-def app(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def app(out: Path, *options: str, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Return what a run of scenarios/app.py printed."""
     need_sandbox()
+    words = [sys.executable, str(APP), *options, "--emulated-rate", "50", "--out", str(out), "--", *command]
     return subprocess.run(
-        [sys.executable, str(APP), *words[: words.index("--")], *RATE, "--out", str(out)]
-        + list(words[words.index("--") :]),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=END_S,
-        cwd=out.parent,
+        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=END_S, cwd=out.parent
     )
 
 
@@ -58,17 +52,16 @@ def losses(printed: str) -> list[str]:
 
 
 def test_mpi_s_blocks_and_sums_are_right(tmp_path: Path) -> None:
-    ran = app(
-        tmp_path / "out", *RAIL, "--launch", "mpirun", "--", *MPI, "--sizes", "1000,300000", "--repeat", "2"
-    )
+    sizes = ("--sizes", "1000,300000", "--repeat", "2")
+    ran = app(tmp_path / "out", *RAIL, "--launch", "mpirun", command=[*MPI, *sizes])
     assert ran.returncode == 0, ran.stderr
     assert "h0: all blocks and sums are right\n" in ran.stdout
-    sent = read_app(tmp_path / "out").tables.traffic
-    assert sent["payload_bytes"].sum() >= 2 * 12 * 301_000, "12 pairs, twice, without AllReduces"
+    sent = read_app(tmp_path / "out").tables.traffic["payload_bytes"].sum()
+    assert sent >= 2 * 12 * 301_000, "12 pairs, twice; AllReduces come on top"
 
 
 def test_a_ring_that_moves_has_right_sums_and_meets_no_dark_circuit(tmp_path: Path) -> None:
-    ran = app(tmp_path / "out", *CIRCUITS, "--", *RING, "--numbers", "20000")
+    ran = app(tmp_path / "out", *CIRCUITS, command=[*RING, "--numbers", "20000"])
     assert ran.returncode == 0, ran.stderr
     assert len(re.findall("20000 sums are right", ran.stdout)) == 2 * 5
     tables = read_app(tmp_path / "out").tables
@@ -82,19 +75,8 @@ def test_a_ring_that_moves_has_right_sums_and_meets_no_dark_circuit(tmp_path: Pa
 
 
 def test_a_script_of_a_shell_runs_iperf3_from_host_to_host(tmp_path: Path) -> None:
-    ran = app(
-        tmp_path / "out",
-        "rail",
-        "--set",
-        "servers=2",
-        "--set",
-        "rails=2",
-        "--launch",
-        "ssh",
-        "--",
-        "sh",
-        str(EXAMPLES / "hosts.sh"),
-    )
+    fabric = ("rail", "--set", "servers=2", "--set", "rails=2", "--launch", "ssh")
+    ran = app(tmp_path / "out", *fabric, command=["sh", str(EXAMPLES / "hosts.sh")])
     assert ran.returncode == 0, ran.stderr
     (rate,) = re.findall(r"([\d.]+) Mbits/sec +receiver", ran.stdout)
     assert 42 < float(rate) <= 50, "one flow takes one NIC of 50 Mbit/s"
@@ -103,8 +85,8 @@ def test_a_script_of_a_shell_runs_iperf3_from_host_to_host(tmp_path: Path) -> No
 @pytest.mark.slow
 @needs_jax
 def test_jax_learns_as_over_loopback_and_sends_what_its_shapes_say(tmp_path: Path) -> None:
-    alone = subprocess.run([*JAX], capture_output=True, text=True, timeout=END_S, check=True)
-    ran = app(tmp_path / "out", *RAIL, "--launch", "jax", "--", *JAX)
+    alone = subprocess.run(JAX, capture_output=True, text=True, timeout=END_S, check=True)
+    ran = app(tmp_path / "out", *RAIL, "--launch", "jax", command=JAX)
     assert ran.returncode == 0, ran.stderr
     assert losses(ran.stdout) == losses(alone.stdout)
     assert len(losses(ran.stdout)) == 10
@@ -112,15 +94,14 @@ def test_jax_learns_as_over_loopback_and_sends_what_its_shapes_say(tmp_path: Pat
     captured = np.loadtxt(tmp_path / "out" / "hosts.csv", delimiter=",")
     others = ~np.eye(4, dtype=bool)
     np.testing.assert_allclose(captured[others], said[others], rtol=0.03)
-    replayed = subprocess.run(
-        [sys.executable, str(CHECKOUT / "scenarios" / "rails_sparse.py"), "--model-only", "--servers", "4"]
-        + ["--rails", "2", "--seeds", "1", "--trace", str(tmp_path / "out" / "matrix.csv")]
-        + ["--out", str(tmp_path / "replayed")],
-        capture_output=True,
-        text=True,
-        timeout=END_S,
-    )
-    assert replayed.returncode == 0, replayed.stderr
-    assert all(
-        re.search(rf"^ +{scheme} ", replayed.stdout, re.MULTILINE) for scheme in ("rails", "ecmp", "pxn")
-    )
+    replayed = replay(tmp_path / "out" / "matrix.csv", tmp_path / "replayed")
+    for scheme in ("rails", "ecmp", "pxn"):
+        assert re.search(rf"^ +{scheme} ", replayed, re.MULTILINE)
+
+
+def replay(matrix: Path, out: Path) -> str:
+    """Return what a study of a matrix prints, by the model."""
+    scenario = str(CHECKOUT / "scenarios" / "rails_sparse.py")
+    fabric = ("--model-only", "--servers", "4", "--rails", "2", "--seeds", "1")
+    words = [sys.executable, scenario, *fabric, "--trace", str(matrix), "--out", str(out)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=END_S, check=True).stdout
