@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from array import array
+from contextlib import suppress
 from threading import Thread
 
 import lightrail_host
@@ -21,7 +22,8 @@ import lightrail_host
 PORT = 7000
 QUIET_S = 0.3
 """Longer than TCP delays an acknowledgement: after it nothing is on its way."""
-PATIENCE_S = 60.0
+PATIENCE_S = 10.0
+"""How long a server waits for another."""
 HOSTS = lightrail_host.hosts()
 HERE, SIZE = HOSTS.index(lightrail_host.host()), len(HOSTS)
 
@@ -41,8 +43,11 @@ def main() -> None:
         sys.exit(f"a stride that divides {SIZE} servers makes several rings; give others by --strides")
     with socket.create_server(("", PORT)) as door:
         door.settimeout(PATIENCE_S)
-        for stride in strides:
-            reduce_over(stride, door, chosen.numbers)
+        try:
+            for stride in strides:
+                reduce_over(stride, door, chosen.numbers)
+        except TimeoutError:
+            sys.exit(f"{HOSTS[HERE]}: nothing has come for {PATIENCE_S:g} s")
 
 
 def reduce_over(stride: int, door: socket.socket, count: int) -> None:
@@ -111,7 +116,7 @@ def exchanged(
 
     Both at once: a chunk that all send and none reads may be larger than TCP's buffers.
     """
-    sending = Thread(target=forward.sendall, args=(chunk.tobytes(),))
+    sending = Thread(target=send, args=(forward, chunk.tobytes()))
     sending.start()
     data = bytearray()
     while len(data) < 8 * count:
@@ -121,6 +126,12 @@ def exchanged(
         data += part
     sending.join()
     return array("q", bytes(data))
+
+
+def send(forward: socket.socket, data: bytes) -> None:
+    """Send a chunk; where that fails, nothing comes round either, and that is noticed."""
+    with suppress(OSError):
+        forward.sendall(data)
 
 
 def leave(forward: socket.socket, backward: socket.socket) -> None:
