@@ -28,15 +28,14 @@ def main() -> None:
     )
     parser.add_argument("--sizes", default="1024,65536,1048576", help="bytes of a block, and of an AllReduce")
     parser.add_argument("--repeat", type=int, default=5, help="how often each is timed")
+    parser.add_argument("--operations", default="alltoall,allreduce", help="which of them")
     chosen = parser.parse_args()
     if RANK == 0:
         print(f"{SIZE} ranks\noperation      bytes      min_s   median_s  Mbit/s of a rank", flush=True)
-    for size in map(int, chosen.sizes.split(",")):
-        show("alltoall", size, (SIZE - 1) * size, [all_to_all(size) for _ in range(chosen.repeat)])
-    for size in map(int, chosen.sizes.split(",")):
-        show(
-            "allreduce", size, 2 * (SIZE - 1) / SIZE * size, [all_reduce(size) for _ in range(chosen.repeat)]
-        )
+    for name in chosen.operations.split(","):
+        operation, share = OPERATIONS[name]
+        for size in map(int, chosen.sizes.split(",")):
+            show(name, size, share * size, [operation(size) for _ in range(chosen.repeat)])
     if RANK == 0:
         print("all blocks and sums are right", flush=True)
 
@@ -95,6 +94,9 @@ def give_up(why: str) -> None:
     print(why, file=sys.stderr, flush=True)
     WORLD.Abort(1)
 
+
+OPERATIONS = {"alltoall": (all_to_all, SIZE - 1), "allreduce": (all_reduce, 2 * (SIZE - 1) / SIZE)}
+"""What is timed, and how many times its size a rank sends at least."""
 
 if __name__ == "__main__":
     main()
