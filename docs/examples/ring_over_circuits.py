@@ -116,7 +116,7 @@ def exchanged(
 
     Both at once: a chunk that all send and none reads may be larger than TCP's buffers.
     """
-    sending = Thread(target=send, args=(forward, chunk.tobytes()))
+    sending = Thread(target=send, args=(forward, chunk.tobytes()), daemon=True)
     sending.start()
     data = bytearray()
     while len(data) < 8 * count:
