@@ -42,6 +42,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--top-k", type=int, default=2, help="experts of a token")
     parser.add_argument("--capacity", type=float, default=1.25, help="room of an expert over its even share")
     parser.add_argument("--rate", type=float, default=0.05, help="learning rate")
+    parser.add_argument("--demand", help="a file for the bytes that the shapes say, which app.py reads")
     parser.add_argument(
         "--size", type=int, default=4, help="processes on loopback, where no launcher starts them"
     )
@@ -156,25 +157,20 @@ def exchange(blocks: Array) -> Array:
 def show_bytes(chosen: argparse.Namespace, size: int, block: int, parameters: Parameters) -> None:
     """Print what the shapes say that each process sent to each in all steps, payload alone."""
     a_pair = chosen.steps * ALL_TO_ALLS_A_STEP * block * 4
-    pairs = [[0 if sender == receiver else a_pair for receiver in range(size)] for sender in range(size)]
-    print("bytes of all-to-alls, from each process (row) to each (column):", *map(words, pairs), sep="\n")
+    pairs = a_pair * (1 - np.eye(size, dtype=np.int64))
     shared = sum(parameters[name].size for name in SHARED) * 4
     a_ring = chosen.steps * shared * 2 * (size - 1) // size
-    ring = [
-        [a_ring if receiver == (sender - 1) % size else 0 for receiver in range(size)]
-        for sender in range(size)
-    ]
-    print(
-        "bytes of AllReduces, a ring in which each sends to the one before:",
-        *map(words, ring),
-        sep="\n",
-        flush=True,
-    )
+    ring = a_ring * np.roll(np.eye(size, dtype=np.int64), -1, axis=1)
+    show("bytes of all-to-alls, from each process (row) to each (column):", pairs)
+    show("bytes of AllReduces, a ring in which each sends to the one before:", ring)
+    if chosen.demand:
+        np.savetxt(chosen.demand, pairs + ring, fmt="%d", delimiter=",")
 
 
-def words(row: list[int]) -> str:
-    """Return a row of a matrix as CSV."""
-    return ",".join(map(str, row))
+def show(title: str, matrix: np.ndarray) -> None:
+    """Print a matrix as CSV."""
+    rows = (",".join(map(str, row)) for row in matrix.tolist())
+    print(title, *rows, sep="\n", flush=True)
 
 
 def on_loopback(size: int) -> int:

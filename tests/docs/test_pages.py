@@ -21,6 +21,7 @@ REASONS = (
     "it needs a container engine",
     "it installs this machine anew",
     "it serves until it is stopped",
+    "it needs JAX, which is asked for",  # tests/emulation/apps/test_examples.py runs it
 )
 """Why a block is not carried out."""
 

@@ -44,12 +44,12 @@ def nics() -> list[str]:
 
 
 def scale() -> float:
-    """Return how many seconds of the emulation are one second of the real network."""
+    """Return how many times as long as in reality programs are to compute (``--compute-scale``)."""
     return float(os.environ["LIGHTRAIL_SCALE"])
 
 
 def compute(seconds: float) -> None:
-    """Wait as long as `seconds` of real computing last in the emulation."""
+    """Wait as long as computing takes that lasts `seconds` in reality."""
     time.sleep(seconds * scale())
 
 

@@ -86,11 +86,13 @@ def test_a_script_of_a_shell_runs_iperf3_from_host_to_host(tmp_path: Path) -> No
 @needs_jax
 def test_jax_learns_as_over_loopback_and_sends_what_its_shapes_say(tmp_path: Path) -> None:
     alone = subprocess.run(JAX, capture_output=True, text=True, timeout=END_S, check=True)
-    ran = app(tmp_path / "out", *RAIL, "--launch", "jax", command=JAX)
+    file = str(tmp_path / "demand.csv")
+    ran = app(tmp_path / "out", *RAIL, "--launch", "jax", "--demand", file, command=[*JAX, "--demand", file])
     assert ran.returncode == 0, ran.stderr
     assert losses(ran.stdout) == losses(alone.stdout)
     assert len(losses(ran.stdout)) == 10
     said = np.sum(matrices(ran.stdout, 4), axis=0)
+    np.testing.assert_array_equal(read_app(tmp_path / "out").demand, said)
     captured = np.loadtxt(tmp_path / "out" / "hosts.csv", delimiter=",")
     others = ~np.eye(4, dtype=bool)
     np.testing.assert_allclose(captured[others], said[others], rtol=0.03)
