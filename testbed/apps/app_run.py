@@ -142,6 +142,8 @@ def applied(plan: AppPlan) -> Iterator[AppNews]:
     network = Network(fabric, plan.rate, plan.datapath, plan.host, mtu=plan.mtu, hosts=True)
     with network, HostServer(network, scale=plan.place.scale):
         network.impair(plan.scale.dilation.time)
+        if plan.mptcp:
+            network.hosts.offer_mptcp()
         settings = port_settings(network)
         broken, effects = unmet(network, settings), effective(network, settings)
         yield Told(words_of(plan))

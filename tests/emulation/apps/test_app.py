@@ -239,3 +239,12 @@ def test_the_generator_carries_the_same_bytes(tmp_path: Path) -> None:
         sent = int(lines[0].removeprefix("h1: "))
         assert beside.payload_bytes == pytest.approx(sent, rel=0.01)
         assert beside.generator_s == pytest.approx(beside.predicted_s, rel=0.5)
+
+
+def test_a_connection_by_multipath_tcp_uses_both_nics(tmp_path: Path) -> None:
+    path_of("mptcpize")
+    with applied(tmp_path, "--mptcp", "--", *in_python(SENDS)) as run:
+        code, lines, errors = run.end()
+        assert code == 0, errors
+        sent = run.record.tables.links.groupby("port")["bytes"].sum()
+        assert min(sent["h0:0"], sent["h0:1"]) > 0.3 * int(lines[0].removeprefix("h1: "))
