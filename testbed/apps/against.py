@@ -11,7 +11,7 @@ the NICs that the application's did.
 
 The whole application is predicted too: its phases one after the other, with the pauses that it made between
 them. What fails, fails at the same time. A pause that a fault makes is not the application's, so phases are
-taken for one where a fault came or was over between them.
+taken for one where a fault came just before the pause between them.
 """
 
 import math
@@ -43,6 +43,8 @@ SHORTEST_PAUSE_S = 1e-3
 """Shorter pauses of an application are left out [s]."""
 FAULT_S = 0.5
 """How long after a fault a pause may begin that it makes: what has left its NICs still arrives [s]."""
+SEEN_S = 0.05
+"""By how much earlier than the fault that pause may seem to begin: bins have a width [s]."""
 
 
 Seen = Mapping[tuple[int, int], Mapping[tuple[int, int], float]]
@@ -196,15 +198,15 @@ def predicted_s(
 
 
 def joined(phases: Sequence[TrafficPhase], faults: Sequence[AppFault]) -> list[TrafficPhase]:
-    """Return phases of which those are one that a fault parts: it came, or was over, in the pause or before.
+    """Return phases of which those are one that a fault parts: the pause between them begins with it.
 
-    A pause counts as the fault's if it begins within `FAULT_S` of it.
+    A pause counts as the fault's if it begins within `FAULT_S` of it. What comes later, or is over by then,
+    did not make it.
     """
     found = list[TrafficPhase]()
-    times_s = [time_s for fault in faults for time_s in (fault.begins_s, fault.ends_s)]
     for phase in phases:
         last = found[-1] if found else None
-        if last and any(last.end_s - FAULT_S <= time_s <= phase.start_s for time_s in times_s):
+        if last and any(-SEEN_S <= last.end_s - fault.begins_s <= FAULT_S for fault in faults):
             found[-1] = TrafficPhase(
                 last.start_s,
                 phase.end_s,

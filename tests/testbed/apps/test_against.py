@@ -77,6 +77,12 @@ def test_phases_that_a_fault_parts_are_one() -> None:
     assert joined(phases, ()) == phases
 
 
+@pytest.mark.parametrize("fault", ["nic:0:1@1s-2.5s", "nic:0:1@2.5s", "nic:0:1@1s-2s", "nic:0:1@3.2s"])
+def test_a_pause_that_a_fault_cannot_have_made_is_the_applications(fault: str) -> None:
+    phases = [phase_of(0, 2.1, all_to_all(5)), phase_of(3, 4, all_to_all(6))]
+    assert joined(phases, app_faults([fault], FABRIC)) == phases
+
+
 @pytest.mark.parametrize("fault", ["server:1@1s", "controller@1s-2s"])
 def test_what_an_application_does_without_a_server_is_not_predicted(fault: str) -> None:
     phases = [phase_of(0, 2, all_to_all(5))]
