@@ -2,7 +2,8 @@
 
 A packet is counted once: where its host's NIC hands it to a switch, before any queue of the network. TCP's
 sequence numbers say which payload is sent for the first time, also where the tap missed a packet. Payload of
-UDP counts as sent for the first time; MPTCP sends some again on another subflow, which counts anew.
+UDP counts as sent for the first time; MPTCP sends some again on another subflow, which counts anew. Fragments
+behind the first of a datagram have no ports: those between two hosts are a flow of their own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ HEADS = frame_of(
     version=("u1", 14),
     length=(">u2", 16),
     id=(">u2", 18),
+    fragment=(">u2", 20),
     protocol=("u1", 23),
     source=(">u4", 26),
     destination=(">u4", 30),
@@ -37,6 +39,8 @@ HEAD_BYTES = 54
 """Of a packet, Ethernet's header among it, up to the end of TCP's without options."""
 PLAIN_IP = 0x45
 """The first byte of an IP header without options."""
+FRAGMENT_OFFSET = 0x1FFF
+"""Where in its datagram a fragment lies: 0 for the first, which alone has a header of TCP or UDP."""
 ICMP, TCP, UDP = 1, 6, 17
 PROTOCOLS = {ICMP: "icmp", TCP: "tcp", UDP: "udp"}
 IP_BYTES, UDP_BYTES = 20, 8
@@ -221,7 +225,8 @@ class TrafficLog:
 
     def _parted(self, frames: Frames, own: Numbers) -> Iterator[Numbers]:
         """Yield which packets to count, divided where a connection takes an earlier one's ports."""
-        opening = own[(frames["protocol"][own] == TCP) & (frames["flags"][own] & SYN > 0)]
+        is_tcp = has_ports(frames) & (frames["protocol"] == TCP)
+        opening = own[is_tcp[own] & (frames["flags"][own] & SYN > 0)]
         begun = 0
         for index, key in zip(opening.tolist(), keys_of(frames[opening]), strict=True):
             if self.flows.begin(key, int(frames["sequence"][index])):
@@ -240,7 +245,7 @@ class TrafficLog:
         number = self.flows.numbers(*numbers_of(frames))
         size = _payload_bytes(frames, length)
         new, resent = size.copy(), np.zeros_like(size)
-        tcp = np.flatnonzero((frames["protocol"] == TCP) & (frames["version"] == PLAIN_IP))
+        tcp = np.flatnonzero(has_ports(frames) & (frames["protocol"] == TCP))
         if len(tcp):
             sequence = frames["sequence"][tcp].astype(np.int64)
             opens = frames["flags"][tcp] & SYN > 0
@@ -304,9 +309,14 @@ class TrafficLog:
 def numbers_of(frames: Frames) -> tuple[Numbers, Numbers]:
     """Return the key of each packet's flow as two arrays; without ports where none can be read."""
     addresses = frames["source"].astype(np.int64) << 32 | frames["destination"]
-    protocol = frames["protocol"].astype(np.int64)
-    has_ports = ((protocol == TCP) | (protocol == UDP)) & (frames["version"] == PLAIN_IP)
-    return addresses, protocol << 32 | np.where(has_ports, frames["ports"].astype(np.int64), 0)
+    ports = np.where(has_ports(frames), frames["ports"].astype(np.int64), 0)
+    return addresses, frames["protocol"].astype(np.int64) << 32 | ports
+
+
+def has_ports(frames: Frames) -> NDArray[np.bool_]:
+    """Return whether each packet begins with a header of TCP or UDP that can be read."""
+    protocol, is_first = frames["protocol"], frames["fragment"] & FRAGMENT_OFFSET == 0
+    return np.asarray(((protocol == TCP) | (protocol == UDP)) & (frames["version"] == PLAIN_IP) & is_first)
 
 
 def keys_of(frames: Frames) -> Sequence[Key]:
@@ -316,11 +326,15 @@ def keys_of(frames: Frames) -> Sequence[Key]:
 
 
 def _payload_bytes(frames: Frames, length: Numbers) -> Numbers:
-    """Return the payload of each packet that is TCP or UDP, 0 of others [bytes]."""
-    protocol, plain = frames["protocol"], frames["version"] == PLAIN_IP
+    """Return the payload of each packet that is TCP or UDP, 0 of others [bytes].
+
+    Fragments behind the first are payload as a whole; of TCP the sequence numbers say what they carry.
+    """
+    protocol, begins = frames["protocol"], has_ports(frames)
     head = np.where(protocol == TCP, 4 * (frames["offset"].astype(np.int64) >> 4), UDP_BYTES)
-    has_payload = plain & ((protocol == TCP) | (protocol == UDP))
-    return np.where(has_payload, np.maximum(length - IP_BYTES - head, 0), 0)
+    follows = (protocol == UDP) & (frames["version"] == PLAIN_IP) & ~begins
+    size = np.maximum(length - IP_BYTES - np.where(begins, head, 0), 0)
+    return np.where(begins | follows, size, 0)
 
 
 def _summed(rows: Numbers) -> Numbers:

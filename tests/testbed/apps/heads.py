@@ -27,13 +27,16 @@ class Head(NamedTuple):
     total: int = 1
     """Checksum."""
     version: int = PLAIN_IP
+    fragment: int = 0
+    """Where in its datagram it lies [8 bytes]; only the first has a header."""
 
 
 def frames_of(heads: Sequence[Head]) -> NDArray[np.void]:
     """Return frames of packets."""
     frames = np.zeros(len(heads), HEADS)
     for frame, head in zip(frames, heads, strict=True):
-        header = {TCP: TCP_BYTES, UDP: UDP_BYTES}.get(head.protocol, 0)
+        header = 0 if head.fragment else {TCP: TCP_BYTES, UDP: UDP_BYTES}.get(head.protocol, 0)
+        frame["fragment"] = head.fragment
         frame["version"], frame["protocol"], frame["id"] = head.version, head.protocol, head.id
         frame["source"], frame["destination"] = head.source, head.destination
         frame["ports"] = head.ports[0] << 16 | head.ports[1]

@@ -69,6 +69,25 @@ def test_payload_that_the_tap_missed_is_known_by_what_follows() -> None:
     assert flow(log)["payload_bytes"] == 6000
 
 
+def test_fragments_of_datagrams_count_as_payload_and_are_one_flow() -> None:
+    parts = [(8972, (40000, 5001), 0), (8980, (0x7575, 1), 1122), (2048, (0x7575, 2), 2245)]
+    log = logged(
+        [
+            (0.001 * (1 + at), Head(HOSTS[0], HOSTS[1], ports, size=size, protocol=UDP, fragment=offset))
+            for at, (size, ports, offset) in enumerate(2 * parts)
+        ]
+    )
+    table = log.flow_table(0.0)
+    assert table["payload_bytes"].tolist() == [2 * 8972, 2 * (8980 + 2048)]
+    assert table["destination_port"].tolist() == [5001, 0]
+
+
+def test_fragments_of_a_segment_count_once() -> None:
+    rest = data(1, 500, flags=SYN, fragment=60)  # no header: what is read as one is payload
+    log = logged([(0.001, data(100, 460)), (0.002, rest), (0.003, data(1060, 40))])
+    assert log.flow_table(0.0)["payload_bytes"].sum() == 1000
+
+
 def test_sequence_numbers_begin_again_from_0() -> None:
     most = (1 << 32) - 300
     log = logged([(0.001, data(most, 200)), (0.002, data(most + 200, 200))], [(0.003, data(most + 400, 100))])
