@@ -165,8 +165,8 @@ def start(
         _files(),
         *namespaces.precedence.words,
     ]
-    process = HostProcess(
-        subprocess.Popen(
+    try:
+        begun = subprocess.Popen(
             [*entry, *plain, *command.argv],
             env=environment,
             stdin=stdin,
@@ -174,7 +174,10 @@ def start(
             stderr=stderr,
             start_new_session=True,
         )
-    )
+    except (OSError, ValueError) as error:  # words too long, or with a NUL; no memory or processes left
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(f"{name} cannot run {command.argv[0]!r}: {why}") from error
+    process = HostProcess(begun)
     namespaces.precedence.put_last(process.pid)
     return process
 

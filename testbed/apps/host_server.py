@@ -48,6 +48,8 @@ from topologies.fabric import Fabric
 
 MOST_BYTES = 1 << 12
 """Of a message that no memfd holds."""
+MOST_REQUEST_BYTES = 1 << 24
+"""Of a memfd: more than the words and the environment of a process may have."""
 DESCRIPTORS = 4
 """Of a request: what is asked, and three standard streams."""
 PEER = struct.Struct("=iII")
@@ -264,9 +266,11 @@ def _request_in(data: bytes, descriptors: Sequence[int]) -> dict[str, object]:
             its = os.fstat(descriptors[0])
             if not stat.S_ISREG(its.st_mode):  # to read it could take for ever
                 raise ScenarioError("a request is not in a memfd")
+            if its.st_size > MOST_REQUEST_BYTES:
+                raise ScenarioError(f"a request of {its.st_size:,} bytes")
             data = os.pread(descriptors[0], its.st_size, 0)
         request = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ScenarioError(f"a request cannot be read: {error}") from error
     return request if isinstance(request, dict) else {}
 
@@ -275,7 +279,7 @@ def _signal_in(data: bytes) -> int:
     """Return the signal that a message asks for; ScenarioError if it does not."""
     try:
         return signal.Signals(json.loads(data)["signal"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ScenarioError(f"not a signal: {error}", "take one of kill -l") from error
 
 
