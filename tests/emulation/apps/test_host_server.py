@@ -1,4 +1,4 @@
-"""Requests to the server of the hosts that no client of this checkout makes: each is refused, and others go on."""
+"""Requests to the server of the hosts that no client here makes: each is refused, and others go on."""
 
 import json
 import os
