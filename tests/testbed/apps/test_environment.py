@@ -19,7 +19,8 @@ def test_a_host_knows_itself_and_all_others() -> None:
     known = host_environment(NETWORK, 1, scale=2.5)
     assert (known["LIGHTRAIL_HOST"], known["LIGHTRAIL_HOSTS"]) == ("h1", "h0,h1")
     assert (known["LIGHTRAIL_NICS"], known["LIGHTRAIL_SCALE"]) == ("nic0,nic1", "2.5")
-    assert known["OMPI_MCA_btl_tcp_if_include"] == known["OMPI_MCA_oob_tcp_if_include"] == "nic0,nic1"
+    assert known["OMPI_MCA_btl_tcp_if_include"] == "nic0,nic1"
+    assert known["OMPI_MCA_oob_tcp_if_include"] == "172.16.0.0/12"
 
 
 def test_places_of_hosts_come_first_and_once() -> None:
