@@ -10,10 +10,12 @@ import select
 import socket
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from subprocess import CompletedProcess
 from threading import Lock
 from typing import Literal, Self, cast
 
+from testbed.apps.app_checks import check_transport_of_hosts
 from testbed.apps.environment import of_asker
 from testbed.apps.host_processes import CommandError, kill_processes_on
 from testbed.apps.host_server import HostServer, hosts_by_name
@@ -29,7 +31,6 @@ from topologies.errors import LightrailError, NetworkError, ScenarioError
 from topologies.fabric import Fabric
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.host_settings import HostSettings, TransportSetup, host_settings
-from traffic.transports.registry import congestion_control
 
 LIT_S = 60.0
 """How long an OCS may take to light circuits [s]."""
@@ -48,6 +49,7 @@ def network(
     *,
     emulated_rate: float = 100.0,
     transport: str = "tcp",
+    mptcp: bool = False,
     scale: float = 1.0,
     waits: bool = True,
 ) -> "ApplicationNetwork":
@@ -63,6 +65,8 @@ def network(
         What the fabric's first NIC is shaped to, and others in proportion [Mbit/s].
     transport
         TCP of the hosts: ``tcp``, or with a congestion control, such as ``tcp:dctcp``.
+    mptcp
+        Whether sockets of MPTCP use all NICs of their hosts (``mptcpize run``).
     scale
         How many times as long as in reality applications are to compute that know of it (`LIGHTRAIL_SCALE`).
     waits
@@ -73,28 +77,37 @@ def network(
     LightrailError
         If the transport is none for applications; when it is booted, if this machine cannot emulate it.
     """
-    control = congestion_control(transport)
-    if control is None:
-        raise ScenarioError(
-            f"applications send by TCP, and {transport} is another transport", "give tcp, or tcp:CC"
-        )
-    check_congestion_control(control)
+    check_transport_of_hosts(transport)
     rate = emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
     time_factor = Dilation(rate, 1.0).time
     settings = host_settings(TransportSetup(transport), fabric, rate, time_factor, DEFAULT_MTU)
-    return ApplicationNetwork(fabric, rate, settings, scale, waits=waits)
+    boots = _Boots(fabric, rate, settings, mptcp, scale)
+    return ApplicationNetwork(boots, waits=waits)
+
+
+@dataclass(frozen=True)
+class _Boots:
+    """A network that is to be booted."""
+
+    fabric: Fabric
+    """At real rates."""
+    rate: float
+    """Emulated rate over real rate."""
+    host: HostSettings
+    """What the hosts' TCP is set to."""
+    mptcp: bool
+    """Whether sockets of MPTCP use all NICs."""
+    scale: float
+    """How many times as long as in reality applications are to compute."""
 
 
 class ApplicationNetwork:
     """A network whose hosts run applications; a context manager, see `network`."""
 
-    def __init__(
-        self, fabric: Fabric, rate: float, settings: HostSettings, scale: float, *, waits: bool
-    ) -> None:
-        self.fabric = fabric
-        self._boots = (fabric, rate, settings, scale)
+    def __init__(self, boots: "_Boots", *, waits: bool) -> None:
+        self.fabric, self._boots = boots.fabric, boots
         self._waits, self._one_order, self._is_open = waits, Lock(), False
-        self._numbers = hosts_by_name(fabric)
+        self._numbers = hosts_by_name(self.fabric)
         self._running: list[ApplicationProcess] = []
 
     def __enter__(self) -> Self:
@@ -104,7 +117,7 @@ class ApplicationNetwork:
             stack.enter_context(self._door)
             with inside:
                 worker = stack.enter_context(EmulationWorker(waits=self._waits, keep=(inside.fileno(),)))
-                self._orders = worker.call(serving, *self._boots, inside.fileno())
+                self._orders = worker.call(serving, self._boots, inside.fileno())
                 next(self._orders)
             stack.callback(self._close_processes)
             self._stack, self._is_open = stack.pop_all(), True
@@ -399,25 +412,22 @@ class _Written:
         return os.pread(self._file.fileno(), os.fstat(self._file.fileno()).st_size, 0)
 
 
-def serving(
-    fabric: Fabric, rate: float, settings: HostSettings, scale: float, door: int
-) -> Generator[LightrailError | None, Order, None]:
+def serving(boots: "_Boots", door: int) -> Generator[LightrailError | None, Order, None]:
     """Boot a network and serve its hosts, in a worker; yield what came of each order, None if all is well.
 
     Parameters
     ----------
-    fabric
-        What is booted.
-    rate
-        Emulated rate over real rate.
-    settings, scale
-        TCP of the hosts, and how long applications are told to compute.
+    boots
+        What is booted, and how.
     door
         A descriptor over which sockets to the server of the hosts come.
     """
-    booted = Network(fabric, rate, host=settings, hosts=True)
-    with booted as network, HostServer(network, door, scale=scale):
-        network.impair(Dilation(rate, 1.0).time)
+    check_congestion_control(boots.host.congestion_control)  # an ordinary user may take more in here
+    booted = Network(boots.fabric, boots.rate, host=boots.host, hosts=True)
+    with booted as network, HostServer(network, door, scale=boots.scale):
+        network.impair(Dilation(boots.rate, 1.0).time)
+        if boots.mptcp:
+            network.hosts.offer_mptcp()
         standing = StandingFaults(network)
         error: LightrailError | None = None
         while True:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
+from testbed.apps.environment import of_asker
 from testbed.apps.host_processes import Command, HostProcess, start
 from testbed.network.network import Network
 
@@ -29,7 +30,7 @@ def run_on_all(network: Network, line: str, say: Callable[[str], None]) -> None:
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
         heard = [
-            stack.enter_context(_Heard(network, host, line, os.environ, say))
+            stack.enter_context(_Heard(network, host, line, of_asker(os.environ), say))
             for host in range(len(network.fabric.servers))
         ]
         for each in heard:

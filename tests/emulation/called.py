@@ -27,6 +27,13 @@ def counted(most: int) -> Generator[int, None, int]:
         print(f"closed {most}", file=sys.stderr, flush=True)
 
 
+def summed() -> Generator[int, int, None]:
+    """Yield the sum of all that was sent so far."""
+    total = 0
+    while True:
+        total += yield total
+
+
 def surroundings() -> Iterator[tuple[bool, str, int, str]]:
     """Yield whether this is a sandbox, the directory, the user, and what the standard input is."""
     yield inside_sandbox(), os.getcwd(), os.geteuid(), os.readlink("/proc/self/fd/0")

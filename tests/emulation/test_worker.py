@@ -12,7 +12,7 @@ import pytest
 
 from testbed.study.worker import EmulationWorker
 from tests.emulation.box import Box
-from tests.emulation.called import counted, killed, refused, surroundings
+from tests.emulation.called import counted, killed, refused, summed, surroundings
 from tests.tools import CHECKOUT, hears_interrupts, need_sandbox
 from topologies.errors import MachineError, ScenarioError
 
@@ -119,6 +119,12 @@ def test_a_call_is_a_generator_that_is_carried_out_inside() -> None:
     with EmulationWorker() as worker:
         assert list(all_of(3)) == [0, 1, 2]
         assert list(worker.call(surroundings)) == [(True, os.getcwd(), 0, os.devnull)]
+
+
+def test_a_call_is_sent_values() -> None:
+    with EmulationWorker() as worker:
+        call = worker.call(summed)
+        assert [next(call), call.send(2), call.send(5)] == [0, 2, 7]
 
 
 def test_a_call_that_is_closed_is_closed_inside(capfd: pytest.CaptureFixture[str]) -> None:
