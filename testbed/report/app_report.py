@@ -1,13 +1,11 @@
 """The report of an application's run, one HTML file: what ran, what it did, and whether to believe it."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from textwrap import shorten
-
-from matplotlib.figure import Figure
 
 from testbed.apps.app_record import AppRecord
 from testbed.apps.phases import TrafficPhase, busy_share, demand_of, traffic_phases
@@ -121,45 +119,60 @@ def app_html(
 def sections_of(record: AppRecord, phases: Sequence[TrafficPhase]) -> list[ReportPart]:
     """Return the parts of the report, without those about which there is nothing to say."""
     tables = record.tables
-    sent, links = bool(len(tables.traffic)), bool(len(tables.links))
-    share = busy_share(phases, record.duration_s)
-    sent_caption = (
-        "What all hosts together handed to the network: packets with their headers (grey), and payload that "
-        f"was sent for the first time (blue). Pale: {counted(len(phases), 'phase')}, {share:.0%} of the time."
-        f"{EVENT_LINES}"
-    )
-    queued = links and bool((tables.links[["backlog_bytes", "drops"]] > 0).to_numpy().any())
-    beside, changes = beside_sheet(record), change_sheet(record)
-    return [
+    sent, has_paths = bool(len(tables.traffic)), bool(len(tables.flows))
+    parts = [
         ReportPart(
             "What came of it",
-            [time_sheet(record, phases), process_sheet(record), *[event_sheet(record)] * bool(record.events)],
+            _sheets(
+                time_sheet(record, phases),
+                process_sheet(record),
+                event_sheet(record) if record.events else None,
+            ),
         ),
-        *[ReportPart("Beside the generator", [each]) for each in [beside] if each],
+        ReportPart("Beside the generator", _sheets(beside_sheet(record))),
         ReportPart(
             "What it sent",
-            [*[phase_sheet(record, phases)] * sent, *[host_sheet(record)] * bool(record.hosts)],
-            [
-                *_plots(sent, "sent", partial(sent_plot, record, phases), sent_caption),
-                *_plots(sent, "hosts", partial(demand_plot, record), f"{DEMAND}{demand_text(record)}"),
-            ],
+            _sheets(phase_sheet(record, phases) if sent else None, host_sheet(record)),
+            _sent_plots(record, phases) if sent else [],
         ),
-        ReportPart(
-            "Links",
-            [],
-            [
-                *_plots(links, "links", partial(links_plot, record), f"{LINKS}{EVENT_LINES}"),
-                *_plots(queued, "queues", partial(queues_plot, record), f"{QUEUES}{EVENT_LINES}"),
-                *_plots(len(tables.light) > 0, "light", partial(light_plot, record), f"{LIGHT}{EVENT_LINES}"),
-            ],
-        ),
-        *[ReportPart("Paths", [flow_sheet(record), *[each for each in [changes] if each]])] * sent,
+        ReportPart("Links", [], _link_plots(record)),
+        ReportPart("Paths", _sheets(flow_sheet(record), change_sheet(record)) if has_paths else []),
         ReportPart("Can it be believed?", [machine_sheet(record)]),
+    ]
+    return [part for part in parts if part.sheets or part.plots]
+
+
+def _sheets(*sheets: Sheet | None) -> list[Sheet]:
+    return [sheet for sheet in sheets if sheet]
+
+
+def _sent_plots(record: AppRecord, phases: Sequence[TrafficPhase]) -> list[Plot]:
+    """Return the plots of what hosts sent, over time and between each other."""
+    share = busy_share(phases, record.duration_s)
+    caption = (
+        "What all hosts together handed to the network: packets with their headers (grey), and payload that "
+        f"was sent for the first time (blue). Pale: {counted(len(phases), 'phase')}, {share:.0%} of the time."
+    )
+    return [
+        Plot("sent", partial(sent_plot, record, phases), f"{caption}{EVENT_LINES}"),
+        Plot("hosts", partial(demand_plot, record), f"{DEMAND}{demand_text(record)}"),
     ]
 
 
-def _plots(wanted: bool, name: str, draw: Callable[[], Figure], caption: str) -> list[Plot]:
-    return [Plot(name, draw, caption)] if wanted else []
+def _link_plots(record: AppRecord) -> list[Plot]:
+    """Return the plots of links, queues and circuits over time."""
+    links = record.tables.links
+    queued = bool((links[["backlog_bytes", "drops"]] > 0).to_numpy().any())
+    plots = {
+        "links": (links_plot, LINKS, len(links) > 0),
+        "queues": (queues_plot, QUEUES, queued),
+        "light": (light_plot, LIGHT, len(record.tables.light) > 0),
+    }
+    return [
+        Plot(name, partial(draw, record), f"{caption}{EVENT_LINES}")
+        for name, (draw, caption, wanted) in plots.items()
+        if wanted
+    ]
 
 
 def sentence(record: AppRecord) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from testbed.apps.app_record import AppProcess, AppRecord
+from testbed.apps.app_record import AppProcess, AppRecord, HostTcp
 from testbed.apps.phases import TrafficPhase, busy_share, least_pause_s
 from testbed.report.heat_maps import UNITS as BYTES
 from testbed.report.page import Block, Line, Sheet, counted
@@ -15,6 +15,8 @@ from testbed.report.table import UNITS, number, significant
 
 MOST_LINES = 40
 """Lines that a table shows; files in the results have all."""
+COUNTED = "segments", "resent", "timeouts", "nic_drops"
+"""The counters of `HostTcp`."""
 LONGEST_COMMAND = 80
 """Characters of a command in a table."""
 
@@ -64,7 +66,7 @@ def process_sheet(record: AppRecord) -> Sheet:
         for each in shown
     ]
     left = len(every) - len(shown)
-    more = f" {left} more processes ended with 0." if left else ""
+    more = f" {left} more are left out, first those that ended with 0." if left else ""
     return Sheet(
         ("host", "rank", "command"),
         ("exit code", "ended after", "output"),
@@ -113,43 +115,34 @@ def phase_sheet(record: AppRecord, phases: Sequence[TrafficPhase]) -> Sheet:
     )
 
 
-def host_sheet(record: AppRecord) -> Sheet:
-    """Return the counts of hosts, of many those whose TCP sent most again."""
+def host_sheet(record: AppRecord) -> Sheet | None:
+    """Return the counts of hosts that sent something, of many those whose TCP sent most again."""
     sent, received = (
         record.tables.traffic.groupby(end)["payload_bytes"].sum() for end in ("source", "destination")
     )
-    every = sorted(record.hosts, key=lambda each: (-each.resent, each.host))
+    used = [each for each in record.hosts if each.segments or each.nic_drops or sent.get(each.host, 0)]
+    if not used:
+        return None
+    shown = sorted(used, key=lambda each: (-each.resent, each.host))[:MOST_LINES]
     lines = [
-        Line(
-            [
-                _host(record, each.host),
-                bytes_text(int(sent.get(each.host, 0))),
-                bytes_text(int(received.get(each.host, 0))),
-                f"{each.segments:,}",
-                f"{each.resent:,} ({each.resent / max(each.segments, 1):.2%})",
-                f"{each.timeouts:,}",
-                f"{each.nic_drops:,}",
-            ]
-        )
-        for each in sorted(every[:MOST_LINES], key=lambda each: each.host)
+        _host_line(_host(record, each.host), sent.get(each.host, 0), received.get(each.host, 0), each)
+        for each in sorted(shown, key=lambda each: each.host)
     ]
-    totals = [
-        sum(values)
-        for values in zip(*((h.segments, h.resent, h.timeouts, h.nic_drops) for h in every), strict=True)
-    ]
-    if totals:
-        cells = ["all hosts", bytes_text(int(sent.sum())), bytes_text(int(received.sum())), f"{totals[0]:,}"]
-        cells += [
-            f"{totals[1]:,} ({totals[1] / max(totals[0], 1):.2%})",
-            *(f"{each:,}" for each in totals[2:]),
-        ]
-        lines.append(Line(cells))
+    totals = (sum(getattr(each, name) for each in used) for name in COUNTED)
+    lines.append(_host_line("all hosts", sent.sum(), received.sum(), HostTcp(-1, *totals)))
+    left = f" {len(used) - len(shown)} more hosts sent less again." if len(shown) < len(used) else ""
     return Sheet(
         ("host",),
         ("payload sent", "received", "TCP segments", "sent again", "timeouts", "drops at NICs"),
         [Block(lines)],
-        "Payload as the tap saw it leave NICs; the others are the hosts' own counters.",
+        f"Payload as the tap saw it leave NICs; the others are the hosts' own counters.{left}",
     )
+
+
+def _host_line(name: str, sent_bytes: float, received_bytes: float, counts: HostTcp) -> Line:
+    again = f"{counts.resent:,} ({counts.resent / max(counts.segments, 1):.2%})"
+    numbers = [f"{counts.segments:,}", again, f"{counts.timeouts:,}", f"{counts.nic_drops:,}"]
+    return Line([name, bytes_text(sent_bytes), bytes_text(received_bytes), *numbers])
 
 
 def flow_sheet(record: AppRecord) -> Sheet:

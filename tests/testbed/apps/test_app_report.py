@@ -90,6 +90,18 @@ def test_the_report_says_what_ran_what_it_did_and_whether_to_believe_it(tmp_path
         assert words in said, words
 
 
+def test_of_many_processes_and_hosts_those_that_matter_are_shown(tmp_path: Path) -> None:
+    fabric = rail_fabric(64, 1)
+    record = record_of(fabric, all_to_all(64, [0.0], 0.02, 1000), 1.0)
+    processes = [replace(each, exit_code=int(each.host == 63)) for each in record.processes]
+    said = text_of(write_app_report(replace(record, processes=tuple(processes)), tmp_path))
+    assert "h38 38" in said
+    assert "h39 39" not in said
+    assert "h63 63 python alltoall.py 1" in said
+    assert "24 more are left out, first those that ended with 0." in said
+    assert "24 more hosts sent less again." in said
+
+
 def test_one_process_is_named_by_what_started_it() -> None:
     one = replace(RECORD, processes=RECORD.processes[:1])
     assert sentence(one).startswith("mpirun on h0, over a rail fabric")
@@ -97,9 +109,10 @@ def test_one_process_is_named_by_what_started_it() -> None:
 
 
 def test_a_run_in_which_nothing_was_sent_has_a_report(tmp_path: Path) -> None:
-    said = text_of(write_app_report(SILENT, tmp_path))
-    assert "Hosts sent 0 bytes of payload" in said
-    assert "Paths" not in said
+    report = write_app_report(SILENT, tmp_path)
+    assert "Hosts sent 0 bytes of payload" in text_of(report)
+    parts = ["What came of it", "Can it be believed?", "How to repeat it", "Definitions"]
+    assert re.findall("<h2>(.*?)</h2>", report.read_text()) == parts
     assert not (tmp_path / "matrix.csv").exists()
 
 
