@@ -27,6 +27,7 @@ from testbed.study.options import (
     NoWait,
     Out,
     Plots,
+    check_effect,
     emulated_bps,
     listed,
     plot_formats,
@@ -67,6 +68,10 @@ def app(
             help="What the fastest NIC is shaped to [Mbit/s]; by default what this machine carries safely."
         ),
     ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Measure anew first what this machine carries (20 s)."),
+    ] = False,
     transport: Annotated[
         str, typer.Option(help="The TCP of hosts: tcp (cubic), tcp:bbr, tcp:reno, tcp:dctcp ...")
     ] = "tcp",
@@ -147,8 +152,16 @@ def app(
         timeout_s=_timeout_s(timeout),
         captures=captures_of(pcap, wired) if pcap is not None else (),
     )
-    rate_bps = None if emulated_rate is None else emulated_bps(emulated_rate)
-    how = Carrying(rate_bps=rate_bps, out=out, formats=plot_formats(plots), waits=not no_wait, demand=demand)
+    if emulated_rate is not None:
+        check_effect("--emulated-rate says what NICs are shaped to", {"--calibrate": calibrate})
+    how = Carrying(
+        rate_bps=None if emulated_rate is None else emulated_bps(emulated_rate),
+        calibrate=calibrate,
+        out=out,
+        formats=plot_formats(plots),
+        waits=not no_wait,
+        demand=demand,
+    )
     raise typer.Exit(run_app(plan, how))
 
 

@@ -47,6 +47,8 @@ class Carrying:
 
     rate_bps: float | None = None
     """What its fastest NIC is shaped to [bit/s]; None for what this machine carries safely."""
+    calibrate: bool = False
+    """Whether it is measured anew what this machine carries."""
     out: Path | None = None
     """The directory of its results; None for a new one below ``results/app``."""
     formats: Sequence[Format] = ("png",)
@@ -70,7 +72,7 @@ def run_app(plan: AppPlan, how: Carrying) -> int:
         keep = (stop.fileno(), *(each.descriptor for each in captures))
         plan = replace(plan, stop=stop.fileno(), captures=captures)
         with EmulationWorker(waits=how.waits, keep=keep) as worker:
-            plan = replace(plan, rate=_rate(worker, plan, how.rate_bps))
+            plan = replace(plan, rate=_rate(worker, plan, how))
             heard, record = _followed(worker.call(applied, plan), plan, outputs, stopping.fileno())
         outputs.place()
         record = _with_demand(record, how.demand)
@@ -124,13 +126,13 @@ def _text(seconds: float) -> str:
     return f"{seconds * 1e3:.4g} ms" if seconds < 1 else f"{seconds:.4g} s"
 
 
-def _rate(worker: EmulationWorker, plan: AppPlan, rate_bps: float | None) -> float:
+def _rate(worker: EmulationWorker, plan: AppPlan, how: Carrying) -> float:
     """Return emulated over real rate: as asked for, or what this machine carries while all NICs send."""
     fabric = plan.fabric
     nic_bps = max(map(fabric.nic_rate_bps, fabric.nics))
-    if rate_bps is not None:
-        return min(rate_bps / nic_bps, 1.0)
-    (machine,) = worker.call(measured, plan.datapath, False, False)
+    if how.rate_bps is not None:
+        return min(how.rate_bps / nic_bps, 1.0)
+    (machine,) = worker.call(measured, plan.datapath, False, how.calibrate)
     say(machine.calibration.sentence(datetime.now().astimezone()))
     # Over circuits a packet crosses one switch.
     load_bps = full_load_bps(fabric, plan.mtu) or sum(map(fabric.nic_rate_bps, fabric.nics))

@@ -34,6 +34,7 @@ RAIL = ("rail", "--set", "servers=4", "--set", "rails=2")
         (("--pcap", "h0:2", "--", "hostname"), "--pcap h0:2: h0 has 2 NICs"),
         (("--pcap", "h9:0", "--", "hostname"), "that is not a NIC of rail; give HOST:NIC"),
         (("--emulated-rate", "0", "--", "hostname"), "give --emulated-rate from 1 to 1000"),
+        (("--emulated-rate", "9", "--calibrate", "--", "hostname"), "so --calibrate has no effect"),
         (("--timeout", "0", "--", "hostname"), "a timeout of 0 s"),
         (("--compute-scale", "nan", "--", "hostname"), "a compute scale of nan"),
         (("--plots", "gif", "--", "hostname"), "unknown word 'gif' of --plots"),
