@@ -176,13 +176,19 @@ class AppProcesses:
                 yield from self.heard(deadline_s)
 
     def rest(self) -> Iterator[Wrote | EndedProcess]:
-        """Yield what is still written once all have ended, until nobody is left who could."""
+        """Yield what is still written once all have ended, and kill what is left on hosts.
+
+        A process that has left its host's network is not found; it ends with the sandbox.
+        """
+        yield from self._still_heard()
+        self.end_on(range(len(self.network.fabric.servers)))
+        yield from self._still_heard()
+
+    def _still_heard(self) -> Iterator[Wrote | EndedProcess]:
+        """Yield what is heard until nobody has a pipe any more, or for `LEFT_S`."""
         deadline_s = time.monotonic() + LEFT_S
         while self._streams and time.monotonic() < deadline_s:
             yield from self.heard(deadline_s)
-        self.end_on(range(len(self.network.fabric.servers)))
-        while self._streams:
-            yield from self.heard(time.monotonic() + LEFT_S)
 
     def end_on(self, hosts: Sequence[int]) -> None:
         """Kill all processes on hosts, whoever started them."""

@@ -11,7 +11,8 @@ ssh          the command once, on the first host: a script that starts the other
 ============ ==========================================================================================
 
 Every process has ``LIGHTRAIL_RANK``, ``LIGHTRAIL_SIZE``, ``LIGHTRAIL_LOCAL_RANK`` and ``LIGHTRAIL_NIC``, the
-NIC beside its GPU. With ``ssh`` they are those of its one process.
+NIC beside its GPU; with ``ssh`` they are those of its one process. ``LIGHTRAIL_HOSTS`` has the names of the
+hosts that take part.
 """
 
 import re
@@ -36,8 +37,8 @@ TAG = re.compile(rb"\[\d+,(\d+)\]<(stdout|stderr)>:")
 AS_A_RANK = (
     "LIGHTRAIL_RANK=$OMPI_COMM_WORLD_RANK LIGHTRAIL_SIZE=$OMPI_COMM_WORLD_SIZE "
     "LIGHTRAIL_LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK "
-    "LIGHTRAIL_NIC=$(echo {nics} | cut -d, -f$((OMPI_COMM_WORLD_RANK + 1))); "
-    "export LIGHTRAIL_RANK LIGHTRAIL_SIZE LIGHTRAIL_LOCAL_RANK LIGHTRAIL_NIC; "
+    "LIGHTRAIL_NIC=$(echo {nics} | cut -d, -f$((OMPI_COMM_WORLD_RANK + 1))) LIGHTRAIL_HOSTS={hosts}; "
+    "export LIGHTRAIL_RANK LIGHTRAIL_SIZE LIGHTRAIL_LOCAL_RANK LIGHTRAIL_NIC LIGHTRAIL_HOSTS; "
     'exec "$@"'
 )
 """The shell's words by which a rank of OpenMPI gets the environment that other launchers give."""
@@ -159,7 +160,8 @@ def launch(
     if launcher == "ssh" and per:
         raise ScenarioError("--launch ssh starts one process, so --per has no effect", "leave it out")
     if launcher == "ssh":
-        return Launch(tuple(_on_each(fabric, hosts[:1], command)))
+        (only,) = _on_each(fabric, hosts[:1], command)
+        return Launch((_with(only, {"LIGHTRAIL_HOSTS": _names(fabric, hosts)}),))
     if launcher == "mpirun":
         return _mpirun(fabric, hosts, command, per or "gpu", over)
     usual: Per = "host" if launcher == "each" else "gpu"
@@ -194,10 +196,15 @@ def _on_each(
                 "LIGHTRAIL_LOCAL_RANK": str(local),
                 "LIGHTRAIL_LOCAL_SIZE": str(nodes[host]),
                 "LIGHTRAIL_NIC": _nic(fabric, host, local),
+                "LIGHTRAIL_HOSTS": _names(fabric, hosts),
             },
         )
         for rank, (host, local) in enumerate(places)
     ]
+
+
+def _names(fabric: Fabric, hosts: Sequence[int]) -> str:
+    return ",".join(fabric.servers[host].name for host in hosts)
 
 
 def _label(fabric: Fabric, host: int, local: int, per: Per) -> str:
@@ -245,7 +252,7 @@ def _mpirun(fabric: Fabric, hosts: Sequence[int], command: Sequence[str], per: P
     places = [(host, local) for host, count in counts.items() for local in range(count)]
     slots = ",".join(f"{fabric.servers[host].name}:{count}" for host, count in counts.items())
     nics = ",".join(_nic(fabric, host, local) for host, local in places)
-    as_a_rank = AS_A_RANK.format(nics=shlex.quote(nics))
+    as_a_rank = AS_A_RANK.format(nics=shlex.quote(nics), hosts=shlex.quote(_names(fabric, hosts)))
     options = ("--host", slots, "-np", str(len(places)), "--map-by", "slot", "--tag-output")
     argv = ("mpirun", *options, "sh", "-c", as_a_rank, "sh", *command)
     env = {"OMPI_MCA_btl_tcp_if_include": HOSTS_NETWORK} if over == "host" else {}

@@ -108,13 +108,13 @@ def test_mpirun_uses_the_hosts_own_addresses_where_it_is_told_to() -> None:
 
 
 def test_a_rank_of_mpirun_has_the_environment_of_other_launchers() -> None:
-    told = "$LIGHTRAIL_RANK $LIGHTRAIL_SIZE $LIGHTRAIL_LOCAL_RANK $LIGHTRAIL_NIC"
+    told = "$LIGHTRAIL_RANK $LIGHTRAIL_SIZE $LIGHTRAIL_LOCAL_RANK $LIGHTRAIL_NIC $LIGHTRAIL_HOSTS"
     (only,) = launch(FABRIC, "mpirun", (0, 1), ("sh", "-c", f'echo "{told}"')).processes
     shell = list(only.argv[only.argv.index("sh") :])
     of_ompi = {"RANK": "3", "SIZE": "4", "LOCAL_RANK": "1"}
     env = {f"OMPI_COMM_WORLD_{name}": value for name, value in of_ompi.items()}
     said = subprocess.run(shell, env={"PATH": "/usr/bin:/bin", **env}, capture_output=True, check=True)
-    assert said.stdout == b"3 4 1 nic1\n"
+    assert said.stdout == b"3 4 1 nic1 h0,h1\n"
 
 
 def test_what_mpirun_passes_on_is_its_ranks_wherever_a_part_begins() -> None:
@@ -136,6 +136,12 @@ def test_what_any_other_process_writes_is_its_own_whatever_it_says() -> None:
     begun = launch(FABRIC, "each", (0, 1), ("a",))
     line = b"[1,1]<stdout>:hello\n"
     assert list(begun.authors(begun.processes[0], line)) == [("h0", line, None)]
+
+
+@pytest.mark.parametrize("launcher", ["each", "torchrun", "jax", "ssh"])
+def test_processes_know_the_hosts_that_take_part(launcher: Launcher) -> None:
+    begun = launch(FABRIC, launcher, (3, 1), ("a",))
+    assert {each.env["LIGHTRAIL_HOSTS"] for each in begun.processes} == {"h3,h1"}
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
