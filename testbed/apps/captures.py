@@ -85,7 +85,8 @@ def capturing(network: Network, captures: Sequence[Capture]) -> Iterator[None]:
 def _begun(network: Network, capture: Capture) -> HostProcess:
     fabric = network.fabric
     device = interface(fabric, fabric.nic_port(capture.nic))
-    argv = (TCPDUMP, "-n", "-i", device, "-s", str(HEAD_BYTES), "-U", "-w", "-")
+    # It would give up being root, which is all the rights that it has in the sandbox of an ordinary user.
+    argv = (TCPDUMP, "-Z", "root", "-n", "-i", device, "-s", str(HEAD_BYTES), "-U", "-w", "-")
     command = Command(capture.nic.server, argv, dict(os.environ), "/", as_root=True)
     reads, writes = os.pipe()
     try:
