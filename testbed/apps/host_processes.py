@@ -20,7 +20,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,8 @@ USUAL_FILES, MOST_FILES = 1024, 1 << 19
 """Open files that a process may have, and may ask for."""
 KILLED_S = 0.01
 """How long what is killed may take to end, before it is looked for again [s]."""
+STUCK_S = 5.0
+"""After how long what is killed and does not end is left to the kernel [s]."""
 NOT_FOUND, KILLED = 127, 128
 """Exit codes as shells have them: of a command that does not exist, and beside its number of a signal."""
 
@@ -104,8 +106,7 @@ class HostProcess:
 
     def kill(self) -> None:
         """Kill what is left of its session: OpenMPI gives each rank a group of its own."""
-        while found := [pid for pid in _processes() if _session(pid) == self.pid]:
-            _kill(found)
+        _kill_all(lambda: [pid for pid in _processes() if _session(pid) == self.pid])
 
     @property
     def returncode(self) -> int | None:
@@ -196,8 +197,7 @@ def processes_on(network: Network, host: int) -> list[int]:
 
 def kill_processes_on(network: Network, host: int) -> None:
     """Kill all processes on a host, as its failure does."""
-    while found := processes_on(network, host):
-        _kill(found)
+    _kill_all(lambda: processes_on(network, host))
 
 
 def _processes() -> list[int]:
@@ -213,12 +213,14 @@ def _session(pid: int) -> int | None:
     return None if state in "ZX" else int(session)
 
 
-def _kill(found: Sequence[int]) -> None:
-    """Kill processes, and give them a moment to end; one may have started another meanwhile."""
-    for pid in found:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    time.sleep(KILLED_S)
+def _kill_all(find: Callable[[], Sequence[int]]) -> None:
+    """Kill the processes that are found until there are none: one may have started another meanwhile."""
+    deadline_s = time.monotonic() + STUCK_S
+    while (found := find()) and time.monotonic() < deadline_s:
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(KILLED_S)
 
 
 def _check(host: str, command: Command, path: str) -> None:

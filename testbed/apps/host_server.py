@@ -144,6 +144,10 @@ class HostServer:
 
     def _hear(self, connection: "_Connection") -> None:
         """Do what a message of a connection asks for."""
+        if (
+            connection.end.fileno() not in self._connections
+        ):  # closed since the selector has found it readable
+            return
         try:
             data, descriptors, *_ = socket.recv_fds(
                 connection.end, MOST_BYTES, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
@@ -161,6 +165,8 @@ class HostServer:
         except LightrailError as error:
             code = error.code if isinstance(error, CommandError) else MISUSE
             connection.say({"refused": error.sentence, "hint": error.hint, "code": code})
+        except (OSError, ValueError) as error:  # such as no memory, or a NUL in a word
+            connection.say({"refused": f"it cannot be started: {error}", "hint": "", "code": MISUSE})
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -225,7 +231,7 @@ class HostServer:
         connection.end.close()
 
     def _kill_all(self) -> None:
-        """Kill the group of each process that still runs."""
+        """Kill the session of each process that still runs."""
         for connection in self._connections.values():
             if connection.process:
                 with connection.process:

@@ -10,6 +10,7 @@ import pytest
 
 from testbed.machine.residue import until
 from tests.emulation.test_kill import Victim, started, user
+from tests.emulation.test_worker import NOTEBOOK, run
 from tests.other_user import OTHER, need_root
 from tests.tools import CHECKOUT, need_sandbox, path_of
 
@@ -36,6 +37,11 @@ with lr.network(lr.rail_fabric(2, 1)) as net:
     northbound = "import os, socket as s; s.socket(s.AF_UNIX).connect(os.environ['LIGHTRAIL_NORTHBOUND'])"
     print(net.host(0).run(["python3", "-c", northbound]).returncode)
 """
+CELL = """
+import lightrail as lr
+with lr.network(lr.rail_fabric(2, 1)) as net:
+    print(net.host(1).run(["hostname"]).stdout)
+"""
 END_S = 20.0
 """Within so long what has to end has ended, on a busy machine [s]."""
 
@@ -57,16 +63,16 @@ def is_mpirun(process: Path) -> bool:
 @pytest.mark.usefixtures("needs")
 def test_whoever_is_killed_nothing_is_left(user: list[str], victim: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with started(user, tmp_path, command=[sys.executable, "-c", RUNNING]) as run:
-        assert run.is_up()
-        os.kill(_pid(run, victim), signal.SIGKILL)
-        assert until(lambda: run.launcher.poll() is not None, END_S)
+    with started(user, tmp_path, command=[sys.executable, "-c", RUNNING]) as ran:
+        assert ran.is_up()
+        os.kill(_pid(ran, victim), signal.SIGKILL)
+        assert until(lambda: ran.launcher.poll() is not None, END_S)
 
 
-def _pid(run: Victim, victim: str) -> int:
+def _pid(ran: Victim, victim: str) -> int:
     if victim == "script":
-        return run.launcher.pid
-    return run.process({"worker": is_worker, "launcher": is_mpirun}[victim])
+        return ran.launcher.pid
+    return ran.process({"worker": is_worker, "launcher": is_mpirun}[victim])
 
 
 @pytest.fixture
@@ -81,6 +87,12 @@ def test_applications_run_as_who_asks_for_them(user: list[str]) -> None:
     assert _said(user, {}) == [*(4 * [me]), "0", "0"]
 
 
+def test_it_works_in_a_notebook(tmp_path: Path) -> None:
+    need_sandbox()
+    (tmp_path / "study.py").write_text(CELL)
+    assert run(tmp_path, "-c", NOTEBOOK) == "h1\n\n"
+
+
 @pytest.mark.usefixtures("needs")
 def test_under_sudo_applications_run_as_the_user_behind_it() -> None:
     need_root()
@@ -91,6 +103,6 @@ def test_under_sudo_applications_run_as_the_user_behind_it() -> None:
 def _said(user: list[str], environment: dict[str, str]) -> list[str]:
     environment = os.environ | {"PATH": "/usr/bin:/bin", "HOME": "/"} | environment
     command = [*user, sys.executable, "-c", WHO]
-    ran = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.split()
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()

@@ -41,6 +41,16 @@ nic1
 """
 
 
+NONSENSE = """
+import socket
+for message in (b"nonsense", b"[]", b'{"host": 3}', b'{"signal": 9}'):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.connect("/run/lightrail-hosts/hosts.sock")
+        server.send(message)
+        print(server.recv(1 << 16).decode())
+"""
+
+
 @pytest.fixture(scope="module")
 def net() -> Iterator[ApplicationNetwork]:
     """Return a network whose hosts run applications."""
@@ -186,6 +196,16 @@ def test_a_process_that_is_forgotten_goes_on(net: ApplicationNetwork, tmp_path: 
     net.host(1).start(["sh", "-c", f"sleep 0.3; echo done > {tmp_path}/late"])
     gc.collect()
     assert until((tmp_path / "late").exists, END_S)
+
+
+def test_its_server_survives_whatever_it_is_sent(net: ApplicationNetwork) -> None:
+    for _ in range(30):
+        net.host(0).start(["true"]).close()  # a client that hangs up as its process ends
+    said = net.host(0).run(["python3", "-c", NONSENSE], check=True, timeout=END_S).stdout.splitlines()
+    assert [line[:11] for line in said] == 4 * ['{"refused":']
+    with pytest.raises(CommandError, match="it cannot be started: embedded null byte"):
+        net.host(0).run(["one\0two"])
+    assert shell(net, 0, "echo fine") == "fine\n"
 
 
 def test_a_nic_and_a_server_fail_and_work_again(net: ApplicationNetwork) -> None:
