@@ -144,7 +144,7 @@ class Network:
         check_datapath(self.datapath)
         check_netem(self.netems)
         check_marks(self.host.marked_for, self.datapath, self.mtu)
-        check_open_files(self.fabric, raise_descriptor_limit())
+        check_open_files(self.fabric, raise_descriptor_limit(), hosts=self.has_hosts)
         with self._stack as stack:
             mark = Mark.own()
             # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).

@@ -15,6 +15,8 @@ BRIDGE_FILES = 4
 """Of each switch: a tap device, its connection to the controller, and those it listens for."""
 WORKER_FILES = 16
 """Files of the worker whatever the fabric: standard streams, the lock, netlink, the engine's loop."""
+HOST_FILES = 4
+"""Files of the worker for each host: its name, its mounts, and a command's connection and process."""
 TOO_MANY = "raise the limit (ulimit -Hn), or take a smaller fabric"
 
 
@@ -32,9 +34,13 @@ def engine_files(fabric: Fabric, sockets: int) -> int:
     return WORKER_FILES + len(fabric.servers) + _switch_ports(fabric) + sockets
 
 
-def check_open_files(fabric: Fabric, most: int) -> None:
-    """Raise MachineError if a process may not have as many open files as booting a fabric takes."""
-    if (needed := max(switch_files(fabric), engine_files(fabric, 0))) > most:
+def check_open_files(fabric: Fabric, most: int, *, hosts: bool = False) -> None:
+    """Raise MachineError if a process may not have as many open files as booting a fabric takes.
+
+    Hosts run applications, a command each.
+    """
+    of_hosts = HOST_FILES * len(fabric.servers) if hosts else 0
+    if (needed := max(switch_files(fabric), engine_files(fabric, of_hosts))) > most:
         raise MachineError(
             f"fabric {fabric.name} takes {needed:,} open files, and this user may have {most:,}", TOO_MANY
         )
