@@ -4,6 +4,7 @@ A command is one process. It enters the host's namespaces, takes its scheduling 
 then is what was asked for; a tool of the system makes each step and becomes the next, so that its process
 number never changes:
 
+    setsid     the terminal that it is to have, if there is one
     nsenter    the host's network, name and mounts, and for an ordinary user the user namespace
     setpriv    the user behind sudo, for root
     env        the working directory, and what signals do by default
@@ -70,6 +71,8 @@ class Command:
     """The directory that it starts in."""
     as_root: bool = False
     """Whether it runs as the sandbox's root."""
+    has_terminal: bool = False
+    """Whether its standard input is a terminal that is to be its own."""
 
 
 class HostProcess:
@@ -158,6 +161,7 @@ def start(
     environment = with_places({**added, **command.env}) | {"PWD": command.cwd}
     _check(name, command, environment["PATH"])
     entry = namespaces.entry(command.host, as_root=command.as_root)
+    session = ["setsid", "--ctty"] if command.has_terminal else []
     plain = [
         "env",
         f"--chdir={command.cwd}",
@@ -168,12 +172,12 @@ def start(
     ]
     try:
         begun = subprocess.Popen(
-            [*entry, *plain, *command.argv],
+            [*session, *entry, *plain, *command.argv],
             env=environment,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            start_new_session=True,
+            start_new_session=not session,
         )
     except (OSError, ValueError) as error:  # words too long, or with a NUL; no memory or processes left
         why = error.strerror if isinstance(error, OSError) else error

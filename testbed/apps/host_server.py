@@ -10,8 +10,8 @@ It is a thread of the worker. A connection is a SEQPACKET socket, and one proces
                                                               ◄── {"ended": exit code}
 
 A request is JSON in a memfd, the first descriptor, since a message has a limit: ``{"host": "h0", "argv":
-[...], "env": {...}, "cwd": "/"}``, and from root alone ``"as_root": true``. The descriptors are closed here
-once the process has its own. A connection that hangs up kills the process' session, and so does a signal that
+[...], "env": {...}, "cwd": "/"}``, ``"terminal": true`` if the streams are a terminal that the command is to
+have, and from root alone ``"as_root": true``. The descriptors are closed here once the process has its own. A connection that hangs up kills the process' session, and so does a signal that
 ends the process: what is killed leaves nothing.
 
 The message ``{"follow": "light"}`` needs no descriptor: the hosts' routes follow what is lit, and the answer
@@ -202,7 +202,8 @@ class HostServer:
         if as_root and connection.user != ROOT:
             raise ScenarioError("an ordinary user runs nothing as root on a host", "leave out as_root")
         environment = {str(key): str(value) for key, value in env.items()}
-        return Command(host, tuple(map(str, argv)), environment, cwd, as_root)
+        has_terminal = bool(request.get("terminal"))
+        return Command(host, tuple(map(str, argv)), environment, cwd, as_root, has_terminal)
 
     def _ended(self, connection: "_Connection", process: HostProcess) -> None:
         """Say what a process has ended with, if somebody still listens."""

@@ -2,17 +2,22 @@
 
 It is for OpenMPI (``plm_rsh_agent``), for rendezvous and for scripts: the words of the command are joined and
 carried out by ``/bin/sh -c``; without a command there is a shell. The command has this one's standard
-streams, directory and environment, and this one its exit code. SIGINT, SIGTERM and SIGHUP are passed on.
+streams, directory and environment, and this one its exit code. SIGINT, SIGTERM and SIGHUP are passed on. At a
+terminal a shell has a terminal of its own, and so has a command with ``-t``.
 
 It is copied to where hosts find it and run by Python's library alone, so that it starts in 20 ms. What it
 sends to the hosts' server is described there (`testbed.apps.host_server`).
 """
 
+import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import sys
+import termios
+import tty
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -40,7 +45,7 @@ class RefusedError(Exception):
 
 def main(words: list[str]) -> int:
     """Carry out a command on a host, and return its exit code."""
-    host, command = parsed(words)
+    host, command, wants_terminal = parsed(words)
     if not host:
         return complain("usage: lightrail-ssh [user@]HOST [COMMAND ...]", MISUSE)
     open_standard_streams()
@@ -53,6 +58,8 @@ def main(words: list[str]) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         try:
             connection.connect(SOCKET)
+            if os.isatty(0) and (wants_terminal or not command):
+                return at_terminal(connection, request)
             return carried_out(connection, request)
         except RefusedError as refused:
             return complain(str(refused), refused.code)
@@ -60,16 +67,17 @@ def main(words: list[str]) -> int:
             return complain(f"the network of this host has ended ({error.strerror})", MISUSE)
 
 
-def parsed(words: list[str]) -> tuple[str, list[str]]:
-    """Return the host that the words of ssh's command line name, and the command; options are left out."""
-    left = list(words)
+def parsed(words: list[str]) -> tuple[str, list[str], bool]:
+    """Return the host and the command of ssh's command line, and whether ``-t`` is there, its one option."""
+    left, wants_terminal = list(words), False
     while left and left[0].startswith("-"):
         option = left.pop(0)
+        wants_terminal |= option in ("-t", "-tt")
         if option == "--":
             break
         if option[1:2] in WITH_VALUE and len(option) == 2:
             left[:1] = []
-    return (left[0] if left else ""), left[1:]
+    return (left[0] if left else ""), left[1:], wants_terminal
 
 
 def carried_out(connection: socket.socket, request: Mapping[str, object]) -> int:
@@ -80,6 +88,48 @@ def carried_out(connection: socket.socket, request: Mapping[str, object]) -> int
     ask(connection, request, (0, 1, 2))
     answered(connection)
     return int(str(answered(connection)["ended"]))
+
+
+def at_terminal(connection: socket.socket, request: Mapping[str, object]) -> int:
+    """Have a command carried out at a terminal of its own, joined to this one; return its exit code."""
+    ours, its = os.openpty()
+    fit(ours)
+    signal.signal(signal.SIGWINCH, lambda _number, _frame: fit(ours))
+    ask(connection, {**request, "terminal": True}, (its, its, its))
+    os.close(its)
+    answered(connection)
+    before = termios.tcgetattr(0)
+    try:
+        tty.setraw(0)
+        join(ours, connection)
+        return int(str(answered(connection)["ended"]))
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
+def fit(terminal: int) -> None:
+    """Give a terminal the size of this one."""
+    size = fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
+
+
+def join(terminal: int, connection: socket.socket) -> None:
+    """Pass on what is typed here and what is written there, until the command has ended and all is here."""
+    sources: list[int | socket.socket] = [0, terminal, connection]
+    while terminal in sources or connection in sources:
+        ready = select.select(sources, [], [])[0]
+        if connection in ready and terminal not in ready:
+            return
+        for source, to in ((0, terminal), (terminal, 1)):
+            if source in ready:
+                try:
+                    data = os.read(source, MOST_BYTES)
+                except OSError:  # nobody has the other end any more
+                    data = b""
+                if data:
+                    os.write(to, data)
+                else:
+                    sources.remove(source)
 
 
 def ask(connection: socket.socket, request: Mapping[str, object], descriptors: tuple[int, ...] = ()) -> None:

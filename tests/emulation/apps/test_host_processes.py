@@ -198,6 +198,17 @@ def test_a_process_that_is_forgotten_goes_on(net: ApplicationNetwork, tmp_path: 
     assert until((tmp_path / "late").exists, END_S)
 
 
+def test_a_command_at_a_terminal_has_one_of_its_own(net: ApplicationNetwork) -> None:
+    words = ["lightrail-ssh", "-t", "h1", "hostname; ps -o tty= $$; read x; echo got $x; exit 5"]
+    at_one = f"import pty, sys; sys.exit(pty.spawn({words}) >> 8)"
+    with net.host(0).start(["python3", "-c", at_one], input="typed\n") as process:
+        assert process.wait(END_S) == 5
+        lines = process.output.split("\r\n")
+    assert "h1" in lines
+    assert "got typed" in lines
+    assert any(line.startswith("pts/") for line in lines)
+
+
 def test_its_server_survives_whatever_it_is_sent(net: ApplicationNetwork) -> None:
     for _ in range(30):
         net.host(0).start(["true"]).close()  # a client that hangs up as its process ends

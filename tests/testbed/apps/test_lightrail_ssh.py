@@ -24,7 +24,7 @@ from testbed.apps.lightrail_ssh import RefusedError, answered, ask, carried_out,
     ],
 )
 def test_options_of_ssh_are_left_out(words: str, host: str, command: list[str]) -> None:
-    assert parsed(words.split()) == (host, command)
+    assert parsed(words.split()) == (host, command, "-tt" in words)
 
 
 @pytest.fixture
