@@ -10,9 +10,10 @@ It is a thread of the worker. A connection is a SEQPACKET socket, and one proces
                                                               ◄── {"ended": exit code}
 
 A request is JSON in a memfd, the first descriptor, since a message has a limit: ``{"host": "h0", "argv":
-[...], "env": {...}, "cwd": "/"}``, ``"terminal": true`` if the streams are a terminal that the command is to
-have, and from root alone ``"as_root": true``. The descriptors are closed here once the process has its own. A connection that hangs up kills the process' session, and so does a signal that
-ends the process: what is killed leaves nothing.
+[...], "env": {...}, "cwd": "/"}``; with ``"terminal": true`` if the streams are a terminal that the command
+is to have, and, from root alone, ``"as_root": true``. The descriptors are closed here once the process has
+its own. A connection that hangs up kills the process' session, and so does a signal that ends the process:
+what is killed leaves nothing.
 
 The message ``{"follow": "light"}`` needs no descriptor: the hosts' routes follow what is lit, and the answer
 is ``{"followed": true}``.
