@@ -94,7 +94,7 @@ class _Boots:
     rate: float
     """Emulated rate over real rate."""
     host: HostSettings
-    """What the hosts' TCP is set to."""
+    """Settings of the hosts' TCP."""
     mptcp: bool
     """Whether sockets of MPTCP use all NICs."""
     scale: float
@@ -337,7 +337,7 @@ class ApplicationProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """True until it has ended."""
         with suppress(TimeoutError, NetworkError):
             self.wait(0.0)
             return False
@@ -345,12 +345,12 @@ class ApplicationProcess:
 
     @property
     def output(self) -> str:
-        """What it has written to its standard output so far."""
+        """Its standard output so far."""
         return self._output.text
 
     @property
     def errors(self) -> str:
-        """What it has written to its standard error so far."""
+        """Its standard error so far."""
         return self._errors.text
 
     def wait(self, timeout: float | None = None) -> int:
@@ -386,7 +386,7 @@ class ApplicationProcess:
 
 
 class _Written:
-    """What a process has written to a stream: a file in memory; a context manager."""
+    """The file in memory that a process writes a stream into; a context manager."""
 
     def __init__(self) -> None:
         self._file = open(os.memfd_create("written"), "a+b", buffering=0)  # noqa: SIM115  # closed with this
@@ -405,7 +405,7 @@ class _Written:
 
     @property
     def text(self) -> str:
-        """What is there, as text."""
+        """Its content, as text."""
         return (self._kept if self._file.closed else self._read()).decode(errors="replace")
 
     def _read(self) -> bytes:

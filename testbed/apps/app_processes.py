@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Self
 
-from testbed.apps.host_processes import Command, HostProcess, kill_processes_on, start
+from testbed.apps.host_processes import HostCommand, HostProcess, kill_processes_on, start
 from testbed.apps.launchers import Launch, LaunchedProcess
 from testbed.network.network import Network
 from topologies.errors import MachineError
@@ -201,7 +201,7 @@ class AppProcesses:
 
     def _start(self, stack: ExitStack, number: int, planned: LaunchedProcess, behind: int) -> None:
         argv = (*AT_THE_BARRIER, *planned.argv)
-        command = Command(planned.host, argv, {**self.place.env, **planned.env}, self.place.cwd)
+        command = HostCommand(planned.host, argv, {**self.place.env, **planned.env}, self.place.cwd)
         ends = [os.pipe(), os.pipe()]
         try:
             outs = [writes for _, writes in ends]

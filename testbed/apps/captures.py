@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from testbed.apps.host_processes import Command, HostProcess, start
+from testbed.apps.host_processes import HostCommand, HostProcess, start
 from testbed.network.network import Network
 from topologies.addresses import interface
 from topologies.errors import MachineError, ScenarioError
@@ -87,7 +87,7 @@ def _begun(network: Network, capture: Capture) -> HostProcess:
     device = interface(fabric, fabric.nic_port(capture.nic))
     # It would give up being root, which is all the rights that it has in the sandbox of an ordinary user.
     argv = (TCPDUMP, "-Z", "root", "-n", "-i", device, "-s", str(HEAD_BYTES), "-U", "-w", "-")
-    command = Command(capture.nic.server, argv, dict(os.environ), "/", as_root=True)
+    command = HostCommand(capture.nic.server, argv, dict(os.environ), "/", as_root=True)
     reads, writes = os.pipe()
     try:
         with open(os.devnull) as nothing:

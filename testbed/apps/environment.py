@@ -27,7 +27,7 @@ from topologies.fabric import Fabric, Port
 
 SSH = "lightrail-ssh"
 PROGRAMS, MODULES = HOSTS / "bin", HOSTS / "python"
-"""What hosts have on their PATH and PYTHONPATH: copies, since an ordinary user may not read the checkout."""
+"""On hosts' PATH and PYTHONPATH: copies, since an ordinary user may not read the checkout."""
 HERE = Path(__file__).resolve().parent
 USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 PLACES = {"PATH": (PROGRAMS, USUAL_PATH), "PYTHONPATH": (MODULES, "")}
@@ -63,7 +63,7 @@ def place_programs() -> None:
 
 
 def host_environment(network: Network, host: int, scale: float = 1.0) -> dict[str, str]:
-    """Return what a host's commands have in their environment whoever starts them.
+    """Return the variables that a host's commands have whoever starts them.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def host_environment(network: Network, host: int, scale: float = 1.0) -> dict[st
 
 
 def of_user(user: HostUser, *, as_root: bool) -> dict[str, str]:
-    """Return what says in an environment who a command runs as."""
+    """Return the variables that depend on the user as whom a command runs."""
     if as_root or user.uid == ROOT:
         return dict.fromkeys(OPENMPI_ROOT, "1")
     try:
@@ -101,7 +101,7 @@ def of_user(user: HostUser, *, as_root: bool) -> dict[str, str]:
 
 
 def of_asker(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what an application has of the environment in which it is asked for.
+    """Return the part that an application has of the environment in which it is asked for.
 
     Its host decides on the name and on the directory for temporary files. Under sudo the user behind it has a
     home of its own.

@@ -58,7 +58,7 @@ class CommandError(ScenarioError):
 
 
 @dataclass(frozen=True)
-class Command:
+class HostCommand:
     """A command on a host."""
 
     host: int
@@ -70,9 +70,9 @@ class Command:
     cwd: str
     """The directory that it starts in."""
     as_root: bool = False
-    """Whether it runs as the sandbox's root."""
+    """True to run as the sandbox's root."""
     has_terminal: bool = False
-    """Whether its standard input is a terminal that is to be its own."""
+    """True if its standard input is a terminal that is to be its own."""
 
 
 class HostProcess:
@@ -135,7 +135,7 @@ class HostProcess:
 
 
 def start(
-    network: Network, command: Command, stdin: int, stdout: int, stderr: int, *, scale: float = 1.0
+    network: Network, command: HostCommand, stdin: int, stdout: int, stderr: int, *, scale: float = 1.0
 ) -> HostProcess:
     """Start a command on a host.
 
@@ -227,7 +227,7 @@ def _kill_all(find: Callable[[], Sequence[int]]) -> None:
         time.sleep(KILLED_S)
 
 
-def _check(host: str, command: Command, path: str) -> None:
+def _check(host: str, command: HostCommand, path: str) -> None:
     """Raise CommandError if a command has no program or directory; a program that cannot be run says so."""
     if not command.argv:
         raise CommandError(f"there is no command to run on {host}", "give one")

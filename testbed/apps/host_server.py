@@ -39,7 +39,7 @@ from typing import Self
 from weakref import WeakSet
 
 from testbed.apps.environment import place_programs
-from testbed.apps.host_processes import KILLED, Command, CommandError, HostProcess, start
+from testbed.apps.host_processes import KILLED, CommandError, HostCommand, HostProcess, start
 from testbed.apps.lightrail_ssh import MISUSE, SOCKET
 from testbed.network.host_namespaces import ROOT
 from testbed.network.network import Network
@@ -189,7 +189,7 @@ class HostServer:
         self._selector.register(process, selectors.EVENT_READ, partial(self._ended, connection, process))
         connection.say({"started": process.pid})
 
-    def _command(self, request: Mapping[str, object], connection: "_Connection") -> Command:
+    def _command(self, request: Mapping[str, object], connection: "_Connection") -> HostCommand:
         """Return the command that a request is for, or raise LightrailError."""
         match request:
             case {"host": str(name), "argv": list(argv), "env": dict(env), "cwd": str(cwd)}:
@@ -204,7 +204,7 @@ class HostServer:
             raise ScenarioError("an ordinary user runs nothing as root on a host", "leave out as_root")
         environment = {str(key): str(value) for key, value in env.items()}
         has_terminal = bool(request.get("terminal"))
-        return Command(host, tuple(map(str, argv)), environment, cwd, as_root, has_terminal)
+        return HostCommand(host, tuple(map(str, argv)), environment, cwd, as_root, has_terminal)
 
     def _ended(self, connection: "_Connection", process: HostProcess) -> None:
         """Say what a process has ended with, if somebody still listens."""
@@ -250,7 +250,7 @@ class _Connection:
         self.user = PEER.unpack(peer)[1]
         """The user at the other end, as this sandbox numbers users."""
         self.process: HostProcess | None = None
-        """What runs for it."""
+        """Its process; None before and after."""
 
     def say(self, message: Mapping[str, object]) -> None:
         """Send an answer; one that nobody waits for is dropped, and so is one that is not read in time."""
@@ -268,7 +268,7 @@ def hosts_by_name(fabric: Fabric) -> dict[str, int]:
 
 
 def _request_in(data: bytes, descriptors: Sequence[int]) -> dict[str, object]:
-    """Return what the first descriptor holds, or else the message; ScenarioError if that is no request."""
+    """Return the request in the first descriptor, or else in the message; ScenarioError if there is none."""
     try:
         if descriptors:
             its = os.fstat(descriptors[0])

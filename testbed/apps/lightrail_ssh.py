@@ -25,7 +25,7 @@ SOCKET = "/run/lightrail-hosts/hosts.sock"
 WITH_VALUE = "BbcDEeFIiJLlmOopQRSWw"
 """ssh's options of one letter that a value follows (ssh(1))."""
 OF_HOST = ("LIGHTRAIL_HOST", "LIGHTRAIL_NICS", "HOSTNAME", "TMPDIR", "OLDPWD", "PWD", "SHLVL", "_")
-"""What is not the same on another host."""
+"""Variables that differ from host to host."""
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_BYTES = 1 << 16
 """Of an answer."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from testbed.apps.environment import of_asker
-from testbed.apps.host_processes import Command, HostProcess, start
+from testbed.apps.host_processes import HostCommand, HostProcess, start
 from testbed.network.network import Network
 
 READ_BYTES = 1 << 16
@@ -55,7 +55,7 @@ class _Heard:
         self._name, self._say, self._rest, self.has_ended = network.fabric.servers[host].name, say, b"", False
         self.reads, writes = os.pipe()
         os.set_blocking(self.reads, False)
-        command = Command(host, ("sh", "-c", line), env, os.getcwd(), as_root=True)
+        command = HostCommand(host, ("sh", "-c", line), env, os.getcwd(), as_root=True)
         try:
             with open(os.devnull) as nothing:
                 self.process: HostProcess = start(network, command, nothing.fileno(), writes, writes)
@@ -93,7 +93,7 @@ class _Heard:
         return False
 
     def _read(self) -> bytes | None:
-        """Return what there is to read: nothing at the pipe's end, None if nothing has come."""
+        """Return the bytes that have come: none at the pipe's end, None if it is not there yet."""
         try:
             return os.read(self.reads, READ_BYTES)
         except BlockingIOError:

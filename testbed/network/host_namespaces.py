@@ -1,4 +1,4 @@
-"""What makes a server a host to applications: a name, addresses of the others' names, and its own devices.
+"""A server as applications see it, a host: its name, the names of others, and its own devices.
 
 Each host has a UTS and a mount namespace beside its network namespace, all held by descriptors. They are made
 in bulk by one thread, since a process per host takes seconds for 64 of them. What a host has of its own:
@@ -39,7 +39,7 @@ from topologies.errors import MachineError
 from topologies.fabric import Fabric
 
 HOSTS = Path("/run/lightrail-hosts")
-"""What all hosts share, on the sandbox's private /run: each user may read it."""
+"""Directory that all hosts share, on the sandbox's private /run: each user may read it."""
 TMP = HOSTS / "tmp"
 """The directory for temporary files; each host has its own."""
 SHARED_MEMORY = Path("/dev/shm")

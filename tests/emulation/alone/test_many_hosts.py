@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from testbed.apps.host_processes import Command, start
+from testbed.apps.host_processes import HostCommand, start
 from tests.emulation.conftest import Booted
 from tests.emulation.machine import Machine
 from topologies.rail import rail_fabric
@@ -22,7 +22,7 @@ def test_sixty_four_hosts_run_a_command_each_within_ten_seconds(booted: Booted, 
     reads, writes = os.pipe()
     with open(reads) as output, booted(rail_fabric(HOSTS, 1), hosts=True) as net, ExitStack() as stack:
         for host in range(HOSTS):
-            command = Command(host, ("hostname",), os.environ, "/")
+            command = HostCommand(host, ("hostname",), os.environ, "/")
             stack.enter_context(start(net.network, command, 0, writes, 2))
         os.close(writes)
         assert sorted(output.read().split()) == sorted(f"h{host}" for host in range(HOSTS))
