@@ -158,7 +158,7 @@ class LinkTicks:
         took_s = now_s - self._before_s
         if took_s <= 0:
             return
-        if self._tick_of(now_s) >= MOST_TICKS:
+        while self._tick_of(now_s) >= MOST_TICKS:
             self._widen()
         change = np.maximum(reading - self._before, 0)  # a counter that began anew counts from there
         for number in range(self._tick_of(self._before_s), self._tick_of(now_s) + 1):

@@ -58,6 +58,13 @@ def test_ticks_become_wider_where_they_are_many(monkeypatch: pytest.MonkeyPatch)
     assert set(table["bytes"].iloc[1:-1]) <= {16 * 101 - 1, 16 * 101, 16 * 101 + 1}
 
 
+def test_a_reading_after_a_long_time_makes_no_more_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters, "MOST_TICKS", 8)
+    table = ticks_of((0.0, reading(0)), (0.1, reading(100)), (1000.0, reading(1100))).table(NAMES, 100.0)
+    assert len(table) <= 8
+    assert table["bytes"].sum() == 1100
+
+
 def test_a_counter_that_begins_anew_sends_nothing_back() -> None:
     table = ticks_of((0.0, reading(0)), (0.05, reading(900)), (0.09, reading(100))).table(NAMES, 100.0)
     assert table["bytes"].tolist() == [900]
