@@ -22,7 +22,7 @@ LISTENS = b"listening on"
 LISTENS_S, WRITES_S = 10.0, 2.0
 """How long it may take to begin to listen, and to write what it has heard [s]."""
 BLOCK_S = 1.1
-"""After how long ``tcpdump`` has surely read a packet: the kernel hands on blocks of them, each second [s]."""
+"""After how long ``tcpdump`` has read a packet: the kernel hands on a block of them each second [s]."""
 
 
 @dataclass(frozen=True)
