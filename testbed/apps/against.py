@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from testbed.apps.app_faults import AppFault, at_real_times
 from testbed.apps.app_record import Beside
-from testbed.apps.phases import TrafficPhase, between_gpus
+from testbed.apps.phases import MOST_CELLS, TrafficPhase, between_gpus
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.model.predict import predict
@@ -186,13 +186,21 @@ def predicted_s(
         How long it ran; what it did after its last byte counts as it was [s].
     faults
         What failed.
+
+    Raises
+    ------
+    ScenarioError
+        If there are too many phases.
     """
     if any(fault.host is not None or fault.fault.daemon for fault in faults):
         return math.nan
     sending = [phase for phase in phases if sends(phase.payload_bytes)]
     if not sending:
         return math.nan
-    job = _job(scale, joined(sending, faults))
+    parts = joined(sending, faults)
+    if len(parts) * scale.fabric.gpus**2 > MOST_CELLS:
+        raise ScenarioError(f"{len(parts)} phases between {scale.fabric.gpus} GPUs are too many to predict")
+    job = _job(scale, parts)
     run = predict(scale.experiment(job, faults))
     return scale.dilation.emulated_s(run.iteration_s) + max(duration_s - sending[-1].end_s, 0.0)
 
