@@ -97,7 +97,8 @@ def app(
         typer.Option(help="How many times as long programs compute that heed LIGHTRAIL_SCALE."),
     ] = 1.0,
     pcap: Annotated[
-        str | None, typer.Option(help="NICs whose packets are kept, such as h0:0,h3:1; needs tcpdump.")
+        str | None,
+        typer.Option(help="NICs whose packets are kept, such as h0:0,h3:1, for tcpdump and Wireshark."),
     ] = None,
     against: Annotated[
         bool,

@@ -205,8 +205,7 @@ class AppRun:
         relit = bool(fabric.ocs_parts)
         with ExitStack() as stack:
             processes = stack.enter_context(AppProcesses(network, plan.launch, plan.place))
-            captures = stack.enter_context(ExitStack())
-            captures.enter_context(capturing(network, plan.captures))
+            missed = stack.enter_context(capturing(network, plan.captures))
             self._counters = stack.enter_context(LinkCounters(fabric))
             self._tap = stack.enter_context(TrafficTap(fabric))
             counted = host_counts(network)
@@ -216,11 +215,12 @@ class AppRun:
             self._started, self._began_s = datetime.now(), processes.go()
             yield Began()
             yield from self._noted(self._heard(processes, faults))
-            captures.close()  # what is left on hosts is killed next, and may have written until now
             yield from self._noted(processes.rest())
             self._hosts = since(counted, host_counts(network))
             self._events += faults.missed
             faults.mend()
+        for name, count in missed.items():
+            yield Told(f"{name} lacks {count} packets, which came faster than they were written")
         self._logs = {
             switch.name: network.northbound.ocs_log(switch.name)
             for switch in fabric.switches

@@ -1,28 +1,42 @@
-"""Captures of what a host's NIC sends and receives, by ``tcpdump`` in the host's namespace."""
+"""Captures of what a host's NIC sends and receives, as files that tcpdump and Wireshark read.
+
+A process for each reads from the host's network. It is not tcpdump, which gives up being root first: that it
+cannot in the sandbox of an ordinary user.
+"""
 
 import os
 import select
-import shutil
-import signal
+import socket
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
-from testbed.apps.host_processes import HostCommand, HostProcess, start
+from testbed.machine.kernel import inside_namespace
+from testbed.machine.processes import beside
 from testbed.network.network import Network
 from topologies.addresses import interface
-from topologies.errors import MachineError, ScenarioError
+from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Nic
 
-TCPDUMP = "tcpdump"
 HEAD_BYTES = 256
 """How much of a packet is kept: its headers, and the beginning of what it carries [bytes]."""
-LISTENS = b"listening on"
-LISTENS_S, WRITES_S = 10.0, 2.0
-"""How long it may take to begin to listen, and to write what it has heard [s]."""
-BLOCK_S = 1.1
-"""After how long ``tcpdump`` has read a packet: the kernel hands on a block of them each second [s]."""
+ETH_P_ALL = 3
+SOL_PACKET, PACKET_STATISTICS = 263, 6
+STATISTICS = struct.Struct("=II")
+"""struct tpacket_stats: packets, and those of them that nobody had read in time."""
+SO_TIMESTAMPNS = 35
+TIMESPEC = struct.Struct("@ll")
+FILE_HEAD = struct.pack("=IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, HEAD_BYTES, 1)
+"""What a file begins with: times in nanoseconds, version 2.4, packets of Ethernet (pcap-savefile(5))."""
+PACKET_HEAD = struct.Struct("=IIII")
+"""What a packet begins with: seconds, nanoseconds, how much of it is kept, its length."""
+WRITTEN_S = 0.05
+"""How long it takes at most to write what was read last [s]."""
+READ_S = 2.0
+"""How long it may take to read what has come [s]."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +57,11 @@ def captures_of(text: str, fabric: Fabric) -> tuple[Capture, ...]:
     ------
     ScenarioError
         If a word is not HOST:NIC, or the fabric has no such NIC.
-    MachineError
-        If this machine has no ``tcpdump``.
     """
     words = dict.fromkeys(word.strip() for word in text.split(",") if word.strip())
     nics = [_nic(word, fabric) for word in words]
     if not nics:
         raise ScenarioError("--pcap names no NIC", "give HOST:NIC, as in h0:0")
-    if not shutil.which(TCPDUMP, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"):
-        raise MachineError("tcpdump is not installed, and --pcap needs it", "apt-get install tcpdump")
     return tuple(
         Capture(nic, f"pcap/{fabric.servers[nic.server].name}-{interface(fabric, fabric.nic_port(nic))}.pcap")
         for nic in nics
@@ -71,53 +81,45 @@ def _nic(word: str, fabric: Fabric) -> Nic:
 
 
 @contextmanager
-def capturing(network: Network, captures: Sequence[Capture]) -> Iterator[None]:
-    """Capture packets while the block runs; MachineError if ``tcpdump`` does not begin to listen."""
+def capturing(network: Network, captures: Sequence[Capture]) -> Iterator[dict[str, int]]:
+    """Capture packets while the block runs; yield what then has how many each file lacks, if it lacks any."""
+    missed = dict[str, int]()
     with ExitStack() as stack:
-        for capture in captures:
-            process = stack.enter_context(_begun(network, capture))
-            stack.callback(_finish, process)
-        if captures:
-            stack.callback(time.sleep, BLOCK_S)
-        yield
+        taps = [stack.enter_context(_opened(network, capture)) for capture in captures]
+        files = [capture.descriptor for capture in captures]
+        with beside(*(partial(write_packets, tap, file) for tap, file in zip(taps, files, strict=True))):
+            yield missed
+            _await_all_read(taps)
+        for capture, tap in zip(captures, taps, strict=True):
+            _, lost = STATISTICS.unpack(tap.getsockopt(SOL_PACKET, PACKET_STATISTICS, STATISTICS.size))
+            if lost:
+                missed[capture.name] = lost
 
 
-def _begun(network: Network, capture: Capture) -> HostProcess:
+def _opened(network: Network, capture: Capture) -> socket.socket:
     fabric = network.fabric
-    device = interface(fabric, fabric.nic_port(capture.nic))
-    # It would give up being root, which is all the rights that it has in the sandbox of an ordinary user.
-    argv = (TCPDUMP, "-Z", "root", "-n", "-i", device, "-s", str(HEAD_BYTES), "-U", "-w", "-")
-    command = HostCommand(capture.nic.server, argv, dict(os.environ), "/", as_root=True)
-    reads, writes = os.pipe()
-    try:
-        with open(os.devnull) as nothing:
-            process = start(network, command, nothing.fileno(), capture.descriptor, writes)
-    finally:
-        os.close(writes)
-    try:
-        _await_listening(reads)
-    except MachineError:
-        with process:
-            raise
-    finally:
-        os.close(reads)
-    return process
+    with inside_namespace(network.wiring.namespaces[capture.nic.server]):
+        tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        tap.bind((interface(fabric, fabric.nic_port(capture.nic)), ETH_P_ALL))
+    tap.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    return tap
 
 
-def _await_listening(reads: int) -> None:
-    said, deadline_s = b"", time.monotonic() + LISTENS_S
-    while LISTENS not in said:
-        ready, *_ = select.select([reads], [], [], max(deadline_s - time.monotonic(), 0.0))
-        heard = os.read(reads, 1 << 12) if ready else b""
-        said += heard
-        if not heard:
-            why = " ".join(said.decode(errors="replace").split()) or "it says nothing"
-            raise MachineError(f"tcpdump does not capture: {why}", "leave out --pcap")
+def write_packets(tap: socket.socket, file: int) -> None:
+    """Write each packet that a socket hears to a file, for ever."""
+    os.write(file, FILE_HEAD)
+    head = bytearray(HEAD_BYTES)
+    while True:
+        length, extra, _, _ = tap.recvmsg_into([head], socket.CMSG_SPACE(TIMESPEC.size), socket.MSG_TRUNC)
+        seconds, nanoseconds = TIMESPEC.unpack(extra[0][2])
+        kept = min(length, HEAD_BYTES)
+        os.write(file, PACKET_HEAD.pack(seconds, nanoseconds, kept, length) + head[:kept])
 
 
-def _finish(process: HostProcess) -> None:
-    """Have a capture write what it has heard, and wait for that."""
-    process.signal(signal.SIGINT)
-    deadline_s = time.monotonic() + WRITES_S
-    while process.returncode is None and time.monotonic() < deadline_s:
-        select.select([process], [], [], max(deadline_s - time.monotonic(), 0.0))
+def _await_all_read(taps: Sequence[socket.socket]) -> None:
+    """Wait until all that has come is read and written."""
+    deadline_s = time.monotonic() + READ_S
+    while select.select(taps, [], [], 0)[0] and time.monotonic() < deadline_s:
+        time.sleep(WRITTEN_S)
+    if taps:
+        time.sleep(WRITTEN_S)

@@ -1,24 +1,23 @@
-"""Captures as they are asked for."""
+"""Captures: what is asked for, and files that other programs read."""
 
-import shutil
+import socket
+import time
+from functools import partial
+from pathlib import Path
 
 import pytest
+from scapy.utils import RawPcapReader
 
-from testbed.apps.captures import captures_of
-from topologies.errors import LightrailError, MachineError
+from testbed.apps.captures import HEAD_BYTES, SO_TIMESTAMPNS, captures_of, write_packets
+from testbed.machine.processes import beside
+from testbed.machine.residue import until
+from topologies.errors import LightrailError
 from topologies.fabric import Nic
 from topologies.rail import rail_fabric
 
 FABRIC = rail_fabric(3, 2)
 
 
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have tcpdump be installed."""
-    monkeypatch.setattr(shutil, "which", lambda name, path: f"/usr/bin/{name}")
-
-
-@pytest.mark.usefixtures("installed")
 def test_each_nic_has_a_file_of_its_own() -> None:
     found = captures_of("h0:0, h2:1,h0:0", FABRIC)
     assert [(each.nic, each.name) for each in found] == [
@@ -27,7 +26,6 @@ def test_each_nic_has_a_file_of_its_own() -> None:
     ]
 
 
-@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -43,7 +41,17 @@ def test_what_is_no_nic_is_refused(text: str, said: str) -> None:
         captures_of(text, FABRIC)
 
 
-def test_without_tcpdump_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name, path: None)
-    with pytest.raises(MachineError, match="apt-get install tcpdump"):
-        captures_of("h0:0", FABRIC)
+def test_a_file_has_what_pcap_savefile_says(tmp_path: Path) -> None:
+    tap, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    tap.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    packets = [b"short", b"long" * 1000]
+    for packet in packets:
+        sender.send(packet)
+    file = tmp_path / "a.pcap"
+    with tap, sender, file.open("wb") as written, beside(partial(write_packets, tap, written.fileno())):
+        size = 24 + 2 * 16 + 5 + HEAD_BYTES
+        assert until(lambda: file.stat().st_size == size, 10)
+    with RawPcapReader(str(file)) as read:
+        found = [(data, about.wirelen, about.sec) for data, about in read]
+    assert [(data, length) for data, length, _ in found] == [(b"short", 5), (packets[1][:HEAD_BYTES], 4000)]
+    assert all(abs(at_s - time.time()) < 60 for _, _, at_s in found)
