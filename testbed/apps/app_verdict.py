@@ -26,7 +26,8 @@ from testbed.trust.fidelity import (
 from testbed.trust.outcome import Measures, Verdict
 
 WAIT_STRAINED, WAIT_VOID = 0.10, 0.30
-"""The share of the time that Open vSwitch may wait for a CPU."""
+"""The share of the time that Open vSwitch may wait for a CPU. Beside other work an all-to-all between 4 hosts
+of 2 NICs had 0.09, and took 1.04 times as long as the generator's and 1.05 times as long as predicted."""
 APP_ADVICE = "run fewer or smaller processes, or lower --emulated-rate"
 
 
