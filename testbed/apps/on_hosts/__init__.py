@@ -1,1 +1,1 @@
-"""What every host has on PYTHONPATH."""
+"""Modules that every host has on PYTHONPATH."""

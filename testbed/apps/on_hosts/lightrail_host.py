@@ -1,4 +1,4 @@
-"""What a program on a host knows of its network, and the light that it orders: standard library alone.
+"""A program's view of its host and network, and the light that it orders: standard library alone.
 
 Every host has it on PYTHONPATH, for any Python 3.10 or newer::
 

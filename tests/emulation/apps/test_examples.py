@@ -32,7 +32,7 @@ needs_jax = pytest.mark.skipif(
 
 
 def app(out: Path, *options: str, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Return what a run of scenarios/app.py printed."""
+    """Return the output of a run of scenarios/app.py."""
     need_sandbox()
     words = [sys.executable, str(APP), *options, "--emulated-rate", "50", "--out", str(out), "--", *command]
     return subprocess.run(
@@ -102,7 +102,7 @@ def test_jax_learns_as_over_loopback_and_sends_what_its_shapes_say(tmp_path: Pat
 
 
 def replay(matrix: Path, out: Path) -> str:
-    """Return what a study of a matrix prints, by the model."""
+    """Return the table that a study of a matrix prints, by the model."""
     scenario = str(CHECKOUT / "scenarios" / "rails_sparse.py")
     fabric = ("--model-only", "--servers", "4", "--rails", "2", "--seeds", "1")
     words = [sys.executable, scenario, *fabric, "--trace", str(matrix), "--out", str(out)]

@@ -1,4 +1,4 @@
-"""What circuits were lit while an application ran, from the logs of OCSes."""
+"""Light while an application ran, from the logs of OCSes."""
 
 from controller.circuits.status import LogEntry
 from testbed.apps.app_light import light_table
