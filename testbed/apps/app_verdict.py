@@ -74,9 +74,10 @@ def app_verdict(
     judged = verdict(measures, measured_s=duration_s, bound_s=0.0, unmet=unmet, limits=limits)
     if judged.word == "model":
         return judged
-    for control in controls if has_packets else ():
+    judged = replace(judged, advice=APP_ADVICE if judged.advice else "")
+    for control in controls if has_packets else ():  # no application runs beside it: its advice stays
         judged = controlled(judged, control)
-    return replace(judged, advice=APP_ADVICE if judged.advice else "")
+    return judged
 
 
 def worst_error(controls: Sequence[Control | None]) -> float:

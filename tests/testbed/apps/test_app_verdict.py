@@ -75,6 +75,12 @@ def test_a_control_off_its_time_counts_whether_it_came_before_or_after() -> None
     assert math.isnan(worst_error((None,)))
 
 
+def test_of_a_busy_machine_no_application_is_to_blame_that_does_not_run_yet() -> None:
+    pressed = replace(RIGHT, cpu_pressure=0.9)
+    assert "end what else runs on this machine" in judged(controls=(pressed, RIGHT)).advice
+    assert judged(wait=0.9, controls=(RIGHT, pressed)).advice == APP_ADVICE
+
+
 def test_over_circuits_alone_there_are_no_links_to_sample_and_no_controls() -> None:
     unsampled = replace(SEEN, worst_link_error=math.nan)
     assert judged(unsampled, has_packets=False, controls=(None, None)).word == "faithful"
