@@ -19,7 +19,7 @@ from testbed.apps.app_processes import EndedProcess, Wrote
 from testbed.apps.app_record import AppEvent, AppRecord
 from testbed.apps.app_run import AppNews, AppPlan, Began, Going, Told, applied, full_load_bps, output_file
 from testbed.apps.launchers import Launch
-from testbed.apps.phases import between_servers
+from testbed.apps.phases import between_servers, busy_share, traffic_phases
 from testbed.machine.files import GrowingFile, directory_lock, make_directory, remove
 from testbed.machine.sandbox import raise_descriptor_limit
 from testbed.machine.signals import ENDING
@@ -105,14 +105,22 @@ def _report(record: AppRecord, path: Path, formats: Sequence[Format]) -> Path:
 
 def summary(record: AppRecord) -> Iterator[str]:
     """Yield what came of a run, in lines."""
-    real_s = record.duration_s * record.rate_factor
+    phases = traffic_phases(record.tables.traffic, len(record.fabric.servers), record.tap.bin_s)
+    share = busy_share(phases, record.duration_s)
+    busy_s = share * record.duration_s
     codes = [each.exit_code for each in record.processes]
     failed = sum(code != 0 for code in codes)
     ended = f"{failed} of {len(codes)} processes failed" if failed else "all exit codes are 0"
-    yield f"it took {record.duration_s:.4g} s, {_text(real_s)} at real scale; {ended}; {record.verdict.word}"
+    yield (
+        f"it took {record.duration_s:.4g} s; hosts sent for {share:.0%} of it, {_text(busy_s)}, which are "
+        f"{_text(busy_s * record.rate_factor)} at real scale; {ended}; {record.verdict.word}"
+    )
     yield from (f"  {doubt}" for doubt in doubts([record.verdict]))
     if record.predicted_s == record.predicted_s:
-        yield f"  the model predicts {record.predicted_s:.4g} s for the same bytes, pauses and faults"
+        yield (
+            f"  the model predicts {record.predicted_s:.4g} s for its pauses, its faults, and its bytes "
+            "spread evenly over pairs of GPUs"
+        )
     if beside := record.beside:
         words = f"{beside.application_s:.4g} s for {beside.payload_bytes:,} bytes"
         yield (
@@ -123,7 +131,7 @@ def summary(record: AppRecord) -> Iterator[str]:
 
 
 def _text(seconds: float) -> str:
-    return f"{seconds * 1e3:.4g} ms" if seconds < 1 else f"{seconds:.4g} s"
+    return f"{seconds * 1e3:.4g} ms" if 0 < seconds < 1 else f"{seconds:.4g} s"
 
 
 def _rate(worker: EmulationWorker, plan: AppPlan, how: Carrying) -> float:
