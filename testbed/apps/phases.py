@@ -148,11 +148,18 @@ def kept_phases(phases: Sequence[TrafficPhase], fabric: Fabric) -> list[int]:
     return [place for place in heaviest.tolist() if sizes[place]]
 
 
-def job_of_phases(phases: Sequence[TrafficPhase], fabric: Fabric, name: str) -> Job | None:
+def job_of_phases(phases: Sequence[TrafficPhase], fabric: Fabric, name: str, sent_bytes: int) -> Job | None:
     """Return phases as a job: an all-to-all each, and between them computes as long as the pauses were.
 
     A program's own time is not slowed down, so that a pause is as long as it was. Where phases have too many
     cells together (`MOST_CELLS`) those with the most bytes are kept, and pauses are longer by the others.
+
+    Parameters
+    ----------
+    phases, fabric, name
+        What the job is made of, and its name.
+    sent_bytes
+        The payload of the application as a whole, of which the job's note says a share [bytes].
 
     Returns
     -------
@@ -170,7 +177,6 @@ def job_of_phases(phases: Sequence[TrafficPhase], fabric: Fabric, name: str) -> 
             nodes.append(Compute(f"pause {place}", tuple(range(fabric.gpus)), pause_s))
         demand = Demand(f"phase {number + 1}", between_gpus(phase.payload_bytes, fabric))
         nodes.append(Collective(demand.name, AllToAll(demand)))
-    sizes = [int(phase.payload_bytes.sum()) for phase in phases]
-    share = sum(sizes[number] for number in kept) / sum(sizes)
-    note = f"captured from the wire: {len(kept)} of {len(phases)} phases, {share:.1%} of their payload"
+    share = sum(int(phases[number].payload_bytes.sum()) for number in kept) / sent_bytes
+    note = f"captured from the wire: {len(kept)} of {len(phases)} phases, {share:.1%} of all payload"
     return chain(name, fabric.gpus, tuple(nodes), note)

@@ -80,7 +80,7 @@ def _write_demands(
     if not payload.any():
         return
     write_whole(directory / MATRIX, matrix_text(between_gpus(payload, fabric), said))
-    job = job_of_phases(phases, fabric, Path(record.command[0]).name)
+    job = job_of_phases(phases, fabric, Path(record.command[0]).name, int(payload.sum()))
     if job:
         write_whole(directory / JOB, job_text(job))
     make_directory(directory / PHASES)

@@ -254,7 +254,11 @@ DEFINITIONS = [
         "The data of TCP and UDP between hosts, counted where it leaves its host's NIC, each byte once.",
     ),
     ("IP packets", "The lengths of IP packets: headers, acknowledgements and what was sent again count."),
-    ("phase", "A stretch of time in which hosts send; pauses divide them."),
+    (
+        "phase",
+        "A stretch of time in which hosts send; pauses divide them. Less than 1 % of what hosts send while "
+        "they are busy counts as a pause.",
+    ),
     ("busy", "Time in a phase."),
     (
         "emulated, real",

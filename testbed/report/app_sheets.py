@@ -105,6 +105,11 @@ def phase_sheet(record: AppRecord, phases: Sequence[TrafficPhase]) -> Sheet:
             lines.append(Line([*cells, f"{8 * payload / took_s / 1e6:,.4g}", pair]))
     pause_s = least_pause_s(record.tap.bin_s)
     left = f" {len(phases) - len(lines)} more have fewer bytes." if len(lines) < len(phases) else ""
+    outside = int(record.tables.traffic["payload_bytes"].sum() - sum(p.payload_bytes.sum() for p in phases))
+    if outside:
+        left += (
+            f" {bytes_text(outside)} of payload are in no phase: they came where next to nothing was sent."
+        )
     return Sheet(
         ("phase",),
         ("began", "took", "at real rates", "payload", "IP packets", "payload [Mbit/s]", "most bytes from"),
@@ -225,8 +230,9 @@ def beside_sheet(record: AppRecord) -> Sheet | None:
         ("who carried it",),
         ("took", "/ model", "/ generator", "payload [Mbit/s]"),
         [Block(lines)],
-        f"{beside.what}, {bytes_text(beside.payload_bytes)}, over the same network; emulated seconds. The "
-        f"generator's run is {verdict}.",
+        f"{beside.what}, {bytes_text(beside.payload_bytes)}, over the same network; emulated seconds. "
+        "Generator and model spread bytes evenly over pairs of GPUs; a program whose hosts have one "
+        f"connection uses one NIC, and takes longer. The generator's run is {verdict}.",
     )
 
 

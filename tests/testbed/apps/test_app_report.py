@@ -116,6 +116,15 @@ def test_a_run_in_which_nothing_was_sent_has_a_report(tmp_path: Path) -> None:
     assert not (tmp_path / "matrix.csv").exists()
 
 
+def test_payload_of_no_phase_is_named(tmp_path: Path) -> None:
+    trickle = all_to_all(4, [2.5], 0.3, 30_000)
+    record = record_of(FABRIC, pd.concat([all_to_all(4, [0.2], 0.6, 6_000_000), trickle]), 3.0)
+    said = text_of(write_app_report(record, tmp_path))
+    assert "360 kB of payload are in no phase" in said
+    assert "1 of 1 phases, 99.5% of all payload" in read_job(tmp_path / "job.json").note
+    assert "in no phase" not in text_of(write_app_report(RECORD, tmp_path))
+
+
 @pytest.mark.drawn
 def test_every_plot_is_drawn(tmp_path: Path) -> None:
     write_app_report(eventful(RECORD), tmp_path)

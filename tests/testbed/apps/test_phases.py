@@ -47,7 +47,7 @@ def test_short_gaps_and_a_trickle_divide_nothing_and_make_no_phase() -> None:
 def test_without_traffic_there_is_no_phase() -> None:
     assert traffic_phases(empty(TRAFFIC), SERVERS, BIN_S) == []
     assert busy_share([], 1.0) == busy_share([], 0.0) == 0.0
-    assert job_of_phases([], FABRIC, "nothing") is None
+    assert job_of_phases([], FABRIC, "nothing", 0) is None
 
 
 def test_payload_and_packets_are_told_apart() -> None:
@@ -77,13 +77,13 @@ def test_a_demand_between_gpus_or_servers_is_one_between_servers() -> None:
 
 def test_phases_are_a_job_with_their_pauses() -> None:
     found = traffic_phases(all_to_all(SERVERS, [0.2, 1.0], 0.5, 1_000_000), SERVERS, BIN_S)
-    job = job_of_phases(found, FABRIC, "app")
+    job = job_of_phases(found, FABRIC, "app", 12_000_000)
     assert job is not None
     assert [node.name for node in job.nodes] == ["phase 1", "pause 1", "phase 2"]
     assert [node.duration_s for node in job.nodes if isinstance(node, Compute)] == pytest.approx([0.3])
     patterns = [node.pattern for node in job.collectives]
     assert all(isinstance(each, AllToAll) and each.demand.total_bytes == 6_000_000 for each in patterns)
-    assert job.note == "captured from the wire: 2 of 2 phases, 100.0% of their payload"
+    assert job.note == "captured from the wire: 2 of 2 phases, 100.0% of all payload"
 
 
 def test_of_too_many_cells_the_heaviest_phases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_of_too_many_cells_the_heaviest_phases_are_kept(monkeypatch: pytest.Monk
         for at, size in enumerate((3_000_000, 1_000_000, 2_000_000))
     ]
     found = traffic_phases(pd.concat(parts), SERVERS, BIN_S)
-    job = job_of_phases(found, FABRIC, "app")
+    job = job_of_phases(found, FABRIC, "app", 36_000_000)
     assert job is not None
     assert [node.name for node in job.nodes] == ["phase 1", "pause 1", "phase 3"]
     assert "2 of 3 phases, 83.3%" in job.note
