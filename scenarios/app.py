@@ -5,8 +5,10 @@ import _checkout  # first: runs this file under the checkout's Python
 import math
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from inspect import signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -32,6 +34,7 @@ from testbed.study.options import (
     listed,
     plot_formats,
 )
+from testbed.study.study_tables import FORMS, Makes
 from testbed.study.toml_document import assigned
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
@@ -39,6 +42,7 @@ from traffic.packets import DEFAULT_MTU
 from traffic.transports.host_settings import TransportSetup
 
 MOST_SCALE, MOST_S = 1e6, 1e6
+BUILDERS = cast(Mapping[str, Makes], FORMS["fabric"]["builder"]).values()
 Command = Annotated[
     list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program and its arguments, behind --.")
 ]
@@ -166,6 +170,22 @@ def app(
     raise typer.Exit(run_app(plan, how))
 
 
+def check_typed(words: Sequence[str]) -> None:
+    """Raise ScenarioError if no -- precedes a command, or a builder's parameter is typed as an option.
+
+    Options of a command that stands before -- would be taken for those of app.py.
+    """
+    options = words[: words.index("--")] if "--" in words else words
+    if not options or {"-h", "--help"} & {*options}:
+        return
+    for word in options:
+        key = word.removeprefix("--").partition("=")[0].replace("-", "_")
+        if word.startswith("--") and any(key in signature(each).parameters for each in BUILDERS):
+            raise ScenarioError(f"--{key} is a parameter of a builder", f"write --set {key}=VALUE")
+    if "--" not in words:
+        raise ScenarioError("there is no command to run", "write it behind --, as in: -- hostname")
+
+
 def _launch(
     fabric: Fabric,
     launcher: Launcher,
@@ -213,4 +233,4 @@ def _timeout_s(timeout: float | None) -> float:
 
 
 if __name__ == "__main__":
-    main(app)
+    main(app, check_typed)

@@ -317,8 +317,13 @@ def _run(
     main(wrapped)
 
 
-def main(command: Callable[..., None]) -> NoReturn:
-    """Run a command; an error is one sentence, with exit code 2; so is a signal, with 128 + its number."""
+def main(
+    command: Callable[..., None], check_typed: Callable[[Sequence[str]], None] = lambda _words: None
+) -> NoReturn:
+    """Run a command; an error is one sentence, with exit code 2; so is a signal, with 128 + its number.
+
+    ``check_typed`` may refuse the words that were typed, before they are read as options.
+    """
     gc.freeze()  # what is imported stays
     gc.enable()  # `_checkout` has turned it off
     ENTERED.clear()
@@ -332,6 +337,7 @@ def main(command: Callable[..., None]) -> NoReturn:
         say_what_is_stopped()
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # where ± or µ cannot be written, ? stands for it
+        check_typed(sys.argv[1:])
         app()
     except BaseException as error:
         interrupted = _is_of_interrupt(error)

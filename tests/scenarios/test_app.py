@@ -14,6 +14,10 @@ RAIL = ("rail", "--set", "servers=4", "--set", "rails=2")
     [
         ((), "there is no command to run; write it behind --"),
         (("--",), "there is no command to run; write it behind --"),
+        (("hostname", "-f"), "there is no command to run; write it behind --"),
+        (("hostname", "--timeout", "5"), "there is no command to run; write it behind --"),
+        (("--servers", "4", "--", "hostname"), "--servers is a parameter of a builder; write --set servers="),
+        (("--", "echo here"), "no command 'echo here'; write its words apart, or have a shell run it: -- sh"),
         (("--on", "h9-h2", "--", "hostname"), "--on h9-h2: fabric rail has no such host"),
         (("--on", "h3-h2", "--", "hostname"), "the range h3-h2 of --on ends before it begins"),
         (("--", "nonesuch"), "there is no command 'nonesuch'; install it"),
@@ -27,7 +31,11 @@ RAIL = ("rail", "--set", "servers=4", "--set", "rails=2")
         (("--transport", "credit", "--", "hostname"), "applications send by the TCP of their hosts"),
         (("--transport", "tcp:none", "--", "hostname"), "no congestion control is named 'none'"),
         (("--fail", "nic:0:1@40%", "--", "hostname"), "not known before; give seconds since its start"),
-        (("--fail", "nic:9:0@1s", "--", "hostname"), "server 9 of 4: there is none"),
+        (
+            ("--fail", "nic:9:0@1s", "--", "hostname"),
+            "server 9 of 4: there is none; write WHAT@TIME or WHAT@TIME-TIME in seconds",
+        ),
+        (("--fail", "nic:0:1", "--", "hostname"), "write WHAT@TIME or WHAT@TIME-TIME in seconds since the"),
         (("--fail", "gpu:1@1s", "--", "hostname"), "on no GPU of the fabric"),
         (("--over", "host", "--", "hostname"), "--over is for OpenMPI, so it has no effect"),
         (("--launch", "ssh", "--per", "gpu", "--", "hostname"), "--per has no effect"),
