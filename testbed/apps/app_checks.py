@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from shlex import quote
 
 import networkx as nx
 
@@ -36,7 +37,10 @@ def check_command(command: Sequence[str], environment: Mapping[str, str], direct
         return
     file = os.path.join(directory, name)
     if "/" not in name and not os.path.exists(file):
-        raise ScenarioError(f"there is no command {name!r}", "install it, or give the path of a program")
+        hint = "install it, or give the path of a program"
+        if name.split()[1:]:
+            hint = f"write its words apart, or have a shell run it: -- sh -c {quote(name)}"
+        raise ScenarioError(f"there is no command {name!r}", hint)
     if not os.path.exists(file):
         raise ScenarioError(f"{name} does not exist", "give the path of a program")
     if os.path.isdir(file):
@@ -78,7 +82,7 @@ def check_transport_of_hosts(name: str) -> None:
     control = congestion_control(name)
     if control is None:
         raise ScenarioError(
-            f"applications send by the TCP of their hosts, and {name!r} is a transport of the generator",
+            f"applications send by the TCP of their hosts, not by {name!r}",
             "give --transport tcp, tcp:bbr or tcp:reno",
         )
     check_known(control)

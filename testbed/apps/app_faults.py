@@ -17,10 +17,15 @@ from testbed.live.link_states import set_links
 from testbed.network.network import Network
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
+from traffic.fault_text import HINT as ANY_HINT
 from traffic.fault_text import WrittenFault
 from traffic.faults import Fault
 
 KINDS = "nic, link, port, server, controller and switches"
+HINT = (
+    "write WHAT@TIME or WHAT@TIME-TIME in seconds since the start, such as nic:0:1@2s, server:3@2s-4s or "
+    "link:leaf0-spine1@500ms; docs/reference/apps.md has all"
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,14 @@ def app_faults(texts: Sequence[str], fabric: Fabric) -> tuple[AppFault, ...]:
 
 
 def _app_fault(text: str, fabric: Fabric) -> AppFault:
+    try:
+        return _of_text(text, fabric)
+    except ScenarioError as error:
+        # The hint of all faults has shares of a prediction, and GPUs.
+        raise ScenarioError(error.sentence, HINT if error.hint == ANY_HINT else error.hint) from None
+
+
+def _of_text(text: str, fabric: Fabric) -> AppFault:
     written = WrittenFault(text)
     kind, _, where = text.strip().partition("@")[0].partition(":")
     if "%" in text:

@@ -197,8 +197,9 @@ class HostServer:
             case _:
                 raise ScenarioError("a request has no host, argv, env and cwd")
         if host is None:
-            close = get_close_matches(name, self._hosts, n=1) or [*self._hosts][:1]
-            raise ScenarioError(f"there is no host {name!r}", f"there is {close[0]}; LIGHTRAIL_HOSTS has all")
+            close = get_close_matches(name, self._hosts, n=1)
+            meant = f"did you mean {close[0]}? " if close else ""
+            raise ScenarioError(f"there is no host {name!r}", f"{meant}LIGHTRAIL_HOSTS has the names of all")
         as_root = bool(request.get("as_root"))
         if as_root and connection.user != ROOT:
             raise ScenarioError("an ordinary user runs nothing as root on a host", "leave out as_root")
