@@ -128,9 +128,10 @@ def app(
 ) -> None:
     """Run a program on the hosts of a fabric, and say what it did to the network.
 
-    `app.py rail --set servers=4 --launch mpirun -- python3 all_to_all.py` runs a rank per GPU. What it writes
-    stands behind the names of hosts, and in hosts/ as it is; the exit code is its own. Computing is not
-    slowed down, the network is: the first line says how much. docs/howto/programs_on_hosts.md shows more.
+    `app.py rail --set servers=4 --set rails=2 --launch mpirun -- /usr/bin/python3 mine.py` runs a rank per
+    GPU. What it writes stands behind the names of hosts, and in hosts/ as it is; the exit code is its own.
+    Computing is not slowed down, the network is: the first line says how much.
+    docs/howto/programs_on_hosts.md shows more.
     """
     wired = fabric_named(fabric, [assigned(text) for text in parameters], "scenarios/app.py")
     words, env = tuple(command or ()), of_asker(os.environ)
