@@ -28,5 +28,5 @@ def test_light_joins_hosts() -> None:
         done = net.host(0).run(["python3", "-c", BY_A_HOST], check=True)
         assert done.stdout.split("\n")[0] in ("[(0, 2), (2, 0)]", "[(2, 0), (0, 2)]")
         assert reached() == [False, True]
-        with pytest.raises(LightrailError, match="ocs0"):
+        with pytest.raises(LightrailError, match="port 7 of an OCS"):
             net.light("ocs0", "0>7")
