@@ -66,7 +66,7 @@ class HostServer:
     network
         Booted, with hosts.
     door
-        A descriptor over which connected sockets come from outside; it is closed with the server.
+        A descriptor over which connected sockets come from outside; it stays open.
     scale
         How many times as long as in reality applications are to compute.
     """
@@ -90,8 +90,8 @@ class HostServer:
             listener.listen(LISTENING)
             self._selector.register(listener, selectors.EVENT_READ, lambda: self._adopt(listener.accept()[0]))
             if self._door is not None:
-                door = self._own(stack, socket.socket(fileno=self._door))
-                door.set_inheritable(False)
+                os.set_inheritable(self._door, False)
+                door = self._own(stack, socket.socket(fileno=os.dup(self._door)))
                 self._selector.register(door, selectors.EVENT_READ, lambda: self._take_from(door))
             ended, self._waker = (self._own(stack, end) for end in socket.socketpair())
             self._selector.register(ended, selectors.EVENT_READ, None)

@@ -100,7 +100,7 @@ def at_terminal(connection: socket.socket, request: Mapping[str, object]) -> int
     answered(connection)
     before = termios.tcgetattr(0)
     try:
-        tty.setraw(0)
+        tty.setraw(0, termios.TCSADRAIN)  # what was typed ahead stays
         join(ours, connection)
         return int(str(answered(connection)["ended"]))
     finally:

@@ -3,7 +3,6 @@
 import pytest
 
 from scenarios.api.network import network
-from tests.tools import need_sandbox
 from topologies.errors import LightrailError
 from topologies.parallel_ocs import parallel_ocs_fabric
 
@@ -12,8 +11,8 @@ pytestmark = [pytest.mark.emulation, pytest.mark.early]
 BY_A_HOST = "import lightrail_host as here; here.light('ocs0', '0>2 2>0'); print(here.lit('ocs0'))"
 
 
+@pytest.mark.usefixtures("sandbox")
 def test_light_joins_hosts() -> None:
-    need_sandbox()
     with network(parallel_ocs_fabric(3, 1)) as net:
 
         def reached() -> list[bool]:

@@ -12,7 +12,8 @@ import pytest
 from scenarios.api.network import ApplicationNetwork, network
 from testbed.apps.host_processes import CommandError
 from testbed.machine.residue import until
-from tests.tools import need_sandbox, path_of
+from tests.emulation.box import Box
+from tests.tools import path_of
 from topologies.errors import LightrailError, NetworkError, ScenarioError
 from topologies.rail import rail_fabric
 
@@ -52,9 +53,11 @@ for message in (b"nonsense", b"[]", b'{"host": 3}', b'{"signal": 9}'):
 
 
 @pytest.fixture(scope="module")
-def net() -> Iterator[ApplicationNetwork]:
-    """Return a network whose hosts run applications."""
-    need_sandbox()
+def net(sandbox: Box | None) -> Iterator[ApplicationNetwork | None]:
+    """Return a network whose hosts run applications; the session outside calls no test, and has none."""
+    if sandbox:
+        yield None
+        return
     with network(FABRIC) as booted:
         yield booted
 
@@ -214,8 +217,8 @@ def test_its_server_survives_whatever_it_is_sent(net: ApplicationNetwork) -> Non
         net.host(0).start(["true"]).close()  # a client that hangs up as its process ends
     said = net.host(0).run(["python3", "-c", NONSENSE], check=True, timeout=END_S).stdout.splitlines()
     assert [line[:11] for line in said] == 4 * ['{"refused":']
-    with pytest.raises(CommandError, match="it cannot be started: embedded null byte"):
-        net.host(0).run(["one\0two"])
+    with pytest.raises(CommandError, match="h0 cannot run 'echo': embedded null byte"):
+        net.host(0).run(["echo", "one\0two"])
     assert shell(net, 0, "echo fine") == "fine\n"
 
 
