@@ -9,7 +9,7 @@ import os
 import select
 import socket
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from subprocess import CompletedProcess
 from threading import Lock
@@ -118,6 +118,7 @@ class ApplicationNetwork:
             with inside:
                 worker = stack.enter_context(EmulationWorker(waits=self._waits, keep=(inside.fileno(),)))
                 self._orders = worker.call(serving, self._boots, inside.fileno())
+                stack.enter_context(closing(self._orders))
                 next(self._orders)
             stack.callback(self._close_processes)
             self._stack, self._is_open = stack.pop_all(), True
