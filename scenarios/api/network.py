@@ -5,6 +5,7 @@ lit. Commands go past it, over a *door*, to the server of its hosts (`testbed.ap
 starts and ends on its own.
 """
 
+import math
 import os
 import select
 import socket
@@ -78,6 +79,8 @@ def network(
         If the transport is none for applications; when it is booted, if this machine cannot emulate it.
     """
     check_transport_of_hosts(transport)
+    if not 0 < scale < math.inf:
+        raise ScenarioError(f"applications cannot compute {scale:g} times as long", "give a scale above 0")
     rate = emulated_bps(emulated_rate) / fabric.nic_rate_bps(fabric.nics[0])
     time_factor = Dilation(rate, 1.0).time
     settings = host_settings(TransportSetup(transport), fabric, rate, time_factor, DEFAULT_MTU)
@@ -112,6 +115,8 @@ class ApplicationNetwork:
 
     def __enter__(self) -> Self:
         """Boot, or leave nothing behind and raise LightrailError."""
+        if self._is_open:
+            raise NetworkError("a network was booted twice", "make a new one")
         with ExitStack() as stack:
             self._door, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             stack.enter_context(self._door)

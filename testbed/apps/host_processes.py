@@ -1,7 +1,7 @@
 """Processes on hosts: the one way in which a command is carried out there, whoever asks for it.
 
-A command is one process. It enters the host's namespaces, takes its scheduling class, becomes its user, and
-then is what was asked for; a tool of the system makes each step and becomes the next, so that its process
+A command is one process. It enters the host's namespaces, becomes its user, takes what users' commands have,
+and then is what was asked for; a tool of the system makes each step and becomes the next, so that its process
 number never changes:
 
     setsid     the terminal that it is to have, if there is one
