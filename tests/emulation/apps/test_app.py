@@ -25,7 +25,7 @@ APP = str(CHECKOUT / "scenarios" / "app.py")
 RAIL = ("rail", "--set", "servers=2", "--set", "rails=2", "--emulated-rate", "50")
 SLEEPS = ("sh", "-c", 'echo "$LIGHTRAIL_HOST is up"; sleep 60')
 ICMP_TYPE, ECHO_REQUEST = 34, b"\x08"
-END_S, START_S = 120.0, 120.0
+END_S, START_S = 240.0, 240.0
 """How long a run may take to end, and to start: another emulation may have to end before [s]."""
 
 
@@ -149,7 +149,11 @@ def test_openmpi_starts_a_rank_per_gpu(tmp_path: Path) -> None:
         assert (run.out / "hosts" / "h1.1.out").read_text() == "h1 3 4 1 nic1\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)],
+    ids=lambda each: each.name,
+)
 def test_a_run_that_is_ended_keeps_what_it_did_and_is_void(tmp_path: Path, number: signal.Signals) -> None:
     with applied(tmp_path, "--", *SLEEPS) as run:
         assert run.lines(2) == ["h0: h0 is up", "h1: h1 is up"]
@@ -165,7 +169,11 @@ def test_a_run_that_is_ended_keeps_what_it_did_and_is_void(tmp_path: Path, numbe
 
 @pytest.mark.parametrize(
     ("victim", "code"),
-    [("sleep 60", 128 + signal.SIGKILL), ("sh -c echo", 128 + signal.SIGKILL), ("ovs-vswitchd", 2)],
+    [
+        ("sleep 60", 128 + signal.SIGKILL),
+        pytest.param("sh -c echo", 128 + signal.SIGKILL, marks=pytest.mark.slow),
+        ("ovs-vswitchd", 2),
+    ],
 )
 def test_a_part_killed(tmp_path: Path, victim: str, code: int) -> None:
     with applied(tmp_path, "--on", "h1", "--", *SLEEPS) as run:
@@ -252,3 +260,13 @@ def test_a_connection_by_multipath_tcp_uses_both_nics(tmp_path: Path) -> None:
         assert code == 0, errors
         sent = run.record.tables.links.groupby("port")["bytes"].sum()
         assert min(sent["h0:0"], sent["h0:1"]) > 0.3 * int(lines[0].removeprefix("h1: "))
+
+
+@pytest.mark.slow
+def test_a_socket_of_mptcp_uses_both_nics(tmp_path: Path) -> None:
+    path_of("mptcpize")
+    with applied(tmp_path, "--mptcp", "--", *in_python(SENDS)) as run:
+        code, _, errors = run.end()
+        assert code == 0, errors
+        sent = run.record.tables.links.groupby("port")["bytes"].sum()
+        assert 0.5 < sent["h0:0"] / sent["h0:1"] < 2
