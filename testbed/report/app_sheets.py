@@ -231,8 +231,8 @@ def beside_sheet(record: AppRecord) -> Sheet | None:
         ("took", "/ model", "/ generator", "payload [Mbit/s]"),
         [Block(lines)],
         f"{beside.what}, {bytes_text(beside.payload_bytes)}, over the same network; emulated seconds. "
-        "Generator and model spread bytes evenly over pairs of GPUs; a program whose hosts have one "
-        f"connection uses one NIC, and takes longer. The generator's run is {verdict}.",
+        "Generator and model have bytes cross the NICs that flows took where a hash chose these; OpenMPI's "
+        f"over NICs are spread evenly. The generator's run is {verdict}.",
     )
 
 

@@ -117,10 +117,7 @@ def summary(record: AppRecord) -> Iterator[str]:
     )
     yield from (f"  {doubt}" for doubt in doubts([record.verdict]))
     if record.predicted_s == record.predicted_s:
-        yield (
-            f"  the model predicts {record.predicted_s:.4g} s for its pauses, its faults, and its bytes "
-            "spread evenly over pairs of GPUs"
-        )
+        yield f"  the model predicts {record.predicted_s:.4g} s for the same bytes, pauses and faults"
     if beside := record.beside:
         words = f"{beside.application_s:.4g} s for {beside.payload_bytes:,} bytes"
         yield (
