@@ -16,6 +16,7 @@ from scapy.utils import RawPcapReader
 from testbed.apps.app_record import AppRecord
 from testbed.machine.residue import MARKER, left_behind, processes, things, until
 from testbed.report.app_files import read_app
+from tests.emulation.machine import Machine
 from tests.second_run import FinalError
 from tests.tools import CHECKOUT, hears_interrupts, need_sandbox, path_of
 
@@ -242,7 +243,9 @@ def test_a_server_that_fails_loses_its_processes(tmp_path: Path) -> None:
         assert (code, lines) == (128 + signal.SIGKILL, ["h0: alive"]), errors
 
 
-def test_the_generator_carries_the_same_bytes(tmp_path: Path) -> None:
+def test_the_generator_carries_the_same_bytes_over_the_nics_that_they_took(
+    tmp_path: Path, machine: Machine
+) -> None:
     with applied(tmp_path, "--against", "--", *in_python(SENDS)) as run:
         code, lines, errors = run.end()
         assert code == 0, errors
@@ -250,7 +253,9 @@ def test_the_generator_carries_the_same_bytes(tmp_path: Path) -> None:
         assert beside
         sent = int(lines[0].removeprefix("h1: "))
         assert beside.payload_bytes == pytest.approx(sent, rel=0.01)
-        assert beside.generator_s == pytest.approx(beside.predicted_s, rel=0.5)
+        # One connection takes one NIC of two.
+        assert machine.busy or beside.generator_s == pytest.approx(beside.application_s, rel=0.2)
+        assert machine.busy or beside.generator_s == pytest.approx(beside.predicted_s, rel=0.2)
 
 
 def test_a_connection_by_multipath_tcp_uses_both_nics(tmp_path: Path) -> None:
