@@ -11,7 +11,7 @@ import pytest
 from testbed.apps.app_record import LINKS, AppRecord, AppTables
 from testbed.report.app_files import TABLES, read_app
 from testbed.report.app_plots import link_groups, links_plot
-from testbed.report.app_report import sentence, write_app_report
+from testbed.report.app_report import outcome, sentence, write_app_report
 from tests.testbed.apps.records import all_to_all, eventful, record_of
 from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -123,6 +123,20 @@ def test_payload_of_no_phase_is_named(tmp_path: Path) -> None:
     assert "360 kB of payload are in no phase" in said
     assert "1 of 1 phases, 99.5% of all payload" in read_job(tmp_path / "job.json").note
     assert "in no phase" not in text_of(write_app_report(RECORD, tmp_path))
+
+
+def test_packets_that_vanish_in_a_switch_are_named() -> None:
+    links = RECORD.tables.links
+    last = links[links["port"].str.startswith("leaf") & (links["packets"] > 100)].index[-1]
+    dropped, vanished = (links.copy() for _ in range(2))
+    for table in (dropped, vanished):
+        table.loc[last, "packets"] -= 90
+    dropped.loc[last, "drops"] += 90
+    found = [
+        outcome(replace(RECORD, tables=replace(RECORD.tables, links=each))) for each in (dropped, vanished)
+    ]
+    assert "gone into switches" not in outcome(RECORD) + found[0]
+    assert "90 packets had gone into switches, and neither left them nor count as dropped" in found[1]
 
 
 @pytest.mark.drawn
