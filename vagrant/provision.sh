@@ -17,7 +17,7 @@ PACKAGES=(
     mininet             # mnexec and mn
     openvswitch-switch
     iproute2 ethtool iperf iperf3 iputils-ping procps
-    openmpi-bin python3-mpi4py mptcpize tcpdump # for applications on hosts
+    openmpi-bin python3-mpi4py python3-numpy mptcpize tcpdump # for applications on hosts
     python3-venv
     python-is-python3   # `sudo python scenarios/x.py` finds a python
     ca-certificates
