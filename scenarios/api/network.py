@@ -113,6 +113,9 @@ class ApplicationNetwork:
         self._numbers = hosts_by_name(self.fabric)
         self._running: list[ApplicationProcess] = []
 
+    def __repr__(self) -> str:
+        return f"<network of fabric {self.fabric.name}, {len(self.fabric.servers)} hosts>"
+
     def __enter__(self) -> Self:
         """Boot, or leave nothing behind and raise LightrailError."""
         if self._is_open:
@@ -254,10 +257,9 @@ class ApplicationHost:
             words = " ".join(process.argv)[:WORDS]
             try:
                 code = process.wait(timeout)
-            except TimeoutError as error:
-                raise CommandError(
-                    f"{words} on {self.name}: {error}", process.errors.strip()[-WORDS:], TIMED_OUT
-                ) from None
+            except TimeoutError:
+                late = f"{words} on {self.name} did not end within {timeout:g} s"
+                raise CommandError(late, process.errors.strip()[-WORDS:], TIMED_OUT) from None
             done = CompletedProcess(list(process.argv), code, process.output, process.errors)
         if check and code:
             complaint = " ".join(done.stderr.split())[-WORDS:]
@@ -375,7 +377,7 @@ class ApplicationProcess:
             waiting = select.poll()
             waiting.register(self._connection, select.POLLIN)
             if not waiting.poll(None if timeout is None else 1e3 * timeout):
-                raise TimeoutError(f"it did not end within {timeout:g} s")
+                raise TimeoutError(f"{self.argv[0]} did not end within {timeout:g} s")
             try:
                 self._code = int(str(answered(self._connection)["ended"]))
             except RefusedError as error:

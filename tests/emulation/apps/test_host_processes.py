@@ -125,7 +125,7 @@ def test_what_cannot_be_run_is_a_sentence(net: ApplicationNetwork) -> None:
         (lambda: host.run("ls"), r"'ls' is not a list of words; give \['sh'|\[\"sh\""),
         (lambda: host.run([]), "there is no command to run on h3"),
         (lambda: host.run(["ls"], cwd="/nosuch"), "h3 has no directory /nosuch"),
-        (lambda: host.run(["sleep", "60"], timeout=0.2), "sleep 60 on h3: it did not end within 0.2 s"),
+        (lambda: host.run(["sleep", "60"], timeout=0.2), "sleep 60 on h3 did not end within 0.2 s"),
         (lambda: host.run(["sh", "-c", "echo no >&2; exit 4"], check=True), "exit code 4; no$"),
         (lambda: net.host(4), "fabric rail has no host 4; its hosts are h0 to h3"),
         (lambda: net.fail("nic:0:0@1s"), "fails now; leave out @"),
@@ -134,6 +134,9 @@ def test_what_cannot_be_run_is_a_sentence(net: ApplicationNetwork) -> None:
         with pytest.raises(ScenarioError, match=words):
             refused()
     assert host.run(["/etc/hosts"]).returncode == 126
+    with host.start(["sleep", "60"]) as late, pytest.raises(TimeoutError, match="^sleep did not end within"):
+        late.wait(0.1)
+    assert repr(net) == "<network of fabric rail, 4 hosts>"
 
 
 def test_an_unknown_host_is_a_sentence_and_255(net: ApplicationNetwork) -> None:
