@@ -41,8 +41,13 @@ def check_command(command: Sequence[str], environment: Mapping[str, str], direct
         if name.split()[1:]:
             hint = f"write its words apart, or have a shell run it: -- sh -c {quote(name)}"
         raise ScenarioError(f"there is no command {name!r}", hint)
-    if not os.path.exists(file):
-        raise ScenarioError(f"{name} does not exist", "give the path of a program")
+    try:
+        os.stat(file)
+    except PermissionError as error:
+        hint = "let this user enter its directories, and those of what it is a link to"
+        raise ScenarioError(f"{name} cannot be reached: {error.strerror}", hint) from error
+    except OSError as error:
+        raise ScenarioError(f"{name} does not exist", "give the path of a program") from error
     if os.path.isdir(file):
         raise ScenarioError(f"{name} is a directory", "give the path of a program")
     if "/" not in name:
