@@ -120,9 +120,8 @@ def _range(fabric: Fabric, word: str) -> Sequence[int]:
                 )
             return range(first, last + 1)
     names = [server.name for server in fabric.servers]
-    raise ScenarioError(
-        f"--on {word}: fabric {fabric.name} has no such host", f"its hosts are {names[0]} to {names[-1]}"
-    )
+    there_are = f"its hosts are {names[0]} to {names[-1]}" if names[1:] else f"its one host is {names[0]}"
+    raise ScenarioError(f"--on {word}: fabric {fabric.name} has no such host", there_are)
 
 
 def launch(

@@ -44,6 +44,11 @@ def test_other_names_are_refused(text: str, said: str) -> None:
         hosts_named(FABRIC, text)
 
 
+def test_a_fabric_of_one_host_has_no_range_of_them() -> None:
+    with pytest.raises(ScenarioError, match=r"no such host; its one host is h0$"):
+        hosts_named(rail_fabric(1, 1), "h1")
+
+
 def test_names_may_have_hyphens() -> None:
     fabric = Fabric.from_json(FABRIC.to_json().replace('"h', '"node-'))
     assert hosts_named(fabric, "node-0-node-2") == (0, 1, 2)
