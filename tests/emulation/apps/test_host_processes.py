@@ -134,7 +134,7 @@ def test_what_cannot_be_run_is_a_sentence(net: ApplicationNetwork) -> None:
         with pytest.raises(ScenarioError, match=words):
             refused()
     assert host.run(["/etc/hosts"]).returncode == 126
-    with host.start(["sleep", "60"]) as late, pytest.raises(TimeoutError, match="^sleep did not end within"):
+    with host.start(["sleep", "60"]) as late, pytest.raises(TimeoutError, match=r"^sleep did not end within"):
         late.wait(0.1)
     assert repr(net) == "<network of fabric rail, 4 hosts>"
 
