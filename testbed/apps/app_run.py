@@ -237,16 +237,20 @@ class AppRun:
         """
         plan = self._plan
         phases, scale = self._phases(), self._scale()
-        try:
-            if plan.faults or plan.against:
+        # Where one cannot be had, the application's own result stands all the same, and so does the other.
+        if plan.faults or plan.against:
+            try:
                 self._predicted_s = predicted_s(scale, phases, self._last_s, plan.faults)
-            if plan.against and not self._stopped:
+            except LightrailError as error:
+                yield f"the application is not predicted: {error}"
+        if plan.against and not self._stopped:
+            try:
                 phase = heaviest(phases)
                 what = f"phase {phases.index(phase) + 1} of the application"
                 took_s = float(phase.end_s - phase.start_s)
                 self._beside = beside(self._network, scale, phase, what, link_error, took_s)
-        except LightrailError as error:  # the application's own result stands all the same
-            yield f"nothing stands beside the application: {error}"
+            except LightrailError as error:
+                yield f"nothing stands beside the application: {error}"
 
     def record(
         self,
