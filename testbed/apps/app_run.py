@@ -169,11 +169,13 @@ def words_of(plan: AppPlan) -> str:
     host, fabric = plan.host, plan.fabric
     real_bps = max(map(fabric.nic_rate_bps, fabric.nics))
     mptcp = ", sockets of MPTCP use all NICs" if plan.mptcp else ""
+    has_light = any(switch.kind == "ocs" for switch in fabric.switches)
+    dark = ". No circuit is lit until a program lights it, by import lightrail_host" if has_light else ""
     return (
         f"NICs of {real_bps / 1e9:g} Gbit/s are shaped to {real_bps * plan.rate / 1e6:.4g} Mbit/s, so that "
         f"1 s here is {plan.scale.dilation.real_s(1.0) * 1e3:.3g} ms; computing is not slowed down. TCP of "
         f"hosts: {host.congestion_control}, initial window {host.initial_window_packets} packets, least "
-        f"timeout {host.least_timeout_s:.3g} s{mptcp}"
+        f"timeout {host.least_timeout_s:.3g} s{mptcp}{dark}"
     )
 
 

@@ -182,6 +182,10 @@ class FabricCLI(CLI):  # type: ignore[misc]
             node = self._network.mininet.get(name)
             node.sendCmd(command)
             self.waitForNode(node)
+        elif name not in self._network.mininet:
+            raise ScenarioError(
+                f"there is no command or node {name!r}", "type help; h0 COMMAND runs one on h0"
+            )
         else:
             super().default(line)
 

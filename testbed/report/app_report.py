@@ -103,6 +103,7 @@ def app_html(
         title=shorten(command, LONGEST_TITLE, placeholder=" ..."),
         sentence=sentence(record),
         outcome=outcome(record),
+        has_verdict=record.verdict.word != "model",
         fabrics=[page_image(plot, images[plot.name]) for plot in pages.fabric_plots([record.fabric])],
         sections=sections,
         command_line=shlex.join(record.command_line),

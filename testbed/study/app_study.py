@@ -30,6 +30,7 @@ from testbed.study.machine import measured
 from testbed.study.output import say, standard_output
 from testbed.study.worker import EmulationWorker
 from testbed.trust.calibrate import rate_factor
+from testbed.trust.fidelity import NOTHING_SENT
 from testbed.trust.scale import plain
 from topologies.errors import LightrailError, MachineError
 from traffic.readers.detect import read_trace
@@ -111,11 +112,14 @@ def summary(record: AppRecord) -> Iterator[str]:
     codes = [each.exit_code for each in record.processes]
     failed = sum(code != 0 for code in codes)
     ended = f"{failed} of {len(codes)} processes failed" if failed else "all exit codes are 0"
-    yield (
-        f"it took {record.duration_s:.4g} s; hosts sent for {share:.0%} of it, {_text(busy_s)}, which are "
-        f"{_text(busy_s * record.rate_factor)} at real scale; {ended}; {record.verdict.word}"
+    sent = (
+        f"hosts sent for {share:.0%} of it, {_text(busy_s)}, which are "
+        f"{_text(busy_s * record.rate_factor)} at real scale; "
     )
-    yield from (f"  {doubt}" for doubt in doubts([record.verdict]))
+    nothing = record.verdict.reasons == (NOTHING_SENT,)
+    judged = NOTHING_SENT if nothing else record.verdict.word
+    yield f"it took {record.duration_s:.4g} s; {sent if share else ''}{ended}; {judged}"
+    yield from () if nothing else (f"  {doubt}" for doubt in doubts([record.verdict]))
     if record.predicted_s == record.predicted_s:
         yield f"  the model predicts {record.predicted_s:.4g} s for the same bytes, pauses and faults"
     if beside := record.beside:

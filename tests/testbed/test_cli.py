@@ -171,6 +171,15 @@ def test_a_replay_is_tried_as_asked_and_shown_with_its_verdict(
     assert said.endswith("(faithful)")
 
 
+def test_a_command_without_a_host_says_how_to_run_it(
+    cli: FabricCLI, trials: Trials, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials.network.mininet = {"h0": None}  # type: ignore[assignment]
+    cli.onecmd("hostname -f")
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said == "there is no command or node 'hostname'; type help; h0 COMMAND runs one on h0"
+
+
 def test_piped_lines_are_read_by_the_cli_and_not_by_a_command_on_a_node(cli: FabricCLI) -> None:
     keyboard, hand = os.pipe()
     os.write(hand, b"h0 ping h1\n")

@@ -12,6 +12,8 @@ from testbed.apps.app_record import LINKS, AppRecord, AppTables
 from testbed.report.app_files import TABLES, read_app
 from testbed.report.app_plots import link_groups, links_plot
 from testbed.report.app_report import outcome, sentence, write_app_report
+from testbed.trust.fidelity import NOTHING_SENT
+from testbed.trust.outcome import Verdict
 from tests.testbed.apps.records import all_to_all, eventful, record_of
 from topologies.errors import ScenarioError
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -109,7 +111,8 @@ def test_one_process_is_named_by_what_started_it() -> None:
 
 
 def test_a_run_in_which_nothing_was_sent_has_a_report(tmp_path: Path) -> None:
-    report = write_app_report(SILENT, tmp_path)
+    report = write_app_report(replace(SILENT, verdict=Verdict("model", (NOTHING_SENT,))), tmp_path)
+    assert "no verdict It ran for" in text_of(report)
     assert "Hosts sent 0 bytes of payload" in text_of(report)
     parts = ["What came of it", "Can it be believed?", "How to repeat it", "Definitions"]
     assert re.findall("<h2>(.*?)</h2>", report.read_text()) == parts

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from testbed.apps.app_record import AppEvent, AppProcess, Beside
 from testbed.study.app_study import summary
+from testbed.trust.fidelity import NOTHING_SENT
 from testbed.trust.outcome import Verdict
 from tests.testbed.apps.records import all_to_all, record_of
 from topologies.rail import rail_fabric
@@ -38,4 +39,11 @@ def test_the_generator_and_the_model_stand_beside_it() -> None:
     assert [*summary(replace(RECORD, beside=beside, predicted_s=2.25))][1:] == [
         "  the model predicts 2.25 s for the same bytes, pauses and faults",
         "  phase 2: 1 s for 1,000,000 bytes; lightrail's generator took 0.9 s (faithful), predicted 0.8 s",
+    ]
+
+
+def test_an_application_that_sends_nothing_has_no_verdict() -> None:
+    silent = record_of(rail_fabric(3, 2), all_to_all(3, [], 1.0, 0), 0.5)
+    assert [*summary(replace(silent, verdict=Verdict("model", (NOTHING_SENT,))))] == [
+        "it took 0.5 s; all exit codes are 0; no byte crossed the network"
     ]
