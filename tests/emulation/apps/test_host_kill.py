@@ -11,7 +11,7 @@ import pytest
 from testbed.machine.residue import until
 from tests.emulation.test_kill import Victim, started, user
 from tests.emulation.test_worker import NOTEBOOK, run
-from tests.other_user import OTHER, need_root
+from tests.other_user import need_root
 from tests.tools import CHECKOUT, need_sandbox, path_of
 
 __all__ = ["user"]  # a fixture
@@ -42,6 +42,8 @@ import lightrail as lr
 with lr.network(lr.rail_fabric(2, 1)) as net:
     print(net.host(1).run(["hostname"]).stdout)
 """
+NOBODY = "65534"
+"""The number of a user with a name: OpenMPI crashes for one without."""
 END_S = 20.0
 """Within so long what has to end has ended, on a busy machine [s]."""
 
@@ -83,7 +85,7 @@ def needs() -> None:
 
 @pytest.mark.usefixtures("needs")
 def test_applications_run_as_who_asks_for_them(user: list[str]) -> None:
-    me = "65534" if user else str(os.geteuid())
+    me = NOBODY if user else str(os.geteuid())
     assert _said(user, {}) == [*(4 * [me]), "0", "0"]
 
 
@@ -97,7 +99,7 @@ def test_it_works_in_a_notebook(tmp_path: Path) -> None:
 def test_under_sudo_applications_run_as_the_user_behind_it() -> None:
     need_root()
     need_sandbox()
-    assert _said([], {"SUDO_UID": str(OTHER), "SUDO_GID": str(OTHER)}) == [*(4 * [str(OTHER)]), "0", "0"]
+    assert _said([], {"SUDO_UID": NOBODY, "SUDO_GID": NOBODY}) == [*(4 * [NOBODY]), "0", "0"]
 
 
 def _said(user: list[str], environment: dict[str, str]) -> list[str]:
