@@ -87,8 +87,11 @@ def demand_of(traffic: pd.DataFrame, servers: int) -> tuple[NDArray[np.int64], N
 
 def busy_share(phases: Sequence[TrafficPhase], duration_s: float) -> float:
     """Return the share of a time in which bytes flowed, 0..1."""
-    busy_s = sum(min(phase.end_s, duration_s) - max(phase.start_s, 0.0) for phase in phases)
-    return min(max(busy_s, 0.0) / duration_s, 1.0) if duration_s > 0 else 0.0
+    busy_s = sum(
+        max(min(phase.end_s, duration_s) - max(phase.start_s, 0.0), 0.0)  # what processes left may send later
+        for phase in phases
+    )
+    return min(busy_s / duration_s, 1.0) if duration_s > 0 else 0.0
 
 
 def between_gpus(matrix: NDArray[np.int64], fabric: Fabric) -> NDArray[np.int64]:

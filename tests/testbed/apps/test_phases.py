@@ -35,6 +35,7 @@ def test_pauses_divide_phases() -> None:
     assert [each.end_s for each in found] == pytest.approx([0.7, 1.5])
     assert all((each.payload_bytes == 1_000_000 * (1 - np.eye(SERVERS))).all() for each in found)
     assert busy_share(found, 2.0) == pytest.approx(0.5)
+    assert busy_share(found, 0.8) == pytest.approx(0.5 / 0.8)
 
 
 def test_short_gaps_and_a_trickle_divide_nothing_and_make_no_phase() -> None:
