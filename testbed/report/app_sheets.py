@@ -44,7 +44,8 @@ def time_sheet(record: AppRecord, phases: Sequence[TrafficPhase]) -> Sheet:
         [Block(lines)],
         f"Links have {factor:.3g} of their real rate: 1 s of network here is {seconds_text(factor)} there. "
         "Programs are not slowed down. They compute as fast as this machine does, so that idle time has no "
-        f"counterpart at real rates. {stretched}",
+        "counterpart at real rates. What else runs on this machine slows their computing, which the verdict "
+        f"does not judge. {stretched}",
     )
 
 
