@@ -8,8 +8,8 @@ from itertools import chain
 from tests.docs.pages import DOCS
 from tests.tools import CHECKOUT
 
-OTHERS = ("No module named", "No such option")
-"""How messages begin that are Python's, and typer's."""
+OTHERS = ("No module named", "No such option", "plm:rsh: Warning", "ORTE was unable")
+"""How messages begin that are Python's, typer's and OpenMPI's."""
 QUOTED = [
     message
     for heading in re.findall("^### .+$", (DOCS / "faq.md").read_text(), re.MULTILINE)
