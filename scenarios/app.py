@@ -213,7 +213,7 @@ def _launch(
 
 
 def _faults(text: str | None, fabric: Fabric) -> tuple[AppFault, ...]:
-    """Return what fails; refuse what cannot be emulated."""
+    """Return the faults; refuse those that cannot be emulated."""
     faults = () if text is None else app_faults(listed(text), fabric)
     check_slowed_light(fabric, [each.fault for each in faults])
     return faults

@@ -30,7 +30,7 @@ HINT = (
 
 @dataclass(frozen=True)
 class AppFault:
-    """What fails while an application runs."""
+    """Faults while an application runs."""
 
     fault: Fault
     """Its times are seconds since the application's start, in the emulation."""

@@ -42,7 +42,7 @@ class Wrote:
     label: str
     data: bytes
     is_error: bool
-    """Whether it wrote them to standard error."""
+    """True if it wrote them to standard error."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class _Running:
 
 @dataclass(frozen=True)
 class Place:
-    """What processes have of whoever starts the application."""
+    """The part of whoever starts the application that processes have."""
 
     env: Mapping[str, str]
     """The environment, beside which hosts and launchers have theirs."""
@@ -150,7 +150,7 @@ class AppProcesses:
         self._selector.register(descriptor, selectors.EVENT_READ, None)
 
     def heard(self, until_s: float) -> list[Wrote | EndedProcess]:
-        """Return what was heard of processes, at once when there is something, at a time at the latest.
+        """Return the news of processes, at once when there is some, at a time at the latest.
 
         Parameters
         ----------

@@ -122,7 +122,7 @@ class Going:
     running: tuple[str, ...]
     """The labels of its processes that run."""
     bps: float
-    """What hosts send [bit/s]."""
+    """The rate at which hosts send [bit/s]."""
 
 
 AppNews = Told | Began | Going | Wrote | EndedProcess | AppEvent | AppRecord

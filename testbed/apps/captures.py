@@ -30,9 +30,9 @@ STATISTICS = struct.Struct("=II")
 SO_TIMESTAMPNS = 35
 TIMESPEC = struct.Struct("@ll")
 FILE_HEAD = struct.pack("=IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, HEAD_BYTES, 1)
-"""What a file begins with: times in nanoseconds, version 2.4, packets of Ethernet (pcap-savefile(5))."""
+"""The head of a file: times in nanoseconds, version 2.4, packets of Ethernet (pcap-savefile(5))."""
 PACKET_HEAD = struct.Struct("=IIII")
-"""What a packet begins with: seconds, nanoseconds, how much of it is kept, its length."""
+"""The head of a packet: seconds, nanoseconds, how much of it is kept, its length."""
 WRITTEN_S = 0.05
 """How long it takes at most to write what was read last [s]."""
 READ_S = 2.0

@@ -221,7 +221,7 @@ def _with(process: LaunchedProcess, env: Mapping[str, str]) -> LaunchedProcess:
 
 
 def _of_torch(env: Mapping[str, str], first: str) -> dict[str, str]:
-    """Return what ``torchrun`` sets for a rank (torch.distributed.elastic, Environment Variables)."""
+    """Return the variables of ``torchrun`` for a rank (torch.distributed.elastic, Environment Variables)."""
     return {
         "RANK": env["LIGHTRAIL_RANK"],
         "WORLD_SIZE": env["LIGHTRAIL_SIZE"],
@@ -233,7 +233,7 @@ def _of_torch(env: Mapping[str, str], first: str) -> dict[str, str]:
 
 
 def _of_jax(first: str) -> dict[str, str]:
-    """Return what ``jax.distributed.initialize`` reads, and collectives that cross the network.
+    """Return the variables that ``jax.distributed.initialize`` reads, and collectives that cross the network.
 
     It is given the number of processes and the rank by its caller, which reads ``LIGHTRAIL_SIZE`` and
     ``LIGHTRAIL_RANK``.

@@ -385,7 +385,7 @@ def no_route_request(destination: IPv4Network, table: int) -> bytes:
 
 
 def _route(destination: IPv4Network, table: int, how: tuple[int, int, int]) -> bytes:
-    """Return what a request says of a route but for where it leads."""
+    """Return a request for a route but for where it leads."""
     kind, scope, flags = how
     protocol = RTPROT_STATIC if kind else 0
     lengths = destination.prefixlen, 0  # of the destination, of the source

@@ -121,7 +121,7 @@ class LiveServer(LazyNode):
     """A server: Mininet's host, in namespaces that file descriptors hold."""
 
     environment: Mapping[str, str] = MappingProxyType({})
-    """What its commands have in their environment beside this process'."""
+    """The environment of its commands beside this process'."""
 
     def __init__(self, name: str, entry: Sequence[str], **params: object) -> None:
         self._entry = entry

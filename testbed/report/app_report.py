@@ -223,8 +223,8 @@ def lost_text(record: AppRecord) -> str:
         return ""
     return (
         f" By the end {lost:,} packets had gone into switches, and neither left them nor count as dropped. "
-        "Open vSwitch loses what it hands to a port in one batch behind a packet that finds the queue full, and "
-        "what is for a link that is down."
+        "Open vSwitch loses what it hands to a port in one batch behind a packet that finds the queue full, "
+        "and what is for a link that is down."
     )
 
 

@@ -37,7 +37,7 @@ from traffic.readers.detect import read_trace
 
 WRITTEN = ("app.json", "run.json", "report.html", "*.parquet", "*.csv", "job.json", "fabric.json", "hosts/*",
            "pcap/*", "phases/*", "*.png", "*.pdf", "*.svg")  # fmt: skip
-"""What a run writes: nothing of it may be there before."""
+"""Files of a run: none of them may be there before."""
 ENDED_BY_TIMEOUT = 124
 """The exit code where an application was ended after ``--timeout``, that of timeout(1)."""
 
@@ -47,15 +47,15 @@ class Carrying:
     """How an application is carried out."""
 
     rate_bps: float | None = None
-    """What its fastest NIC is shaped to [bit/s]; None for what this machine carries safely."""
+    """The rate that its fastest NIC is shaped to [bit/s]; None for one that this machine carries safely."""
     calibrate: bool = False
-    """Whether it is measured anew what this machine carries."""
+    """True to measure anew what this machine carries."""
     out: Path | None = None
     """The directory of its results; None for a new one below ``results/app``."""
     formats: Sequence[Format] = ("png",)
     """Of plots."""
     waits: bool = True
-    """Whether it waits for another emulation's end."""
+    """True to wait for another emulation's end."""
     demand: Path | None = None
     """A file of what the application was to send, which it may write itself."""
 
@@ -234,7 +234,7 @@ class _Outputs:
 
 
 class _Shown:
-    """What a user sees of an application: its output, and beside it what runs.
+    """The display of an application: its output, and beside it what runs.
 
     Parameters
     ----------

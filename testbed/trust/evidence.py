@@ -104,7 +104,7 @@ class Watch:
         return _of_datagrams(measures, light) if light else measures
 
     def of_machine(self, worst_link_error: float) -> Measures:
-        """Return what the machine's own counters say, whatever sends the packets; all else is unknown."""
+        """Return the machine's own counters, whatever sends the packets; all else is unknown."""
         change = self._change
         seconds = max(change["seconds"], 1e-9)
         switch_cpu_s = change["switch_cpu_s"] if self._pid else 0.0

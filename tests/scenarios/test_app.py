@@ -1,4 +1,4 @@
-"""What scenarios/app.py refuses before anything boots: a sentence, a hint, exit code 2."""
+"""Refusals of scenarios/app.py before anything boots: a sentence, a hint, exit code 2."""
 
 from pathlib import Path
 

@@ -63,7 +63,7 @@ def net(sandbox: Box | None) -> Iterator[ApplicationNetwork | None]:
 
 
 def shell(net: ApplicationNetwork, host: int, line: str, **options: str | bytes) -> str:
-    """Return what a line of the shell writes on a host."""
+    """Return the output of a line of the shell on a host."""
     return net.host(host).run(["sh", "-c", line], check=True, timeout=END_S, **options).stdout  # type: ignore[arg-type]
 
 

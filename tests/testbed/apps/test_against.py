@@ -1,4 +1,4 @@
-"""What an application sent, carried again: bytes stay bytes, and predictions have pauses and faults."""
+"""An application's bytes, carried again: bytes stay bytes, and predictions have pauses and faults."""
 
 import math
 from dataclasses import replace

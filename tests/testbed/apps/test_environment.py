@@ -1,4 +1,4 @@
-"""What commands on hosts have in their environment, and the /etc/hosts that they read."""
+"""The environment of commands on hosts, and the /etc/hosts that they read."""
 
 import os
 from pathlib import Path
