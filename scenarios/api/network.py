@@ -30,6 +30,7 @@ from testbed.study.options import emulated_bps
 from testbed.study.worker import EmulationWorker
 from topologies.errors import LightrailError, NetworkError, ScenarioError
 from topologies.fabric import Fabric
+from traffic.fault_text import HINT, KINDS
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.host_settings import HostSettings, TransportSetup, host_settings
 
@@ -321,7 +322,7 @@ class ApplicationProcess:
     """
 
     def __init__(self, connection: socket.socket, request: Mapping[str, object], stdin: bytes) -> None:
-        self.argv = tuple(cast(list[str], request["argv"]))
+        self.argv, self.host = tuple(cast(list[str], request["argv"])), str(request["host"])
         self._code: int | None = None
         with ExitStack() as stack:
             self._connection = stack.enter_context(connection)
@@ -342,6 +343,10 @@ class ApplicationProcess:
 
     def __exit__(self, *_error: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "ended" if self._code is None else f"exit code {self._code}"
+        return f"<{' '.join(self.argv)[:WORDS]} on {self.host}, {state}>"
 
     @property
     def is_running(self) -> bool:
@@ -447,6 +452,14 @@ def serving(boots: "_Boots", door: int) -> Generator[LightrailError | None, Orde
                 error = failure
 
 
+def _fail(standing: StandingFaults, what: str) -> None:
+    try:
+        standing.fail(what)
+    except ScenarioError as error:  # it has no time here, and nothing is predicted
+        hint = f"name {KINDS}; =SHARE or =loss:PROBABILITY after it" if error.hint == HINT else error.hint
+        raise ScenarioError(error.sentence.replace("@0s", ""), hint) from None
+
+
 def _carry_out(network: Network, standing: StandingFaults, verb: Verb, words: Sequence[str]) -> None:
     """Carry out an order, or raise LightrailError."""
     if verb == "fail":
@@ -455,7 +468,7 @@ def _carry_out(network: Network, standing: StandingFaults, verb: Verb, words: Se
             raise ScenarioError(
                 f"{what} has a time, and what fails here fails now", "leave out @ and the time"
             )
-        standing.fail(what)
+        _fail(standing, what)
         kind, _, server = what.partition(":")
         if kind == "server" and "=" not in server:
             kill_processes_on(network, int(server))

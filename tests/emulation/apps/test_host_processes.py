@@ -129,6 +129,7 @@ def test_what_cannot_be_run_is_a_sentence(net: ApplicationNetwork) -> None:
         (lambda: host.run(["sh", "-c", "echo no >&2; exit 4"], check=True), "exit code 4; no$"),
         (lambda: net.host(4), "fabric rail has no host 4; its hosts are h0 to h3"),
         (lambda: net.fail("nic:0:0@1s"), "fails now; leave out @"),
+        (lambda: net.fail("nothing"), "^'nothing' is not a valid fault; name nic:SERVER:NIC"),
         (lambda: net.light("ocs0", "0>1"), "fabric rail has no OCS 'ocs0'"),
     ):
         with pytest.raises(ScenarioError, match=words):
@@ -136,6 +137,7 @@ def test_what_cannot_be_run_is_a_sentence(net: ApplicationNetwork) -> None:
     assert host.run(["/etc/hosts"]).returncode == 126
     with host.start(["sleep", "60"]) as late, pytest.raises(TimeoutError, match=r"^sleep did not end within"):
         late.wait(0.1)
+    assert repr(late) == "<sleep 60 on h3, ended>"
     assert repr(net) == "<network of fabric rail, 4 hosts>"
 
 
