@@ -87,6 +87,8 @@ class HostTcp:
     """Times that TCP waited for its timeout before it sent again (``TcpExt: TCPTimeouts``)."""
     nic_drops: int
     """Packets that the queues of its NICs dropped."""
+    unread: int = 0
+    """Datagrams that came and for which a program's socket had no room (``Udp: RcvbufErrors``)."""
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,11 @@ QUEUE_STATS = struct.Struct("=III")
 ANSWER_BYTES = 1 << 18
 SENT, PACKETS, DROPS, BACKLOG = range(4)
 """The columns of what is kept of a port in a tick."""
-PROTOCOLS = {"snmp": {"OutSegs": "segments", "RetransSegs": "resent"}, "netstat": {"TCPTimeouts": "timeouts"}}
-"""Files of /proc/net, and their counters that `HostTcp` has."""
+PROTOCOLS = {
+    "snmp": {"OutSegs": "segments", "RetransSegs": "resent", "RcvbufErrors": "unread"},
+    "netstat": {"TCPTimeouts": "timeouts"},
+}
+"""Files of /proc/net, and their counters that `HostTcp` has, of UDP and not of UDP-Lite where both have one."""
 Reading = NDArray[np.float64]
 """A row per port: bytes, packets and drops so far, and bytes that wait."""
 
@@ -221,6 +224,7 @@ def since(before: tuple[HostTcp, ...], after: tuple[HostTcp, ...]) -> tuple[Host
             late.resent - early.resent,
             late.timeouts - early.timeouts,
             late.nic_drops - early.nic_drops,
+            late.unread - early.unread,
         )
         for early, late in zip(before, after, strict=True)
     )
@@ -242,6 +246,8 @@ def tcp_counts(files: Mapping[str, str]) -> dict[str, int]:
     for file, counters in PROTOCOLS.items():
         lines = files[file].splitlines()
         for names, values in zip(lines[::2], lines[1::2], strict=True):
+            if names.startswith("UdpLite:"):
+                continue
             counted = dict(zip(names.split(), values.split(), strict=True))
             found |= {ours: int(counted[name]) for name, ours in counters.items() if name in counted}
     return found

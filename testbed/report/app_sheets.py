@@ -15,7 +15,7 @@ from testbed.report.table import UNITS, number, significant
 
 MOST_LINES = 40
 """Lines that a table shows; files in the results have all."""
-COUNTED = "segments", "resent", "timeouts", "nic_drops"
+COUNTED = "segments", "resent", "timeouts", "nic_drops", "unread"
 """The counters of `HostTcp`."""
 LONGEST_COMMAND = 80
 """Characters of a command in a table."""
@@ -126,7 +126,11 @@ def host_sheet(record: AppRecord) -> Sheet | None:
     sent, received = (
         record.tables.traffic.groupby(end)["payload_bytes"].sum() for end in ("source", "destination")
     )
-    used = [each for each in record.hosts if each.segments or each.nic_drops or sent.get(each.host, 0)]
+    used = [
+        each
+        for each in record.hosts
+        if any(getattr(each, name) for name in COUNTED) or sent.get(each.host, 0)
+    ]
     if not used:
         return None
     shown = sorted(used, key=lambda each: (-each.resent, each.host))[:MOST_LINES]
@@ -139,15 +143,18 @@ def host_sheet(record: AppRecord) -> Sheet | None:
     left = f" {len(used) - len(shown)} more hosts sent less again." if len(shown) < len(used) else ""
     return Sheet(
         ("host",),
-        ("payload sent", "received", "TCP segments", "sent again", "timeouts", "drops at NICs"),
+        ("payload sent", "sent to it", "TCP segments", "sent again", "timeouts", "drops at NICs", "unread"),
         [Block(lines)],
-        f"Payload as the tap saw it leave NICs; the others are the hosts' own counters.{left}",
+        "Payload as the tap saw it leave NICs, also what was lost later; the others are the hosts' own "
+        "counters. Unread: datagrams that came, and for which a socket had no room because its program read "
+        f"too slowly.{left}",
     )
 
 
 def _host_line(name: str, sent_bytes: float, received_bytes: float, counts: HostTcp) -> Line:
     again = f"{counts.resent:,} ({counts.resent / max(counts.segments, 1):.2%})"
     numbers = [f"{counts.segments:,}", again, f"{counts.timeouts:,}", f"{counts.nic_drops:,}"]
+    numbers.append(f"{counts.unread:,}")
     return Line([name, bytes_text(sent_bytes), bytes_text(received_bytes), *numbers])
 
 

@@ -47,3 +47,10 @@ def test_an_application_that_sends_nothing_has_no_verdict() -> None:
     assert [*summary(replace(silent, verdict=Verdict("model", (NOTHING_SENT,))))] == [
         "it took 0.5 s; all exit codes are 0; no byte crossed the network"
     ]
+
+
+def test_datagrams_that_no_socket_had_room_for_are_named() -> None:
+    hosts = tuple(replace(each, unread=30 * each.host) for each in RECORD.hosts)
+    assert [*summary(replace(RECORD, hosts=hosts))][1:] == [
+        "  90 datagrams arrived and were lost at sockets: programs read them too slowly here"
+    ]

@@ -75,10 +75,18 @@ def test_without_a_reading_there_is_nothing() -> None:
 
 
 def test_counters_of_tcp_are_found_by_their_names() -> None:
-    snmp = "Ip: Forwarding\nIp: 1\nTcp: InSegs OutSegs RetransSegs\nTcp: 7 10 2\nUdp: InErrors\nUdp: 0\n"
+    snmp = "Ip: Forwarding\nIp: 1\nTcp: InSegs OutSegs RetransSegs\nTcp: 7 10 2\nUdp: RcvbufErrors\nUdp: 4\n"
+    snmp += "UdpLite: RcvbufErrors\nUdpLite: 0\n"
     netstat = "TcpExt: SyncookiesSent TCPTimeouts\nTcpExt: 0 3\nIpExt: InOctets\nIpExt: 99\n"
-    assert tcp_counts({"snmp": snmp, "netstat": netstat}) == {"segments": 10, "resent": 2, "timeouts": 3}
+    assert tcp_counts({"snmp": snmp, "netstat": netstat}) == {
+        "segments": 10,
+        "resent": 2,
+        "timeouts": 3,
+        "unread": 4,
+    }
 
 
 def test_what_hosts_counted_in_a_run_is_the_difference() -> None:
-    assert since((HostTcp(0, 10, 1, 0, 5),), (HostTcp(0, 30, 4, 2, 5),)) == (HostTcp(0, 20, 3, 2, 0),)
+    assert since((HostTcp(0, 10, 1, 0, 5, 1),), (HostTcp(0, 30, 4, 2, 5, 8),)) == (
+        HostTcp(0, 20, 3, 2, 0, 7),
+    )
