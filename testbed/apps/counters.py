@@ -49,7 +49,7 @@ PROTOCOLS = {
     "snmp": {"OutSegs": "segments", "RetransSegs": "resent", "RcvbufErrors": "unread"},
     "netstat": {"TCPTimeouts": "timeouts"},
 }
-"""Files of /proc/net, and their counters that `HostTcp` has, of UDP and not of UDP-Lite where both have one."""
+"""Files of /proc/net, and their counters that `HostTcp` has; UDP-Lite's have the names of UDP's."""
 Reading = NDArray[np.float64]
 """A row per port: bytes, packets and drops so far, and bytes that wait."""
 

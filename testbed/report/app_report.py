@@ -283,7 +283,11 @@ DEFINITIONS = [
         "A stretch of time in which hosts send; pauses divide them. Less than 1 % of what hosts send while "
         "they are busy counts as a pause.",
     ),
-    ("busy", "Time in a phase."),
+    (
+        "busy",
+        "Time in a phase, at whatever rate: a program that sends slowly keeps the network busy for longer, "
+        "also at real rates. Beside the generator (--against) one sees who was slow.",
+    ),
     (
         "emulated, real",
         "Emulated seconds are this machine's. At real rates a phase takes them times the factor.",
