@@ -18,6 +18,7 @@ OF_LINUX = (
     "scalable", "vegas", "veno", "westwood", "yeah",
 )  # fmt: skip
 """What may control congestion in Linux (net/ipv4/Kconfig), but for modules of others."""
+DEFAULT = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 
 def check_known(name: str | None) -> None:
@@ -39,6 +40,22 @@ def check_congestion_control(name: str | None) -> None:
             f"this kernel's TCP cannot be set to {name!r}: {error.strerror}",
             f"take one of {', '.join(_available())}, or load the module tcp_{name}",
         ) from error
+
+
+def begin_with(name: str) -> bool:
+    """Have TCP of this thread's network namespace control congestion by a name where programs name none.
+
+    Returns
+    -------
+    bool
+        False if the kernel refuses: a namespace may begin with what tcp_allowed_congestion_control lists
+        (tcp(7)), where cubic is missing if another one is the machine's. A route can still name it.
+    """
+    try:
+        DEFAULT.write_text(name)
+    except OSError:
+        return False
+    return True
 
 
 def _available() -> list[str]:

@@ -101,7 +101,9 @@ that refuses what it is for, and of any of these."""
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH, RTA_TABLE = 1, 4, 5, 7, 8, 9, 15
 NEXT_HOP = struct.Struct("=HBBi")
 """struct rtnexthop: length, flags, weight less 1, interface."""
-METRICS = {"RTAX_LOCK": 1, "RTAX_INITCWND": 11, "RTAX_RTO_MIN": 13, "RTAX_INITRWND": 14}
+METRICS = {"RTAX_LOCK": 1, "RTAX_INITCWND": 11, "RTAX_RTO_MIN": 13, "RTAX_INITRWND": 14, "RTAX_CC_ALGO": 16}
+Metrics = Mapping[str, int | str]
+"""What TCP begins with, by the names of `METRICS`."""
 KINDS: dict[int, type[nlmsg]] = {
     RTM_NEWLINK: ifinfmsg,
     RTM_DELLINK: ifinfmsg,
@@ -314,7 +316,7 @@ def route_request(
     table: int,
     *,
     source: IPv4Address | None = None,
-    metrics: Mapping[str, int] | None = None,
+    metrics: Metrics | None = None,
     delete: bool = False,
 ) -> bytes:
     """Return the request for a route, which replaces the one that is there.
@@ -351,7 +353,7 @@ def spread_request(
     table: int,
     *,
     source: IPv4Address | None,
-    metrics: Mapping[str, int],
+    metrics: Metrics,
 ) -> bytes:
     """Return the request for a route by which connections spread over neighbours; of none it refuses them.
 
@@ -394,9 +396,13 @@ def _route(destination: IPv4Network, table: int, how: tuple[int, int, int]) -> b
     return body + _attribute(RTA_TABLE, struct.pack("=I", table))
 
 
-def _begun(source: IPv4Address | None, metrics: Mapping[str, int]) -> bytes:
+def _begun(source: IPv4Address | None, metrics: Metrics) -> bytes:
     """Return the attributes of how packets of the server's own begin."""
-    nested = (_attribute(METRICS[name], struct.pack("=I", value)) for name, value in metrics.items())
+    packed = {
+        name: struct.pack("=I", value) if isinstance(value, int) else f"{value}\0".encode()
+        for name, value in metrics.items()
+    }
+    nested = (_attribute(METRICS[name], value) for name, value in packed.items())
     body = _attribute(RTA_PREFSRC, source.packed) if source else b""
     return body + (_attribute(RTA_METRICS, b"".join(nested)) if metrics else b"")
 

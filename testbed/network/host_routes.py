@@ -18,10 +18,12 @@ from time import monotonic
 from pyroute2 import MPTCP
 
 from controller.app.client import ControllerClient
+from testbed.machine.congestion import begin_with
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.netlink import (
     RT_TABLE_MAIN,
     Batch,
+    Metrics,
     NextHop,
     no_route_request,
     spread_request,
@@ -61,7 +63,6 @@ class HostRoutes:
 
     def __init__(self, wiring: Wiring, northbound: ControllerClient) -> None:
         self._wiring, self._fabric, self._northbound = wiring, wiring.fabric, northbound
-        self._metrics = route_metrics(wiring.host)
         self._links = {str(link): link for link in self._fabric.links}
         self._failed: frozenset[Link] = frozenset()
         self._lit: Configuration = {}
@@ -77,6 +78,7 @@ class HostRoutes:
         for namespace in wiring.namespaces:
             with inside_namespace(namespace):
                 self._indices.append(interface_indices())
+        self._metrics = self._metrics_of(wiring.host)
         self._set_routes()
 
     def follow(self, failed: Set[Link]) -> None:
@@ -106,7 +108,7 @@ class HostRoutes:
     def begin_as(self, host: HostSettings) -> None:
         """Have the hosts' TCP begin otherwise from now on."""
         with self._one_at_a_time:
-            self._metrics = route_metrics(host)
+            self._metrics = self._metrics_of(host)
             self._set_all(self._set, [{} for _ in self._set])
 
     def offer_mptcp(self) -> None:
@@ -183,6 +185,15 @@ class HostRoutes:
             source=self._source(server, place, hops),
             metrics=self._metrics if hops else {},
         )
+
+    def _metrics_of(self, host: HostSettings) -> Metrics:
+        """Return what routes have TCP begin with; have hosts control congestion as they are set to."""
+        begin = True
+        for namespace in self._wiring.namespaces:
+            with inside_namespace(namespace):
+                begin = begin_with(host.congestion_control) and begin
+        metrics: Metrics = route_metrics(host)
+        return metrics if begin else {**metrics, "RTAX_CC_ALGO": host.congestion_control}
 
     def _next_hop(self, hop: HostHop, hops: Hops) -> NextHop:
         """Return a hop as the kernel has it; its share of a route is that of its NIC's rate."""

@@ -28,6 +28,8 @@ from traffic.transports.host_settings import OF_DATAGRAMS
 pytestmark = pytest.mark.emulation
 
 SERVICE = 7001
+CONTROL_BYTES = 16
+"""Of the name of a congestion control (TCP_CA_NAME_MAX in include/net/tcp.h)."""
 IPPROTO_MPTCP = 262
 SECONDS = 10.0
 SOON_S = 0.5
@@ -284,6 +286,21 @@ def test_hosts_hear_of_light_from_a_new_controller(booted: Booted) -> None:
         net.network.kill("switches", for_good=False)
         assert eventually_routed(net, is_there=False), "with the switches went the light"
         net.network.revive("switches")
+
+
+@pytest.mark.parametrize("control", ["cubic", "reno"])
+def test_hosts_control_congestion_as_they_are_set_to(booted: Booted, control: str) -> None:
+    def controls(net: Live, address: object = "") -> set[bytes]:
+        with connected(net, 0, 1, address) as ends:
+            asked = socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONTROL_BYTES
+            return {end.getsockopt(*asked).rstrip(b"\0") for end in ends}
+
+    with booted(
+        rail_fabric(2, 2, 0), hosts=True, host=replace(OF_DATAGRAMS, congestion_control=control)
+    ) as net:
+        assert controls(net) == controls(net, nic_ip(net.fabric, Nic(1, 1))) == {control.encode()}
+        net.network.set_hosts(replace(OF_DATAGRAMS, congestion_control="reno"))
+        assert controls(net) == {b"reno"}
 
 
 def test_hosts_begin_as_another_transport_does(booted: Booted) -> None:
