@@ -78,9 +78,9 @@ def run_app(plan: AppPlan, how: Carrying) -> int:
         outputs.place()
         record = _with_demand(record, how.demand)
         report = _report(record, path, how.formats)
-    for line in summary(record):
-        say(line)
-    say(f"results: {report}")
+    with _written(heard, f"the results are complete: {report}"):
+        for line in [*summary(record), f"results: {report}"]:
+            say(line)
     if heard:
         return 128 + heard[0]
     return ENDED_BY_TIMEOUT if record.stopped else record.exit_code
@@ -155,19 +155,35 @@ def _followed(
 ) -> tuple[list[int], AppRecord]:
     """Show what comes of an application; return the signals that ended it, and its record."""
     heard, record = list[int](), None
-    with ExitStack() as stack, standard_output("the application was ended"):
+    with ExitStack() as stack:
         shown = _Shown(outputs, plan.launch)
-        stack.callback(shown.clear)
         for each in news:
             if isinstance(each, Began):
                 stack.enter_context(_passed_on(stopping, heard))
             elif isinstance(each, AppRecord):
                 record = each
             else:
-                shown.show(each)
+                with _written(heard, "the application was ended"):
+                    shown.show(each)
+        with _written(heard, "the application was ended"):
+            shown.clear()
     if record is None:
         raise MachineError("the application's run left no record", "run it again with --debug")
     return heard, record
+
+
+@contextmanager
+def _written(heard: Sequence[int], hint: str) -> Iterator[None]:
+    """Turn a failure of standard output into a MachineError, unless signals have ended the run already.
+
+    A terminal that is closed ends it by SIGHUP, and takes no word more; the results are kept all the same.
+    """
+    try:
+        with standard_output(hint):
+            yield
+    except MachineError:
+        if not heard:
+            raise
 
 
 @contextmanager
