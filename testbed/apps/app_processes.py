@@ -13,7 +13,7 @@ import selectors
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -108,6 +108,8 @@ class AppProcesses:
     launch: Launch
     place: Place
     running: list[_Running] = field(default_factory=list, init=False)
+    _before: list[Wrote | EndedProcess] = field(default_factory=list, init=False)
+    """What was heard at the barrier: the ends of processes that cannot begin."""
 
     def __enter__(self) -> Self:
         """Start all, and return when they are at the barrier or have ended."""
@@ -132,7 +134,8 @@ class AppProcesses:
     def go(self) -> float:
         """Let all begin, and return when that was [s, monotonic clock]."""
         began_s = time.monotonic()
-        os.write(self._barrier, THERE * len(self.running))
+        with suppress(BrokenPipeError):  # none is there any more
+            os.write(self._barrier, THERE * len(self.running))
         return began_s
 
     @property
@@ -157,8 +160,8 @@ class AppProcesses:
         until_s
             That time [s, monotonic clock].
         """
-        found = list[Wrote | EndedProcess]()
-        for key, _ in self._selector.select(max(until_s - time.monotonic(), 0.0)):
+        found, self._before = self._before, []
+        for key, _ in self._selector.select(0.0 if found else max(until_s - time.monotonic(), 0.0)):
             if isinstance(key.data, _Stream):
                 found += self._read(key.fd, key.data)
             elif isinstance(key.data, int):
@@ -187,6 +190,7 @@ class AppProcesses:
     def _still_heard(self) -> Iterator[Wrote | EndedProcess]:
         """Yield what is heard until nobody has a pipe any more, or for `LEFT_S`."""
         deadline_s = time.monotonic() + LEFT_S
+        yield from self.heard(0.0)
         while self._streams and time.monotonic() < deadline_s:
             yield from self.heard(deadline_s)
 
@@ -228,7 +232,7 @@ class AppProcesses:
                 )
             for key, _ in self._selector.select(deadline_s - time.monotonic()):
                 if isinstance(key.data, int):
-                    self._reap(key.data)
+                    self._before += self._reap(key.data)
                 elif isinstance(key.data, _Stream) and not key.data.is_error:
                     self._take_word(key.fd, self.running[key.data.number])
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 from scapy.utils import RawPcapReader
@@ -26,6 +27,8 @@ APP = str(CHECKOUT / "scenarios" / "app.py")
 RAIL = ("rail", "--set", "servers=2", "--set", "rails=2", "--emulated-rate", "50")
 SLEEPS = ("sh", "-c", 'echo "$LIGHTRAIL_HOST is up"; sleep 60')
 ICMP_TYPE, ECHO_REQUEST = 34, b"\x08"
+NOBODY = 65534
+MOST_BYTES = 1 << 16
 END_S, START_S = 240.0, 240.0
 """How long a run may take to end, and to start: another emulation may have to end before [s]."""
 
@@ -69,8 +72,8 @@ class Application:
 
 
 @contextmanager
-def applied(folder: Path, *words: str) -> Iterator[Application]:
-    """Run an application, and count what it left when the block has ended."""
+def applied(folder: Path, *words: str, shown: IO[bytes] | None = None) -> Iterator[Application]:
+    """Run an application, which may say all to a terminal, and count what it left when the block has ended."""
     need_sandbox()
     before, mark = things(), uuid.uuid4().hex
     scratch, out = folder / "scratch", folder / "results"
@@ -80,8 +83,8 @@ def applied(folder: Path, *words: str) -> Iterator[Application]:
         cwd=folder,
         env=os.environ | {MARKER: mark, "TMPDIR": str(scratch)},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=shown or subprocess.PIPE,
+        stderr=shown or subprocess.PIPE,
         text=True,
         start_new_session=True,
         preexec_fn=hears_interrupts,
@@ -188,6 +191,36 @@ def test_the_runner_killed(tmp_path: Path) -> None:
         run.lines(2)
         run.process.kill()
         assert run.end()[0] == -signal.SIGKILL
+
+
+def test_a_run_whose_terminal_is_closed_keeps_what_it_did(tmp_path: Path) -> None:
+    terminal, end = os.openpty()
+    with open(end, "wb", 0) as shown, applied(tmp_path, "--", *SLEEPS, shown=shown) as run:
+        with open(terminal, "rb", 0) as seen:
+            shown.close()
+            said = b""
+            while b"h0 is up" not in said or b"h1 is up" not in said:
+                said += seen.read(MOST_BYTES)
+        run.process.send_signal(signal.SIGHUP)
+        assert run.process.wait(END_S) == 128 + signal.SIGHUP
+        assert run.record.stopped
+        assert (run.out / "report.html").exists()
+
+
+def test_processes_that_cannot_begin_have_an_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root has a directory that the applications' user cannot enter")
+    monkeypatch.setenv("SUDO_UID", str(NOBODY))
+    monkeypatch.setenv("SUDO_GID", str(NOBODY))
+    tmp_path.chmod(0o700)
+    with applied(tmp_path, "--", "true") as run:
+        code, _, errors = run.end()
+        assert code == 125, errors
+        assert f"h1: env: cannot change directory to '{tmp_path}'" in errors
+        assert "h1 ended with exit code 125" in errors
+        assert [each.exit_code for each in run.record.processes] == [125, 125]
 
 
 def test_an_application_that_takes_too_long_is_ended(tmp_path: Path) -> None:
