@@ -12,6 +12,8 @@ import socket
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from fcntl import F_SETFL, fcntl
+from signal import Signals
 from subprocess import CompletedProcess
 from threading import Lock
 from typing import Literal, Self, cast
@@ -110,7 +112,8 @@ class ApplicationNetwork:
 
     def __init__(self, boots: "_Boots", *, waits: bool) -> None:
         self.fabric, self._boots = boots.fabric, boots
-        self._waits, self._one_order, self._is_open = waits, Lock(), False
+        self._waits, self._is_open = waits, False
+        self._one_order, self._one_keeps = Lock(), Lock()
         self._numbers = hosts_by_name(self.fabric)
         self._running: list[ApplicationProcess] = []
 
@@ -192,10 +195,11 @@ class ApplicationNetwork:
 
     def keep(self, process: "ApplicationProcess") -> None:
         """Have a process end with the network at the latest, also if its caller forgets it."""
-        for each in self._running:
-            if not each.is_running:
-                each.close()
-        self._running = [*(each for each in self._running if each.is_running), process]
+        with self._one_keeps:
+            for each in self._running:
+                if not each.is_running:
+                    each.close()
+            self._running = [*(each for each in self._running if each.is_running), process]
 
     def _close_processes(self) -> None:
         for process in self._running:
@@ -309,7 +313,7 @@ class ApplicationHost:
 
 
 class ApplicationProcess:
-    """A process on a host; a context manager, at whose end it is killed.
+    """A process on a host; a context manager, at whose end it is killed. Several threads may use it.
 
     Parameters
     ----------
@@ -324,6 +328,7 @@ class ApplicationProcess:
     def __init__(self, connection: socket.socket, request: Mapping[str, object], stdin: bytes) -> None:
         self.argv, self.host = tuple(cast(list[str], request["argv"])), str(request["host"])
         self._code: int | None = None
+        self._one_at_a_time = Lock()
         with ExitStack() as stack:
             self._connection = stack.enter_context(connection)
             # Files and no pipes: nobody has to read them, and what a command leaves running keeps none open.
@@ -359,12 +364,14 @@ class ApplicationProcess:
     @property
     def output(self) -> str:
         """Its standard output so far."""
-        return self._output.text
+        with self._one_at_a_time:
+            return self._output.text
 
     @property
     def errors(self) -> str:
         """Its standard error so far."""
-        return self._errors.text
+        with self._one_at_a_time:
+            return self._errors.text
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end; return its exit code, 128 + n if signal n ended it.
@@ -376,26 +383,55 @@ class ApplicationProcess:
         NetworkError
             If its block or the network has ended before.
         """
+        with self._one_at_a_time:
+            if (code := self._heard()) is not None:
+                return code
+            own = os.dup(self._connection.fileno())  # another thread may close the connection meanwhile
+        try:
+            _is_readable(own, timeout)
+        finally:
+            os.close(own)
+        with self._one_at_a_time:
+            code = self._heard()
+        if code is None:
+            raise TimeoutError(f"{self.argv[0]} did not end within {timeout:g} s")
+        return code
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and to all of its group; ScenarioError for a number that is none."""
+        try:
+            signal = Signals(number)
+        except ValueError:
+            raise ScenarioError(f"{number!r} is not a signal", "take one of Python's module signal") from None
+        with self._one_at_a_time:
+            tell(self._connection, {"signal": int(signal)})
+
+    def close(self) -> None:
+        """Kill it, and all of its session, unless it has ended; what it has written can still be read."""
+        with self._one_at_a_time:
+            with suppress(OSError):  # it is closed already; else threads that wait for it are woken
+                self._connection.shutdown(socket.SHUT_RDWR)
+            self._stack.close()
+
+    def _heard(self) -> int | None:
+        """Return its exit code, None while it runs; NetworkError if there will be none."""
         if self._code is None:
             if self._connection.fileno() == CLOSED:
                 raise NetworkError(f"{self.argv[0]} was killed when its block ended", "wait for it inside")
-            waiting = select.poll()
-            waiting.register(self._connection, select.POLLIN)
-            if not waiting.poll(None if timeout is None else 1e3 * timeout):
-                raise TimeoutError(f"{self.argv[0]} did not end within {timeout:g} s")
+            if not _is_readable(self._connection.fileno(), 0.0):
+                return None
             try:
                 self._code = int(str(answered(self._connection)["ended"]))
             except RefusedError as error:
                 raise NetworkError(f"{self.argv[0]} has no exit code: {error.sentence}") from None
         return self._code
 
-    def signal(self, number: int) -> None:
-        """Send a signal to it and to all of its group."""
-        tell(self._connection, {"signal": int(number)})
 
-    def close(self) -> None:
-        """Kill it, and all of its session, unless it has ended; what it has written can still be read."""
-        self._stack.close()
+def _is_readable(descriptor: int, timeout: float | None) -> bool:
+    """Return whether a descriptor can be read within a time [s]."""
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(None if timeout is None else 1e3 * timeout))
 
 
 class _Written:
@@ -403,6 +439,8 @@ class _Written:
 
     def __init__(self) -> None:
         self._file = open(os.memfd_create("written"), "a+b", buffering=0)  # noqa: SIM115  # closed with this
+        # Python's "a" does not reach a descriptor that is open: of two that write at once, one would be lost.
+        fcntl(self._file, F_SETFL, os.O_APPEND)
         self._kept = b""
 
     def __enter__(self) -> Self:

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,34 @@ def test_a_process_that_is_forgotten_goes_on(net: ApplicationNetwork, tmp_path: 
     net.host(1).start(["sh", "-c", f"sleep 0.3; echo done > {tmp_path}/late"])
     gc.collect()
     assert until((tmp_path / "late").exists, END_S)
+
+
+def test_several_threads_run_commands_and_wait_for_the_same_one(net: ApplicationNetwork) -> None:
+    def echoes(number: int) -> list[str]:
+        return [shell(net, number % 4, f"echo {number} {each}") for each in range(20)]
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(echoes, range(8))) == [
+            [f"{number} {each}\n" for each in range(20)] for number in range(8)
+        ]
+        with net.host(0).start(["sh", "-c", "sleep 0.5; exit 3"]) as process:
+            assert list(threads.map(process.wait, [END_S] * 8)) == [3] * 8
+        with net.host(0).start(["sleep", "66"]) as process:
+            waits = [threads.submit(process.wait) for _ in range(4)]
+        assert all(isinstance(wait.exception(END_S), NetworkError) for wait in waits)
+
+
+def test_of_two_that_write_at_once_none_is_lost(net: ApplicationNetwork) -> None:
+    flags = shell(net, 0, "grep -h flags /proc/self/fdinfo/1 /proc/self/fdinfo/2").split()[1::2]
+    assert [int(each, 8) & os.O_APPEND for each in flags] == [os.O_APPEND] * 2
+
+
+def test_what_is_no_signal_is_a_sentence_and_sends_none(net: ApplicationNetwork) -> None:
+    with net.host(0).start(["sleep", "0.5"]) as process:
+        for number in (0, 99):
+            with pytest.raises(ScenarioError, match=f"{number} is not a signal"):
+                process.signal(number)
+        assert process.wait(END_S) == 0
 
 
 def test_a_command_at_a_terminal_has_one_of_its_own(net: ApplicationNetwork) -> None:
