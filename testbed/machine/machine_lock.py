@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import get_ident
 
 from testbed.machine.commands import PROVISION
 from testbed.machine.files import lock_file, make_directory
@@ -21,22 +22,33 @@ from topologies.errors import MachineError
 MACHINES, OWN = Path("/run/lightrail"), "/tmp/.lightrail-{}"
 """The directory of root's, and one of a user's, by number."""
 NAME = "lock"
+_HELD_BY: set[tuple[int, int]] = set()
+"""The process and the thread that hold it, which would wait for themselves."""
 
 
 @contextmanager
 def machine_lock(*, waits: bool = True) -> Iterator[int]:
     """Hold the machine's lock, and yield its descriptor; where another does, say who, and wait or raise."""
-    lock = _opened()
+    lock, mine = _opened(), (os.getpid(), get_ident())
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            if mine in _HELD_BY:
+                raise MachineError(
+                    "this script or notebook emulates already, and would wait for itself",
+                    "end that first: leave its with block",
+                ) from error
             said = f"another emulation runs on this machine, {holder(lock)}"
             if not waits:
                 raise MachineError(said, "leave out --no-wait, and this one waits for its end") from error
             sys.stderr.write(f"{said}: waiting for it\n")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock
+        _HELD_BY.add(mine)
+        try:
+            yield lock
+        finally:
+            _HELD_BY.discard(mine)
     finally:
         fcntl.flock(lock, fcntl.LOCK_UN)  # a process that was forked meanwhile may have a copy
         os.close(lock)

@@ -65,6 +65,13 @@ def hold() -> None:
         select.select([], [], [])
 
 
+def test_who_holds_it_does_not_wait_for_itself(shared: Path) -> None:
+    with machine_lock(), pytest.raises(MachineError, match=r"would wait for itself; end that first"):
+        hold()
+    with machine_lock():
+        assert is_held(shared)
+
+
 def test_all_users_share_the_file_that_root_makes(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUDO_UID", str(OTHER))
     before = os.umask(0o077)
