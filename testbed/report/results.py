@@ -436,5 +436,5 @@ def directory_asked_for(out: Path, written: Sequence[str] = WRITTEN) -> Path:
     if "run.json" in there:
         raise ScenarioError(f"{out} holds the results of another run", hint)
     if there:
-        raise ScenarioError(f"{out} holds a {there[0]}, which a run could overwrite", hint)
+        raise ScenarioError(f"{out} has {there[0]}, which a run could overwrite", hint)
     return out

@@ -366,7 +366,7 @@ def test_a_file_that_a_run_writes_is_never_written_over(tmp_path: Path, name: st
     (tmp_path / name).write_text("mine")
     (tmp_path / "notes.txt").touch()
     with (
-        pytest.raises(ScenarioError, match=f"holds a {name}, which a run could overwrite"),
+        pytest.raises(ScenarioError, match=f"has {name}, which a run could overwrite"),
         ResultsDirectory(RUN, out=tmp_path),
     ):
         pass
