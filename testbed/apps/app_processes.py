@@ -260,7 +260,7 @@ class AppProcesses:
             found += [Wrote(label, rest, error) for (label, error), rest in stream.unended.items()]
         return found
 
-    def _reap(self, number: int) -> list[Wrote | EndedProcess]:
+    def _reap(self, number: int) -> list[EndedProcess]:
         each = self.running[number]
         self._selector.unregister(each.process.fileno())
         each.code = each.process.wait()

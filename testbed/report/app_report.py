@@ -198,11 +198,11 @@ def outcome(record: AppRecord) -> str:
         if tap.missed
         else f"none of {tap.packets:,} packets was missed"
     )
-    return (
-        f"It ran for {seconds_text(record.duration_s)} and ended with exit code {record.exit_code}. "
-        f"Hosts sent {bytes_text(payload)} of payload to each other; {missed}. "
-        f"Listening took {share:.1%} of a CPU.{lost_text(record)}"
-    )
+    ran = f"It ran for {seconds_text(record.duration_s)} and ended with exit code {record.exit_code}."
+    sent = f"Hosts sent {bytes_text(payload)} of payload to each other"
+    if not tap.packets + tap.missed:
+        return f"{ran} {sent}."
+    return f"{ran} {sent}; {missed}. Listening took {share:.1%} of a CPU.{lost_text(record)}"
 
 
 def lost_text(record: AppRecord) -> str:
