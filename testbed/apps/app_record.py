@@ -197,6 +197,11 @@ class AppRecord:
     """Its architecture and its CPUs."""
 
     @property
+    def failed(self) -> bool:
+        """Whether something of the network failed while it ran."""
+        return any(event.what == "failed" for event in self.events)
+
+    @property
     def exit_code(self) -> int:
         """The first exit code that is not 0, in order of ranks; 1 where a process had to be ended."""
         codes = (1 if each.exit_code is None else each.exit_code for each in self.processes)

@@ -234,13 +234,14 @@ def beside_sheet(record: AppRecord) -> Sheet | None:
         for who, took_s in times.items()
     ]
     verdict = ", ".join([beside.verdict.word, *beside.verdict.reasons])
+    mended = " Of what failed while the application ran, nothing fails here." if record.failed else ""
     return Sheet(
         ("who carried it",),
         ("took", "/ model", "/ generator", "payload [Mbit/s]"),
         [Block(lines)],
         f"{beside.what}, {bytes_text(beside.payload_bytes)}, over the same network; emulated seconds. "
         "Generator and model have bytes cross the NICs that flows took where a hash chose these; OpenMPI's "
-        f"over NICs are spread evenly. The generator's run is {verdict}.",
+        f"over NICs are spread evenly.{mended} The generator's run is {verdict}.",
     )
 
 

@@ -126,8 +126,9 @@ def summary(record: AppRecord) -> Iterator[str]:
         yield f"  the model predicts {record.predicted_s:.4g} s for the same bytes, pauses and faults"
     if beside := record.beside:
         words = f"{beside.application_s:.4g} s for {beside.payload_bytes:,} bytes"
+        mended = "with nothing failing, " if record.failed else ""
         yield (
-            f"  {beside.what}: {words}; lightrail's generator took {beside.generator_s:.4g} s "
+            f"  {beside.what}: {words}; {mended}lightrail's generator took {beside.generator_s:.4g} s "
             f"({beside.verdict.word}), predicted {beside.predicted_s:.4g} s"
         )
     yield from (f"  {each.text} was to come after the end" for each in record.events if each.what == "missed")

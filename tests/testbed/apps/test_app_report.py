@@ -85,6 +85,7 @@ def test_the_report_says_what_ran_what_it_did_and_whether_to_believe_it(tmp_path
         "h0 0 python alltoall.py 139 3 s hosts/h0.out",
         "failed nic:0:0 1.5 s missed nic:0:1",
         "the application (tcp:dctcp) 1.1 s 1.10 1.05",
+        "Of what failed while the application ran, nothing fails here.",
         "1 of 1 change of path.",
         "Payload is 12.000 of the demand, between two hosts 12.000 to 12.000.",
         "python scenarios/rails_sparse.py --trace",

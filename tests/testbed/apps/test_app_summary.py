@@ -42,6 +42,14 @@ def test_the_generator_and_the_model_stand_beside_it() -> None:
     ]
 
 
+def test_the_generator_runs_without_what_failed() -> None:
+    beside = Beside("phase 2", 1_000_000, 1.0, 0.9, 0.8, "tcp", Verdict("faithful"))
+    record = replace(RECORD, beside=beside, events=(AppEvent(1.0, "failed", "nic:0:0@1s"),))
+    assert [*summary(record)][1].startswith(
+        "  phase 2: 1 s for 1,000,000 bytes; with nothing failing, lightrail's generator took 0.9 s"
+    )
+
+
 def test_an_application_that_sends_nothing_has_no_verdict() -> None:
     silent = record_of(rail_fabric(3, 2), all_to_all(3, [], 1.0, 0), 0.5)
     assert [*summary(replace(silent, verdict=Verdict("model", (NOTHING_SENT,))))] == [
