@@ -62,3 +62,10 @@ def test_datagrams_that_no_socket_had_room_for_are_named() -> None:
     assert [*summary(replace(RECORD, hosts=hosts))][1:] == [
         "  90 datagrams arrived and were lost at sockets: programs read them too slowly here"
     ]
+
+
+def test_packets_that_were_not_counted_are_named() -> None:
+    record = replace(RECORD, tap=replace(RECORD.tap, missed=7000))
+    assert [*summary(record)][1:] == [
+        "  7,000 packets came faster than they were counted, so that bytes between hosts lack them"
+    ]
