@@ -121,7 +121,7 @@ def summary(record: AppRecord) -> Iterator[str]:
     yield f"it took {record.duration_s:.4g} s; {sent if share else ''}{ended}; {judged}"
     yield from () if nothing else (f"  {doubt}" for doubt in doubts([record.verdict]))
     if missed := record.tap.missed:
-        yield f"  {missed:,} packets came faster than they were counted, so that bytes between hosts lack them"
+        yield f"  {missed:,} packets came faster than they were counted, so bytes between hosts lack them"
     if unread := sum(each.unread for each in record.hosts):
         yield f"  {unread:,} datagrams arrived and were lost at sockets: programs read them too slowly here"
     if record.predicted_s == record.predicted_s:

@@ -67,5 +67,5 @@ def test_datagrams_that_no_socket_had_room_for_are_named() -> None:
 def test_packets_that_were_not_counted_are_named() -> None:
     record = replace(RECORD, tap=replace(RECORD.tap, missed=7000))
     assert [*summary(record)][1:] == [
-        "  7,000 packets came faster than they were counted, so that bytes between hosts lack them"
+        "  7,000 packets came faster than they were counted, so bytes between hosts lack them"
     ]
