@@ -73,7 +73,7 @@ class Application:
 
 @contextmanager
 def applied(folder: Path, *words: str, shown: IO[bytes] | None = None) -> Iterator[Application]:
-    """Run an application, which may say all to a terminal, and count what it left when the block has ended."""
+    """Run an application, which may say all to a terminal, and count what is left when the block ends."""
     need_sandbox()
     before, mark = things(), uuid.uuid4().hex
     scratch, out = folder / "scratch", folder / "results"
