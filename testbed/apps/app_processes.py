@@ -109,7 +109,7 @@ class AppProcesses:
     place: Place
     running: list[_Running] = field(default_factory=list, init=False)
     _before: list[Wrote | EndedProcess] = field(default_factory=list, init=False)
-    """What was heard at the barrier: the ends of processes that cannot begin."""
+    """News from the barrier: the ends of processes that cannot begin."""
 
     def __enter__(self) -> Self:
         """Start all, and return when they are at the barrier or have ended."""

@@ -103,7 +103,7 @@ NEXT_HOP = struct.Struct("=HBBi")
 """struct rtnexthop: length, flags, weight less 1, interface."""
 METRICS = {"RTAX_LOCK": 1, "RTAX_INITCWND": 11, "RTAX_RTO_MIN": 13, "RTAX_INITRWND": 14, "RTAX_CC_ALGO": 16}
 Metrics = Mapping[str, int | str]
-"""What TCP begins with, by the names of `METRICS`."""
+"""Values that TCP begins with, by the names of `METRICS`."""
 KINDS: dict[int, type[nlmsg]] = {
     RTM_NEWLINK: ifinfmsg,
     RTM_DELLINK: ifinfmsg,

@@ -187,7 +187,7 @@ class HostRoutes:
         )
 
     def _metrics_of(self, host: HostSettings) -> Metrics:
-        """Return what routes have TCP begin with; have hosts control congestion as they are set to."""
+        """Return the metrics of routes, and have hosts control congestion as they are set to."""
         begin = True
         for namespace in self._wiring.namespaces:
             with inside_namespace(namespace):
