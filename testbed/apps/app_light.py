@@ -1,5 +1,6 @@
 """Which circuits were lit when while an application ran, from what OCSes say of their reconfigurations."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
@@ -31,12 +32,17 @@ def light_table(logs: Mapping[str, Sequence[LogEntry]], began_s: float, duration
 
 
 def _lit(log: Sequence[LogEntry], began_s: float, duration_s: float) -> Iterator[tuple[str, float, float]]:
-    """Yield what one OCS showed, from when to when since the application's start [s]."""
+    """Yield what one OCS showed, from when to when since the application's start [s]; dark is no circuit."""
     darkened_s = [*(each.dark_s for each in log), None][1:]
-    for entry, dark_s in zip(log, darkened_s, strict=True):
-        if entry.lit_s is None:
+    for entry, next_dark_s in zip(log, darkened_s, strict=True):
+        if not entry.circuits:
             continue
-        start_s = max(entry.lit_s - began_s, 0.0)
-        end_s = min(duration_s if dark_s is None else dark_s - began_s, duration_s)
-        if end_s > start_s and entry.circuits:
-            yield " ".join(f"{a}>{b}" for a, b in entry.circuits), start_s, end_s
+        end_s = math.inf if next_dark_s is None else next_dark_s
+        lit_s = end_s if entry.lit_s is None else entry.lit_s
+        shown = [(" ".join(f"{a}>{b}" for a, b in entry.circuits), lit_s, end_s)]
+        if entry.dark_s is not None and not entry.partial:
+            shown.insert(0, ("", entry.dark_s, lit_s))
+        for circuits, *times_s in shown:
+            start_s, until_s = (min(max(each - began_s, 0.0), duration_s) for each in times_s)
+            if until_s > start_s:
+                yield circuits, start_s, until_s

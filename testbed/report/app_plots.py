@@ -172,7 +172,7 @@ def demand_plot(record: AppRecord) -> Figure:
 
 @styled
 def light_plot(record: AppRecord) -> Figure:
-    """Return the circuits of each OCS over time: a colour for each set of them, black while it was dark."""
+    """Return the circuits of each OCS over time: a colour for each set of them, black while dark."""
     light, end_s = record.tables.light, _end_s(record)
     ocses = list(dict.fromkeys(light["ocs"]))
     shown = [text for text in dict.fromkeys(light["circuits"]) if text]
@@ -195,8 +195,9 @@ def light_plot(record: AppRecord) -> Figure:
     _mark_events(axes, record)
     key = [
         Patch(color=to_hex(tuple(shades[colour[text]])), label=brief(text or "dark", LONGEST_CIRCUITS))
-        for text in [*shown[:MOST_KEYS], ""]
+        for text in [*shown[:MOST_KEYS], *[""] * bool((light["circuits"] == "").any())]
     ]
+    key += [Patch(color=IDLE, label="nothing lit")] if (most > len(LIGHT)).any() else []
     left = len(shown) - MOST_KEYS
     key += [Patch(facecolor="none", label=f"{left} more, colours again")] if left > 0 else []
     figure.legend(handles=key, loc="outside lower left", ncols=2)

@@ -265,7 +265,7 @@ QUEUES = (
     "The most that was seen waiting at ports of switches (colour), and ticks in which they dropped packets "
     "(red squares). Ports at which nothing ever waited are left out."
 )
-LIGHT = "What each OCS showed: a colour for each set of circuits, black while it was dark."
+LIGHT = "What each OCS showed: a colour for each set of circuits, black while it was dark for the next."
 FILES = (
     "app.json has all about the run but the tables, which are links, traffic, flows, paths and light, as "
     "Parquet. hosts.csv is payload from server to server, hosts_wire.csv packets. matrix.csv is hosts.csv "

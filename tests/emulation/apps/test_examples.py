@@ -67,7 +67,7 @@ def test_a_ring_that_moves_has_right_sums_and_meets_no_dark_circuit(tmp_path: Pa
     assert ran.returncode == 0, ran.stderr
     assert len(re.findall("20000 sums are right", ran.stdout)) == 2 * 5
     tables = read_app(tmp_path / "out").tables
-    lit = tables.light.groupby("ocs")["circuits"].agg(list).to_dict()
+    lit = tables.light[tables.light["circuits"] != ""].groupby("ocs")["circuits"].agg(list).to_dict()
     assert lit == {
         "ocs0": ["0>1 1>2 2>3 3>4 4>0", "0>2 1>3 2>4 3>0 4>1"],
         "ocs1": ["0>4 1>0 2>1 3>2 4>3", "0>3 1>4 2>0 3>1 4>2"],
