@@ -199,7 +199,7 @@ def assigned(text: str) -> Override:
     if not (key.strip() and equals and value.strip()):
         raise ScenarioError(
             f"--set {text[:LONGEST_KEY]}: it has no key or no value",
-            "write --set KEY=VALUE, as in grid.seed=0..4",
+            "write --set KEY=VALUE, as in servers=8 or grid.seed=0..4",
         )
     return Override(key.strip(), value_of(value.strip()), f"--set {key.strip()[:LONGEST_KEY]}")
 

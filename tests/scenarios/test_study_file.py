@@ -649,7 +649,10 @@ def test_a_mistake_is_a_sentence_with_its_place(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["seed"], "--set seed: it has no key or no value; write --set KEY=VALUE, as in grid.seed=0..4"),
+        (
+            ["seed"],
+            "--set seed: it has no key or no value; write --set KEY=VALUE, as in servers=8 or grid.seed=0..4",
+        ),
         (["grid.sed=0..4"], "--set grid.sed: unknown key 'sed'; did you mean seed?"),
         (["grid.seed=4..0"], "--set grid.seed: the range 4..0 is empty; write 0..4"),
         (
