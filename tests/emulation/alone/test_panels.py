@@ -30,7 +30,7 @@ from topologies.events import (
     SetTimer,
     TimerFired,
 )
-from topologies.fabric import Fabric, Link, Port, Switch, equal_servers
+from topologies.fabric import SERVER_PORT, Fabric, Link, Port, Switch, equal_servers
 from topologies.light import Circuit, duplex
 from traffic.collectives.point_to_point import PointToPoint
 from traffic.job import Collective, Compute, chain
@@ -84,7 +84,7 @@ def counted(network: Network) -> Counter[str]:
             found.update(
                 {f"{names[0]}{name}": int(value) for name, value in zip(names[1:], values[1:], strict=True)}
             )
-        for words_of in (line.split() for line in nics if "-nic" in line):
+        for words_of in (line.split() for line in nics if line.lstrip().startswith(SERVER_PORT)):
             found.update(received=int(words_of[2]), sent=int(words_of[10]), sent_bytes=int(words_of[9]))
     return found
 
