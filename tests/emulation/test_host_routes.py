@@ -251,6 +251,7 @@ def test_from_a_nics_own_address_other_rails_are_refused_at_once(booted: Booted)
                 )
 
 
+@pytest.mark.slow
 def test_hosts_send_over_what_is_lit(booted: Booted) -> None:
     fabric = parallel_ocs_fabric(3, 2)
     with booted(fabric, hosts=True) as net:
@@ -276,6 +277,7 @@ def test_hosts_hear_of_light_that_somebody_else_ordered(booted: Booted) -> None:
         assert eventually_routed(net, is_there=False), "the program has ended"
 
 
+@pytest.mark.slow
 def test_hosts_hear_of_light_from_a_new_controller(booted: Booted) -> None:
     with booted(parallel_ocs_fabric(2, 1), hosts=True) as net:
         net.network.kill("controller", for_good=False)
@@ -368,6 +370,7 @@ def test_all_circuits_of_a_patch_panel_between_two_hosts_are_used(booted: Booted
             assert sent_bytes(net, Nic(0, nic)) > before + 2000
 
 
+@pytest.mark.slow
 def test_what_no_light_joins_goes_over_packets(booted: Booted) -> None:
     fabric = parallel_ocs_fabric(3, 1, packet_switch=True)
     with booted(fabric, hosts=True) as net:

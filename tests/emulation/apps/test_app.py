@@ -153,9 +153,10 @@ def test_openmpi_starts_a_rank_per_gpu(tmp_path: Path) -> None:
         assert (run.out / "hosts" / "h1.1.out").read_text() == "h1 3 4 1 nic1\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)],
+    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
     ids=lambda each: each.name,
 )
 def test_a_run_that_is_ended_keeps_what_it_did_and_is_void(tmp_path: Path, number: signal.Signals) -> None:
@@ -171,11 +172,12 @@ def test_a_run_that_is_ended_keeps_what_it_did_and_is_void(tmp_path: Path, numbe
         assert (run.out / "hosts" / "h1.out").read_text() == "h1 is up\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("victim", "code"),
     [
         ("sleep 60", 128 + signal.SIGKILL),
-        pytest.param("sh -c echo", 128 + signal.SIGKILL, marks=pytest.mark.slow),
+        ("sh -c echo", 128 + signal.SIGKILL),
         ("ovs-vswitchd", 2),
     ],
 )
@@ -186,6 +188,7 @@ def test_a_part_killed(tmp_path: Path, victim: str, code: int) -> None:
         assert run.end()[0] == code
 
 
+@pytest.mark.slow
 def test_the_runner_killed(tmp_path: Path) -> None:
     with applied(tmp_path, "--", *SLEEPS) as run:
         run.lines(2)
@@ -193,6 +196,7 @@ def test_the_runner_killed(tmp_path: Path) -> None:
         assert run.end()[0] == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_run_whose_terminal_is_closed_keeps_what_it_did(tmp_path: Path) -> None:
     terminal, end = os.openpty()
     with open(end, "wb", 0) as shown, applied(tmp_path, "--", *SLEEPS, shown=shown) as run:
@@ -207,6 +211,7 @@ def test_a_run_whose_terminal_is_closed_keeps_what_it_did(tmp_path: Path) -> Non
         assert (run.out / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_processes_that_cannot_begin_have_an_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +228,7 @@ def test_processes_that_cannot_begin_have_an_exit_code(
         assert [each.exit_code for each in run.record.processes] == [125, 125]
 
 
+@pytest.mark.slow
 def test_an_application_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     with applied(tmp_path, "--timeout", "0.5", "--on", "h0", "--", *SLEEPS) as run:
         code, _, errors = run.end()
@@ -270,12 +276,14 @@ def test_a_connection_between_hosts_outlives_the_rail_that_it_crosses(tmp_path: 
         ]
 
 
+@pytest.mark.slow
 def test_a_server_that_fails_loses_its_processes(tmp_path: Path) -> None:
     with applied(tmp_path, "--fail", "server:1@0.5s", "--", "sh", "-c", "sleep 2; echo alive") as run:
         code, lines, errors = run.end()
         assert (code, lines) == (128 + signal.SIGKILL, ["h0: alive"]), errors
 
 
+@pytest.mark.slow
 def test_the_generator_carries_the_same_bytes_over_the_nics_that_they_took(
     tmp_path: Path, machine: Machine
 ) -> None:
@@ -291,6 +299,7 @@ def test_the_generator_carries_the_same_bytes_over_the_nics_that_they_took(
         assert machine.busy or beside.generator_s == pytest.approx(beside.predicted_s, rel=0.2)
 
 
+@pytest.mark.slow
 def test_the_generator_carries_what_cannot_be_predicted(tmp_path: Path) -> None:
     fails = "nic:0:0@1s-1.2s,nic:0:1@1s-1.2s"
     with applied(tmp_path, "--against", "--fail", fails, "--", *in_python(SENDS)) as run:

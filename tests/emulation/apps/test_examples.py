@@ -51,6 +51,7 @@ def losses(printed: str) -> list[str]:
     return re.findall(r"step \d+ loss (\S+)", printed)
 
 
+@pytest.mark.slow
 def test_mpi_s_blocks_and_sums_are_right(tmp_path: Path) -> None:
     sizes = ("--sizes", "1000,300000", "--repeat", "2")
     ran = app(tmp_path / "out", *RAIL, "--launch", "mpirun", command=[*MPI, *sizes])
@@ -76,6 +77,7 @@ def test_a_ring_that_moves_has_right_sums_and_meets_no_dark_circuit(tmp_path: Pa
     assert packets["h"] == packets["o"] > 0, "an OCS sends on all packets that light may carry"
 
 
+@pytest.mark.slow
 def test_a_script_of_a_shell_runs_iperf3_from_host_to_host(tmp_path: Path) -> None:
     fabric = ("rail", "--set", "servers=2", "--set", "rails=2", "--launch", "ssh")
     ran = app(tmp_path / "out", *fabric, command=["sh", str(EXAMPLES / "hosts.sh")])

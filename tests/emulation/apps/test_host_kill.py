@@ -61,7 +61,14 @@ def is_mpirun(process: Path) -> bool:
     return (process / "comm").read_text() == "mpirun\n"
 
 
-@pytest.mark.parametrize("victim", ["script", "worker", "launcher"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "script",
+        pytest.param("worker", marks=pytest.mark.slow),
+        pytest.param("launcher", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.usefixtures("needs")
 def test_whoever_is_killed_nothing_is_left(user: list[str], victim: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
@@ -89,6 +96,7 @@ def test_applications_run_as_who_asks_for_them(user: list[str]) -> None:
     assert _said(user, {}) == [*(4 * [me]), "0", "0"]
 
 
+@pytest.mark.slow
 def test_it_works_in_a_notebook(tmp_path: Path) -> None:
     need_sandbox()
     (tmp_path / "study.py").write_text(CELL)
