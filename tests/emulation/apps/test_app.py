@@ -122,6 +122,7 @@ def echo_requests(file: Path) -> int:
         return sum(packet[ICMP_TYPE:].startswith(ECHO_REQUEST) for packet, _ in read)
 
 
+@pytest.mark.slow
 def test_a_script_of_two_lines_starts_the_others_and_a_capture_has_their_packets(tmp_path: Path) -> None:
     script = tmp_path / "all.sh"
     script.write_text(
@@ -262,6 +263,7 @@ def in_python(code: str) -> tuple[str, ...]:
     return (sys.executable, "-c", code)
 
 
+@pytest.mark.slow
 def test_a_connection_between_hosts_outlives_the_rail_that_it_crosses(tmp_path: Path) -> None:
     fails = ",".join(f"nic:0:{nic}@{1 + nic}s-{1.5 + nic:g}s" for nic in (0, 1))
     with applied(tmp_path, "--fail", f"{fails},nic:1:0@50s", "--", *in_python(SENDS)) as run:
