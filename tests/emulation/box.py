@@ -37,7 +37,7 @@ IN_SANDBOX = "sandbox"
 TEST_S = 120
 """How long a test may take [s]: less than outside, so that the session inside says where it hung."""
 END_S = 30
-OPTIONS = ("-p", "no:randomly", "-p", "no:cacheprovider", "--no-cov", f"--timeout={TEST_S}")
+OPTIONS = ("-m", "", "-p", "no:randomly", "-p", "no:cacheprovider", "--no-cov", f"--timeout={TEST_S}")
 
 
 class Box:
