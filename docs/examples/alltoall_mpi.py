@@ -62,7 +62,7 @@ def all_reduce(size: int) -> float:
 
 
 def block(sender: int, receiver: int, size: int) -> bytes:
-    """Return what one rank sends another: bytes that no other pair has."""
+    """Return the block from one rank to another: bytes that no other pair has."""
     return random.Random(sender * SIZE + receiver).randbytes(size)
 
 
@@ -96,7 +96,7 @@ def give_up(why: str) -> None:
 
 
 OPERATIONS = {"alltoall": (all_to_all, SIZE - 1), "allreduce": (all_reduce, 2 * (SIZE - 1) / SIZE)}
-"""What is timed, and how many times its size a rank sends at least."""
+"""Operations to time, and how many times its size a rank sends at least."""
 
 if __name__ == "__main__":
     main()

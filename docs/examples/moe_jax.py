@@ -26,7 +26,7 @@ ALL_TO_ALLS_A_STEP = 4
 """Tokens to their experts, results back, and the gradients of both."""
 HEARTBEAT_S = 10
 SHARED = ("dense", "router")
-"""What every process holds; the experts' weights belong to one each."""
+"""Parameters that every process holds; the experts' weights belong to one each."""
 
 
 def options() -> argparse.Namespace:
@@ -124,7 +124,7 @@ def one_step(mesh: Mesh, top_k: int, room: int, rate: float):  # noqa: ANN201  #
 
 
 def layer(parameters: Parameters, tokens: Array, top_k: int, room: int) -> Array:
-    """Return what the layer makes of this process' tokens.
+    """Return the output of the layer for the tokens of this process.
 
     `room` tokens of each process fit into an expert; a token that finds none goes past it.
     """
@@ -142,7 +142,7 @@ def layer(parameters: Parameters, tokens: Array, top_k: int, room: int) -> Array
 
 
 def at_experts(parameters: Parameters, arrived: Array) -> Array:
-    """Return what this process' experts make of the tokens of all: [sender * expert, room, width]."""
+    """Return the output of this process' experts for the tokens of all: [sender * expert, room, width]."""
     here = parameters["up"].shape[0]
     by_expert = arrived.reshape(-1, here, *arrived.shape[1:])
     inner = jax.nn.relu(jnp.einsum("sert,eth->serh", by_expert, parameters["up"]))

@@ -103,7 +103,7 @@ class AppPlan:
 
 @dataclass(frozen=True)
 class Told:
-    """Something that a user is told beside the application's output."""
+    """A sentence for the user, beside the application's output."""
 
     sentence: str
 

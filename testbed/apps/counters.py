@@ -16,6 +16,8 @@ from typing import Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pyroute2.netlink import NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE
+from pyroute2.netlink.rtnl import RTM_GETQDISC, RTM_GETSTATS
 
 from testbed.apps.app_record import LINKS, HostTcp
 from testbed.machine.kernel import inside_namespace
@@ -30,8 +32,6 @@ TICK_S = 0.1
 """How often counters are read, and the width of a tick as long as ticks are few [s]."""
 MOST_TICKS = 600
 """Ticks that are kept; of more they become twice as wide."""
-RTM_NEWSTATS, RTM_GETSTATS, RTM_GETQDISC = 92, 94, 38
-NLM_F_REQUEST, NLM_F_DUMP, NLMSG_DONE = 0x1, 0x300, 3
 STATS_MESSAGE = struct.Struct("=BBHII")
 """struct if_stats_msg: family, padding, interface, which statistics."""
 IFLA_STATS_LINK_64 = 1

@@ -5,6 +5,7 @@ that would end this command is passed on to the worker, which ends the applicati
 so that the results of what ran are kept; the second ends this command at once.
 """
 
+import math
 import os
 import signal
 import sys
@@ -124,7 +125,7 @@ def summary(record: AppRecord) -> Iterator[str]:
         yield f"  {missed:,} packets came faster than they were counted, so bytes between hosts lack them"
     if unread := sum(each.unread for each in record.hosts):
         yield f"  {unread:,} datagrams arrived and were lost at sockets: programs read them too slowly here"
-    if record.predicted_s == record.predicted_s:
+    if not math.isnan(record.predicted_s):
         yield f"  the model predicts {record.predicted_s:.4g} s for the same bytes, pauses and faults"
     if beside := record.beside:
         words = f"{beside.application_s:.4g} s for {beside.payload_bytes:,} bytes"
