@@ -189,7 +189,11 @@ def _jhash(words: Sequence[_Word], start: _Word) -> _Word:
         for bits in _MIX:
             a = (a - c ^ (c << bits | c >> (32 - bits))) & _WORD
             a, b, c = b, c + b, a
-    a, b, c = a + words[6] & _WORD, b + words[7] & _WORD, c & _WORD
+    return jenkins_final(a + words[6] & _WORD, b + words[7] & _WORD, c & _WORD)
+
+
+def jenkins_final(a: _Word, b: _Word, c: _Word) -> _Word:
+    """Return what the last mixing of lookup3 makes of three words of 32 bits."""
     for bits in _FINAL:
         c = ((c ^ b) - (b << bits | b >> (32 - bits))) & _WORD
         a, b, c = b, c, a
