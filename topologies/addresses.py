@@ -8,9 +8,9 @@ the destination's MAC address.
 An OCS touches nothing, so NICs on an OCS know each other's MAC addresses instead.
 
 A NIC on a packet switch has a network of its own: the port's number is shifted by 6 bits, and the low
-6 bits of a destination address are the packet's entropy. Switches hash addresses and no UDP ports, so that
-datagrams to one NIC take different paths by their entropies. A NIC on an OCS has one address, since nothing
-is hashed there.
+6 bits of a destination address are the packet's entropy. Switches hash addresses, and all datagrams have the
+same ports, so that those to one NIC take different paths by their entropies. A NIC on an OCS has one address,
+since nothing is hashed there.
 
 A server that is a host, on which applications run, has an address of its own beside those of its NICs,
 ``172.16.0.1`` and up: whichever of its NICs a packet comes by.
@@ -32,6 +32,10 @@ GATEWAY_MAC = "02:00:00:00:00:01"
 """The MAC address to which NICs on packet switches send: every packet switch's."""
 ENTROPIES = 64
 """Entropies that the address of a NIC on a packet switch has: its bits below the port's number."""
+DATAGRAM_PORT = 4793
+"""To which datagrams are sent: beside RoCEv2's, 4791, and no service's of connections."""
+DATAGRAM_SOURCE_PORT = DATAGRAM_PORT + 1
+"""From which they are: a NIC's own address would else receive on the socket that sends."""
 USUAL_SWITCH_BITS = 8
 """Bits of an address that say which switch; more of more than 256 switches."""
 

@@ -193,7 +193,7 @@ def _jhash(words: Sequence[_Word], start: _Word) -> _Word:
 
 
 def jenkins_final(a: _Word, b: _Word, c: _Word) -> _Word:
-    """Return what the last mixing of lookup3 makes of three words of 32 bits."""
+    """Return the hash that the last mixing of lookup3 makes of three words of 32 bits."""
     for bits in _FINAL:
         c = ((c ^ b) - (b << bits | b >> (32 - bits))) & _WORD
         a, b, c = b, c, a

@@ -1,5 +1,6 @@
 """A switch's flow table on paper: which path a connection or a datagram takes, without any switch.
 
+Groups choose by Open vSwitch's hash, or by that of a kernel that routes by the same rules.
 Stricter than a switch: rules of one priority that overlap, a port without a link, a group that
 does not exist or that the datapath would hash, and a packet sent back where it came from are
 errors, not behaviour.
@@ -8,14 +9,16 @@ errors, not behaviour.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from ipaddress import IPv4Address
 from itertools import combinations, product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.packet.ecmp_hash import UDP, Headers, chosen_bucket, chosen_buckets, datapath_chooses
+from controller.packet.kernel_hash import hash_seed, kernels_bucket, kernels_buckets, next_hops
 from controller.packet.rules import (
     IPV4,
     Bucket,
@@ -23,11 +26,12 @@ from controller.packet.rules import (
     Match,
     Output,
     RuleSet,
-    SelectGroup,
     SetEthDst,
     ToGroup,
 )
 from topologies.addresses import (
+    DATAGRAM_PORT,
+    DATAGRAM_SOURCE_PORT,
     ENTROPIES,
     FABRIC_NETWORK,
     GATEWAY_MAC,
@@ -40,6 +44,8 @@ from topologies.addresses import (
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link, Nic, Path, Port
 
+Hashing = Literal["openvswitch", "kernel"]
+"""Whose hash chooses among the links that lead the same way."""
 _Addresses = NDArray[np.uint32]
 
 
@@ -54,6 +60,8 @@ class FlowTables:
         Each switch's rules, by its name.
     failed_links
         Links that carry nothing; a bucket whose port is on one is not chosen.
+    hashing
+        Whose hash chooses a bucket.
 
     Raises
     ------
@@ -62,11 +70,17 @@ class FlowTables:
     """
 
     def __init__(
-        self, fabric: Fabric, rulesets: Mapping[str, RuleSet], failed_links: Set[Link] = frozenset()
+        self,
+        fabric: Fabric,
+        rulesets: Mapping[str, RuleSet],
+        failed_links: Set[Link] = frozenset(),
+        hashing: Hashing = "openvswitch",
     ) -> None:
         self._fabric = fabric
         self._failed = {port for link in failed_links for port in (link.a, link.b)}
-        self._tables = {switch: _Table(fabric, switch, ruleset) for switch, ruleset in rulesets.items()}
+        self._tables = {
+            switch: _Table(fabric, switch, ruleset, hashing) for switch, ruleset in rulesets.items()
+        }
         matched = (rule.match.ipv4_dst for ruleset in rulesets.values() for rule in ruleset.rules)
         longest = max((to.prefixlen for to in matched if to and to.overlaps(FABRIC_NETWORK)), default=0)
         self._alike = 1 << (32 - longest)
@@ -131,8 +145,9 @@ class FlowTables:
         return [found[address] for address in addresses.tolist()] * (ENTROPIES // network.num_addresses)
 
     def _datagram(self, source: Nic, address: IPv4Address) -> Headers:
-        """Return the headers of a datagram as it leaves a NIC; its ports are not hashed."""
-        return Headers(nic_mac(source), GATEWAY_MAC, nic_ip(self._fabric, source), address, 0, 0, UDP)
+        """Return the headers of a datagram as it leaves a NIC."""
+        ends = nic_ip(self._fabric, source), address
+        return Headers(nic_mac(source), GATEWAY_MAC, *ends, DATAGRAM_SOURCE_PORT, DATAGRAM_PORT, UDP)
 
     def _one_path(self, source: Nic, destinations: Sequence[Nic], headers: Headers) -> Path | None:
         address = np.array([int(headers.ip_dst)], dtype=np.uint32)
@@ -178,28 +193,13 @@ class FlowTables:
             elif isinstance(action, Output):
                 return [_Packets((*path, Port(at.node, action.port)), eth_dst, addresses)]
             elif table:
-                group, seen = table.groups[action.group], replace(headers, eth_dst=eth_dst)
+                buckets, seen = table.groups[action.group], replace(headers, eth_dst=eth_dst)
+                live = [Port(at.node, bucket.port) not in self._failed for bucket in buckets]
                 return [
                     _Packets((*path, Port(at.node, bucket.port)), bucket.eth_dst or eth_dst, those)
-                    for bucket, those in self._parted(at.node, group, seen, addresses)
+                    for bucket, those in table.parted(buckets, live, seen, addresses)
                 ]
         return []
-
-    def _parted(
-        self, switch: str, group: SelectGroup, headers: Headers, addresses: _Addresses
-    ) -> Iterator[tuple[Bucket, _Addresses]]:
-        """Yield a bucket for each port by which a group sends packets, and the addresses of these packets."""
-        live = [Port(switch, bucket.port) not in self._failed for bucket in group.buckets]
-        if len(addresses) == 1:  # 8 us in plain Python, and 80 us with numpy
-            one = replace(headers, ip_dst=IPv4Address(int(addresses[0])))
-            if bucket := chosen_bucket(one, group.buckets, live):
-                yield bucket, addresses
-        elif any(live):
-            chosen = chosen_buckets(headers, addresses, group.buckets, live)
-            numbers = np.array([bucket.port for bucket in group.buckets])[chosen]
-            of_port = {bucket.port: bucket for bucket in group.buckets}  # all of a port write one address
-            for number in set(numbers.tolist()):
-                yield of_port[number], addresses[numbers == number]
 
 
 class _Packets(NamedTuple):
@@ -216,9 +216,17 @@ class _Packets(NamedTuple):
 class _Table:
     """One switch's rules, found by hashing: a dict for each set of fields that some rule matches."""
 
-    def __init__(self, fabric: Fabric, switch: str, ruleset: RuleSet) -> None:
+    def __init__(self, fabric: Fabric, switch: str, ruleset: RuleSet, hashing: Hashing) -> None:
         _check(fabric, switch, ruleset)
-        self.groups = {group.number: group for group in ruleset.groups}
+        self.groups = {group.number: group.buckets for group in ruleset.groups}
+        self._choose, self._choose_all = chosen_bucket, chosen_buckets
+        if hashing == "kernel":
+            self.groups = {number: next_hops(buckets) for number, buckets in self.groups.items()}
+            seed = hash_seed(fabric, switch)
+            self._choose, self._choose_all = (
+                partial(kernels_bucket, seed=seed),
+                partial(kernels_buckets, seed=seed),
+            )
         self._rules: dict[_Fields, dict[_Values, FlowRule]] = defaultdict(dict)
         for rule in sorted(ruleset.rules, key=lambda rule: rule.priority):
             self._rules[_fields(rule.match)][_values(rule.match)] = rule
@@ -237,6 +245,21 @@ class _Table:
             if values in rules:
                 found.append(rules[values])
         return max(found, key=lambda rule: rule.priority, default=None)
+
+    def parted(
+        self, buckets: Sequence[Bucket], live: Sequence[bool], headers: Headers, addresses: _Addresses
+    ) -> Iterator[tuple[Bucket, _Addresses]]:
+        """Yield a bucket for each port by which a group sends packets, and the addresses of these packets."""
+        if len(addresses) == 1:  # 8 us in plain Python, and 80 us with numpy
+            one = replace(headers, ip_dst=IPv4Address(int(addresses[0])))
+            if bucket := self._choose(one, buckets, live):
+                yield bucket, addresses
+        elif any(live):
+            chosen = self._choose_all(headers, addresses, buckets, live)
+            numbers = np.array([bucket.port for bucket in buckets])[chosen]
+            of_port = {bucket.port: bucket for bucket in buckets}  # all of a port write one address
+            for number in set(numbers.tolist()):
+                yield of_port[number], addresses[numbers == number]
 
 
 _Fields = tuple[bool, bool, int | None, int | None]

@@ -22,7 +22,9 @@ Aumasson and Bernstein, SipHash (Indocrypt 2012).
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import TypeVar
@@ -30,7 +32,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.packet.ecmp_hash import Headers, jenkins_final
+from controller.packet.ecmp_hash import PORT_WEIGHT, Headers, jenkins_final
 from controller.packet.rules import Bucket
 from topologies.addresses import datapath_id
 from topologies.fabric import Fabric
@@ -38,15 +40,13 @@ from topologies.fabric import Fabric
 HASH_POLICY, HASH_FIELDS = 3, 0x37
 """The sysctls ``fib_multipath_hash_policy``, which is the fields that are named, and
 ``fib_multipath_hash_fields``, which are both addresses, both ports and the protocol."""
-MOST_WEIGHT = 256
-"""Of a next hop (struct rtnexthop has it less 1, in a byte)."""
 _LONG, _WORD = (1 << 64) - 1, (1 << 32) - 1
 _INITIAL = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-"""What SipHash's state begins with, before the key."""
+"""SipHash's state before the key."""
 _KEYS_BYTES = 48
 """Of struct flow_keys what the hash covers: from ``basic`` on, with IPv4 addresses."""
 _JENKINS_START = 0xDEADBEEF + 8
-"""What lookup3 of two words begins with."""
+"""The state of lookup3 before two words."""
 _Long = TypeVar("_Long", int, NDArray[np.integer])
 """A word of 64 bits, or an array of them."""
 _State = tuple[_Long, _Long, _Long, _Long]
@@ -55,6 +55,13 @@ _State = tuple[_Long, _Long, _Long, _Long]
 def hash_seed(fabric: Fabric, switch: str) -> int:
     """Return the seed of a switch's hash: its datapath id, which is never 0, the kernel's word for none."""
     return datapath_id(fabric, switch)
+
+
+def next_hops(buckets: Sequence[Bucket]) -> tuple[Bucket, ...]:
+    """Return the next hops by which the kernel does what a group of `forwarding_buckets` does: one a port."""
+    shares = Counter(bucket.port for bucket in buckets if bucket.weight == PORT_WEIGHT)
+    of_port = {bucket.port: bucket for bucket in buckets}
+    return tuple(replace(of_port[port], weight=share) for port, share in shares.items())
 
 
 def kernels_bucket(
@@ -67,7 +74,7 @@ def kernels_bucket(
     headers
         The packet; MAC addresses do not count.
     buckets
-        One for each next hop, in the route's order; shares are as the weights.
+        The route's `next_hops`, in its order; shares are as the weights.
     live
         Whether the link at each bucket's port is up.
     seed

@@ -53,14 +53,14 @@ from testbed.network.wiring import (
     wire,
     with_hosts,
 )
-from topologies.addresses import datapath_id, entropy_ip, interface, nic_ip, openflow_port
+from topologies.addresses import DATAGRAM_PORT, datapath_id, entropy_ip, interface, nic_ip, openflow_port
 from topologies.errors import NetworkError, ScenarioError
 from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.own_routing import CheckedRouting
 from traffic.effects import Daemon
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.connections import Endpoints
-from traffic.transports.datagram_sockets import DATAGRAM_PORT, DatagramEndpoints
+from traffic.transports.datagram_sockets import DatagramEndpoints
 from traffic.transports.host_settings import OF_DATAGRAMS, HostSettings
 
 OPENFLOW, NORTHBOUND, NEWS = "openflow.sock", "northbound.sock", "news.sock"

@@ -12,12 +12,11 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 
-from topologies.addresses import interface
+from topologies.addresses import DATAGRAM_PORT, interface
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Path, Port
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import Ends, is_service
-from traffic.transports.datagram_sockets import DATAGRAM_PORT
 from traffic.transports.packet_filter import attach_filter
 
 ETH_P_ALL = 3

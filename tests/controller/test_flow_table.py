@@ -4,13 +4,14 @@ from collections import Counter
 from dataclasses import replace
 from ipaddress import IPv4Network
 from itertools import permutations
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.packet.ecmp_hash import forwarding_buckets
-from controller.packet.flow_table import FlowTables
+from controller.packet.flow_table import FlowTables, Hashing
 from controller.packet.routing import forwarding_rules
 from controller.packet.rules import (
     IPV4,
@@ -34,6 +35,7 @@ from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
 
 FABRIC = rail_fabric(2, 2, 2)
+hashings = st.sampled_from(get_args(Hashing))
 TEN = Match(eth_type=IPV4, ipv4_dst=IPv4Network("10.0.0.0/8"))
 RAIL_1 = Match(eth_type=IPV4, ipv4_dst=IPv4Network("10.1.0.0/16"))
 WAYS = SelectGroup(1, forwarding_buckets([2, 3]))
@@ -113,7 +115,8 @@ def one_by_one(tables: FlowTables, source: Nic, destination: Nic) -> list[Path |
 def test_entropies_at_once_go_as_one_by_one(fabric: Fabric, data: st.DataObject) -> None:
     failed = data.draw(st.frozensets(st.sampled_from(fabric.links), max_size=4))
     told = data.draw(st.booleans(), label="whether the controller knows")
-    tables = FlowTables(fabric, forwarding_rules(fabric, failed if told else frozenset()), failed)
+    rules, hashing = forwarding_rules(fabric, failed if told else frozenset()), data.draw(hashings)
+    tables = FlowTables(fabric, rules, failed, hashing)
     for source, destination in permutations(fabric.nics[:3] + fabric.nics[-1:], 2):
         if source != destination:
             assert tables.datagram_paths(source, destination) == one_by_one(tables, source, destination)
@@ -134,6 +137,7 @@ def test_entropies_that_a_rule_tells_apart_go_their_own_way() -> None:
     assert paths[5] == (Port("h0", 0), Port("leaf0", 3), Port("spine1", 1), Port("leaf1", 1))
 
 
+@pytest.mark.parametrize("hashing", get_args(Hashing))
 @pytest.mark.parametrize(
     ("fabric", "paths"),
     [
@@ -142,8 +146,8 @@ def test_entropies_that_a_rule_tells_apart_go_their_own_way() -> None:
         pytest.param(fat_tree_fabric(4), 4, id="two tiers of two"),
     ],
 )
-def test_entropies_of_one_pair_spread_over_all_paths(fabric: Fabric, paths: int) -> None:
-    tables = FlowTables(fabric, forwarding_rules(fabric))
+def test_entropies_of_one_pair_spread_over_all_paths(fabric: Fabric, paths: int, hashing: Hashing) -> None:
+    tables = FlowTables(fabric, forwarding_rules(fabric), hashing=hashing)
     for source, destination in ((fabric.nics[0], fabric.nics[-1]), (fabric.nics[-1], fabric.nics[1])):
         taken = Counter(tables.datagram_paths(source, destination))
         assert len(taken) == paths

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from statistics import fmean
+from typing import get_args
 
 import networkx as nx
 import pytest
@@ -15,7 +16,7 @@ from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 from controller.app.openflow import change_messages
 from controller.packet.changes import RuleChanges
 from controller.packet.ecmp_hash import MOST_BUCKETS
-from controller.packet.flow_table import FlowTables
+from controller.packet.flow_table import FlowTables, Hashing
 from controller.packet.routing import ROUTED_PRIORITY, check_shares, forwarding_rules
 from controller.packet.rules import Output, RuleSet, ToGroup
 from tests.examples import examples
@@ -144,9 +145,10 @@ def test_what_a_routing_says_is_for_all_entropies_of_a_destination() -> None:
             assert path[2].node == spine
 
 
-def test_the_second_tier_chooses_independently_of_the_first() -> None:
+@pytest.mark.parametrize("hashing", get_args(Hashing))
+def test_the_second_tier_chooses_independently_of_the_first(hashing: Hashing) -> None:
     fabric = fat_tree_fabric(8)
-    tables = FlowTables(fabric, forwarding_rules(fabric))
+    tables = FlowTables(fabric, forwarding_rules(fabric), hashing=hashing)
     far = Nic(len(fabric.servers) - 1, 0)
     paths = Counter(
         (path[1].number, path[2].number)
@@ -158,9 +160,10 @@ def test_the_second_tier_chooses_independently_of_the_first() -> None:
     assert max(paths.values()) < 145
 
 
-def test_choices_are_as_even_as_independent_ones() -> None:
+@pytest.mark.parametrize("hashing", get_args(Hashing))
+def test_choices_are_as_even_as_independent_ones(hashing: Hashing) -> None:
     fabric = rail_fabric(8, 4, 8)
-    tables = FlowTables(fabric, forwarding_rules(fabric))
+    tables = FlowTables(fabric, forwarding_rules(fabric), hashing=hashing)
     links = Counter(
         port
         for source, destination in permutations(fabric.nics, 2)

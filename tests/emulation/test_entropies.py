@@ -16,7 +16,7 @@ from testbed.machine.kernel import inside_namespace
 from testbed.network.tap import Tap
 from tests.emulation.conftest import Booted
 from tests.emulation.live import ANSWER_S, Live
-from topologies.addresses import ENTROPIES, interface, nic_ip, nic_network
+from topologies.addresses import DATAGRAM_PORT, ENTROPIES, interface, nic_ip, nic_network
 from topologies.fabric import Fabric, Nic
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
@@ -24,7 +24,7 @@ from topologies.packet_part import on_packet_switch
 from topologies.parallel_ocs import parallel_ocs_fabric
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import Ends
-from traffic.transports.datagram_sockets import DATAGRAM_PORT, datagram_ends
+from traffic.transports.datagram_sockets import datagram_ends
 
 pytestmark = pytest.mark.emulation
 

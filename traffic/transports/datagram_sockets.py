@@ -1,7 +1,6 @@
 """The sockets of datagrams, one of each NIC to send by and one of each server to receive with, and addresses.
 
-Switches hash no UDP ports, so the entropy is in the destination address (`topologies.addresses`), and all
-datagrams go to one port.
+The entropy is in the destination address (`topologies.addresses`), and all datagrams go from one port to one.
 
 A server's NICs receive with one socket, whatever their number, since a packet says what it is. Whose packets
 are not of this run the kernel drops before they take room in the socket: a run has a token of its own, which
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from termios import TIOCOUTQ
 
-from topologies.addresses import entropy_ip, nic_ip
+from topologies.addresses import DATAGRAM_PORT, DATAGRAM_SOURCE_PORT, entropy_ip, nic_ip
 from topologies.fabric import Fabric, Nic
 from traffic.packets import MOST_MTU
 from traffic.spraying.policy import QueuePair
@@ -40,10 +39,6 @@ EXPEDITED = 46 << 2
 ANCILLARY_BYTES = socket.CMSG_SPACE(4)
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 """The options that exceed a system's limits, for who may."""
-DATAGRAM_PORT = 4793
-"""To which datagrams are sent: beside RoCEv2's, 4791, and no service's of `connections`."""
-DATAGRAM_SOURCE_PORT = DATAGRAM_PORT + 1
-"""From which they are: a NIC's own address would else receive on the socket that sends."""
 UDP_HEADER_BYTES = 8
 Address = tuple[str, int]
 
