@@ -1,27 +1,33 @@
-"""Which of Open vSwitch's datapaths forwards: one decision for a run, made before a daemon starts.
+"""What forwards: one decision for a run, made before a daemon starts.
 
 ``netdev``
     The daemon itself forwards, over packet sockets. It is the same on every machine, and the default, so
     that results do not depend on which modules a kernel has.
 ``kernel``
     The kernel's openvswitch module forwards, where the machine has it.
+``route``
+    Packet switches are network namespaces that route (`testbed.network.switch_routes`). OCSes are as in
+    ``netdev``.
 """
 
 import math
 import os
 import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Literal, cast, get_args
 
 from testbed.machine.commands import output_of
 from testbed.machine.netlink import kernel_has_netem
 from topologies.errors import MachineError, ScenarioError
 
-Datapath = Literal["netdev", "kernel"]
+Datapath = Literal["netdev", "kernel", "route"]
 DEFAULT = "LIGHTRAIL_DATAPATH"
 """The environment variable that names the datapath where nothing else does."""
 KERNELS = "ovs-system"
 """What Open vSwitch calls the one datapath that it has in the kernel, in each network namespace."""
+HASH_SEED = "net/ipv4/fib_multipath_hash_seed"
+"""Of the hash by which a network namespace spreads connections; before Linux 6.11 all have one in common."""
 HINT = "leave --datapath out"
 
 
@@ -46,6 +52,9 @@ def check_datapath(datapath: Datapath) -> None:
     """Raise MachineError if this machine lacks what a datapath needs; its modules are loaded on the way."""
     if datapath == "netdev":
         return
+    if datapath == "route":
+        _check_hash_seed()
+        return
     try:
         _dpctl("dump-dps")
     except MachineError as error:
@@ -57,6 +66,15 @@ def check_datapath(datapath: Datapath) -> None:
         raise MachineError(
             "this kernel has no netem, without which the queues of the datapath 'kernel' would not fill",
             HINT,
+        )
+
+
+def _check_hash_seed() -> None:
+    if not (Path("/proc/sys") / HASH_SEED).exists():
+        raise MachineError(
+            f"this kernel ({os.uname().release}) has one hash for all namespaces, so that with the datapath "
+            "'route' all switches would spread alike",
+            f"take Linux 6.11 or newer, or {HINT}",
         )
 
 

@@ -24,6 +24,7 @@ from pyroute2.netlink.rtnl import (
     RTM_NEWRULE,
 )
 
+from testbed.machine.datapath import HASH_SEED
 from testbed.machine.kernel import inside_namespace, new_network_namespace
 from testbed.machine.netlink import (
     IFF_UP,
@@ -102,8 +103,6 @@ HOST_SYSCTLS = {
     "net/ipv4/conf/all/ignore_routes_with_linkdown": "1",
 }
 """Where servers are hosts."""
-HASH_SEED = "net/ipv4/fib_multipath_hash_seed"
-"""Of the hash by which a host spreads connections; kernels before Linux 6.11 have one for all hosts."""
 IFA_F_NOPREFIXROUTE = 0x200
 
 

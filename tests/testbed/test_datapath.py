@@ -70,6 +70,12 @@ def test_a_kernel_without_netem_is_said(
             check_datapath("kernel")
 
 
+def test_a_kernel_whose_namespaces_share_a_hash_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HASH_SEED", "net/ipv4/none")
+    with pytest.raises(MachineError, match="one hash for all namespaces"):
+        check_datapath("route")
+
+
 @pytest.mark.parametrize("lost", [0, 17])
 def test_lost_upcalls_are_read_from_what_open_vswitch_shows(dpctl: Path, lost: int) -> None:
     dpctl.write_text(f"#!/bin/sh\ncat <<END\n{SHOWN.format(lost=lost)}END\n")
