@@ -43,6 +43,7 @@ def _options() -> Namespace:
     parser.add_argument("--fabric", type=Path, required=True, help="the fabric's JSON file")
     parser.add_argument("--routing", type=Path, help="JSON file of a user's routing, if there is one")
     parser.add_argument("--hosts", action="store_true", help="forward to the addresses of hosts too")
+    parser.add_argument("--routed", action="store_true", help="leave out packet switches, which route")
     parser.add_argument("--news", type=Path, help="unix datagram socket that hears of light and of links")
     parser.add_argument("--ocses", type=Path, help="JSON file of what another controller left of OCSes")
     parser.add_argument("--openflow", type=Path, required=True, help="unix socket that switches connect to")
@@ -72,8 +73,9 @@ def _run(options: Namespace) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # in all threads, so that sigwait gets them
     routing = routed and CheckedRouting(ROUTING.of_document(json.loads(routed)))
     records = TypeAdapter(list[OcsRecord]).validate_json(left)
-    what = {"fabric": Fabric.from_json(text), "routing": routing, "hosts": options.hosts, "records": records}
-    controller = run(Controller, switches, news=options.news, **what)
+    rules = {"routing": routing, "hosts": options.hosts, "routed": options.routed}
+    what = {"fabric": Fabric.from_json(text), "news": options.news, "records": records}
+    controller = run(Controller, switches, **what, **rules)
     Thread(target=_serve_northbound, args=(controller, clients), daemon=True).start()
     signal.sigwait(signals)
     for path in (options.openflow, options.northbound):

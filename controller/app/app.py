@@ -108,6 +108,8 @@ class Controller(App):  # type: ignore[misc]
         By which ports packet switches send on before the shortest path; by default nothing else.
     hosts
         Whether switches forward to the addresses of hosts.
+    routed
+        Whether packet switches route by themselves and never connect.
     records
         What another controller left of OCSes, from which this one takes over.
     news
@@ -122,6 +124,7 @@ class Controller(App):  # type: ignore[misc]
         fabric: Fabric,
         routing: Routing | None = None,
         hosts: bool = False,
+        routed: bool = False,
         records: Sequence[OcsRecord] = (),
         news: Path | None = None,
         **kwargs: object,
@@ -129,9 +132,8 @@ class Controller(App):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self.fabric = fabric
         self._rules_around = partial(forwarding_rules, fabric, routing=routing, hosts=hosts)
-        self._switches = {
-            datapath_id(self.fabric, switch.name): KnownSwitch(switch.name) for switch in self.fabric.switches
-        }
+        names = [switch.name for switch in fabric.switches if switch.kind == "ocs" or not routed]
+        self._switches = {datapath_id(fabric, name): KnownSwitch(name) for name in names}
         self._named = {switch.name: switch for switch in self._switches.values()}
         self._failed_links: frozenset[Link] = frozenset()
         self._rules = self._rules_around()
@@ -319,6 +321,8 @@ class Controller(App):  # type: ignore[misc]
 
     def _known(self, name: str) -> KnownSwitch:
         """Return what is known of a switch now; from any thread."""
+        if name not in self._named:
+            raise NetworkError(f"switch {name} routes by itself")
         return self._thread.ask(lambda: replace(self._named[name]))
 
     def _answer(self, switch: KnownSwitch, request: Callable[[Datapath], Message]) -> list[Message]:

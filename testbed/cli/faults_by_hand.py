@@ -15,7 +15,6 @@ from testbed.experiment.experiment import Experiment
 from testbed.live.link_states import set_links
 from testbed.model.predict import predict
 from testbed.network.network import Network
-from testbed.network.wiring import links_down
 from topologies.errors import LightrailError, ScenarioError
 from topologies.events import FaultDetected, Reconfigure, View
 from topologies.fabric import Port
@@ -126,7 +125,7 @@ class StandingFaults:
         fabric = self._network.fabric
         known = {fabric.link_at[port] for fault in self._named.values() for port in fault.ports}
         down = defaultdict[str, list[Port]](list)
-        for link in links_down(fabric):
+        for link in self._network.links_down():
             if link not in known:
                 down[f"link:{link.a.node}-{link.b.node}"].append(link.a)
         return (*self._named.values(), *(cut(name, ports) for name, ports in down.items()))
@@ -203,6 +202,7 @@ class StandingFaults:
     def _break(self, faults: tuple[Fault, ...], before: tuple[Fault, ...] = ()) -> None:
         """Have faults come beside those that came before."""
         set_links(self._network, before, before + faults)
+        self._network.go_around()
         for fault in faults:
             if fault.daemon:
                 self._network.kill(fault.daemon, for_good=False)

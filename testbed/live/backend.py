@@ -47,7 +47,6 @@ from testbed.live.ocses import LiveLight
 from testbed.live.programs import LivePrograms
 from testbed.network.network import Network
 from testbed.network.tap import Tap
-from testbed.network.wiring import turn_link
 from topologies.errors import StuckError
 from topologies.events import Provision, Show
 from topologies.fabric import Fabric, Nic, Path, Port
@@ -312,7 +311,7 @@ class LiveBackend:
         if self._quiet:
             # A SYN that is lost costs a second, and its path would be seen in part only.
             self._network.impair(self._dilation.time, loss=False)
-            with Tap(self._fabric) as tap:
+            with Tap(self._network.wiring) as tap:
                 self._engine.connect(numbers)
                 paths: Sequence[Path] = tap.paths(of, self._ends)
             self.packet_paths.saw(of, paths)
@@ -569,7 +568,7 @@ class LiveBackend:
             (self._cut.discard if state.up else self._cut.add)(port)
             if state.up:
                 self._engine.excuse()
-            turn_link(self._fabric, port, works=state.up)
+            self._network.turn_link(port, works=state.up)
 
     def _kill(self, daemon: Daemon) -> None:
         self._network.kill(daemon, for_good=not self._expects_back)

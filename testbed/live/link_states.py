@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from testbed.core.failures import HEALTHY, states_of_links
 from testbed.network.network import Network
-from testbed.network.wiring import turn_links
 from traffic.faults import Fault
 
 
@@ -15,6 +14,6 @@ def set_links(network: Network, before: Iterable[Fault], now: Iterable[Fault]) -
     for link in {**were, **are}:
         was, state = were.get(link, HEALTHY), are.get(link, HEALTHY)
         if state.up != was.up:
-            turn_links(fabric, [link], works=state.up)
+            network.turn_links([link], works=state.up)
         if (state.rate, state.loss) != (was.rate, was.loss):
             network.shape_link(link.a, state.rate, state.loss)

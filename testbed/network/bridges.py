@@ -7,7 +7,7 @@ the ports' queues is made before all else and deleted last: by it the runs that 
 
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from testbed.machine.datapath import Datapath, bridge_type
@@ -65,6 +65,7 @@ def remove_dead_runs() -> None:
 
 def make_bridges(
     fabric: Fabric,
+    switches: Iterable[str],
     controller: Path,
     mark: Mark,
     queues: str,
@@ -77,6 +78,8 @@ def make_bridges(
     ----------
     fabric
         Whose interfaces are wired.
+    switches
+        The names of those that are bridges.
     controller
         The unix socket that it listens on, in Open vSwitch's run directory: to no other does it connect.
     mark
@@ -84,24 +87,25 @@ def make_bridges(
     queues
         What `claim` returned for it.
     datapath
-        Which forwards.
+        What forwards.
     check
         As of `testbed.network.openvswitch.vsctl`.
     """
     words = []
-    for switch in fabric.switches:
-        words += ["--", "add-br", switch.name]
-        words += ["--", "set", "bridge", switch.name, "fail_mode=secure"]
+    for switch in switches:
+        words += ["--", "add-br", switch]
+        words += ["--", "set", "bridge", switch, "fail_mode=secure"]
         words += [f"datapath_type={bridge_type(datapath)}"]
-        words += [f"other_config:datapath-id={datapath_id(fabric, switch.name):016x}", f"{MARK}={mark}"]
+        words += [f"other_config:datapath-id={datapath_id(fabric, switch):016x}", f"{MARK}={mark}"]
         words += ["protocols=OpenFlow13", "other_config:disable-in-band=true"]
-        words += ["--", "set-controller", switch.name, f"unix:{controller}"]
-        words += ["--", "set", "controller", switch.name, "max_backoff=1000"]
-        for port in fabric.used_ports(switch.name):
+        words += ["--", "set-controller", switch, f"unix:{controller}"]
+        words += ["--", "set", "controller", switch, "max_backoff=1000"]
+        for port in fabric.used_ports(switch):
             name = interface(fabric, port)
-            words += ["--", "add-port", switch.name, name, "--", "set", "port", name, f"qos={queues}"]
+            words += ["--", "add-port", switch, name, "--", "set", "port", name, f"qos={queues}"]
             words += ["--", "set", "interface", name, f"ofport_request={openflow_port(port.number)}"]
-    vsctl(*words, check=check)
+    if words:
+        vsctl(*words, check=check)
 
 
 def delete_bridges(mark: Mark) -> None:

@@ -11,7 +11,7 @@ import select
 import shutil
 import socket
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -20,7 +20,7 @@ from mininet.net import Mininet
 
 from controller.app.client import ControllerClient
 from controller.circuits.status import OcsRecord
-from controller.packet.routing import check_shares
+from controller.packet.routing import check_shares, forwarding_rules
 from testbed.machine.commands import Child
 from testbed.machine.congestion import check_marks
 from testbed.machine.datapath import Datapath, check_datapath, default_datapath
@@ -40,16 +40,19 @@ from testbed.network.host_news import NewsSocket
 from testbed.network.host_routes import HostRoutes
 from testbed.network.mark import Mark
 from testbed.network.netem import Netem, check_delays, check_netem, link_netems
-from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveServer, LiveSwitch
+from testbed.network.nodes import LiveIntf, LiveLink, LiveMininet, LiveRouter, LiveServer, LiveSwitch
 from testbed.network.open_files import check_open_files
 from testbed.network.openvswitch import MachineOpenVSwitch, PrivateOpenVSwitch, machine_directory
+from testbed.network.switch_routes import SwitchRoutes
 from testbed.network.wiring import (
     Wiring,
     adopt_taps,
+    links_down,
     put_netems,
     reshape,
     set_netems,
     shape_switch_ports,
+    turn_ports,
     wire,
     with_hosts,
 )
@@ -84,7 +87,7 @@ class Network:
     rate_factor
         Emulated rate over real rate: a link of 100 Gbit/s and 4e-4 is shaped to 40 Mbit/s.
     datapath
-        Which of Open vSwitch's forwards; None for `testbed.machine.datapath.default_datapath`.
+        What forwards; None for `testbed.machine.datapath.default_datapath`.
     host
         What the servers' TCP is set to, and what it needs of switches; None where bytes go as datagrams.
     mtu
@@ -115,6 +118,8 @@ class Network:
         self.wiring: Wiring
         self.hosts: HostRoutes
         """The routes of hosts, where servers are hosts."""
+        self.switches: SwitchRoutes
+        """The routes of packet switches, of those that route."""
         self._stack = ExitStack()
         self._entered = self._without_controller = self._without_switches = False
         self._news: NewsSocket | None = None
@@ -190,6 +195,7 @@ class Network:
         else:
             self._without_switches = not for_good
             self.openvswitch.kill()
+            self.switches.stop()
 
     def _ocs_records(self) -> Iterator[OcsRecord]:
         """Yield the record of each OCS, but of one whose switch is away: that shows nothing."""
@@ -209,6 +215,7 @@ class Network:
             self._without_controller, self._is_new = False, True
             return
         self.openvswitch.revive()
+        self.switches.go_on()
         self._without_switches = False
         self._wait_ready(None)
         self._grow_send_buffer()
@@ -218,19 +225,44 @@ class Network:
         """Wait until a controller that was started again can be asked for circuits."""
         if self._is_new:
             self._wait_ready(None)
+            self.go_around()
 
     def follow(self, failed: Collection[Port]) -> None:
-        """Wait until packet switches have rules around failed ports; without a controller they get none.
+        """Have packet switches have rules around failed ports; without a controller they get none.
 
         Hosts avoid what has failed from the beginning, and what works again once switches send over it.
         """
         links = frozenset(self.fabric.link_at[port] for port in failed)
         if self.has_hosts:
             self.hosts.follow(links | self._followed)
-        if links != self._followed and not self._without_controller:
-            self._wait_ready(links)
+        if not self._without_controller:
+            self.switches.follow(links)
+            if links != self._followed:
+                self._wait_ready(links)
         if self.has_hosts:
             self.hosts.follow(links)
+
+    def go_around(self) -> None:
+        """Have packet switches that route go around what is down, as a controller has others do by itself."""
+        if not self._without_controller:
+            self.switches.follow({self.fabric.link_at[port] for port in self.switches.down})
+
+    def turn_links(self, links: Iterable[Link], *, works: bool) -> None:
+        """Take links down at all their ends at switches, or up again."""
+        self._turn([end for link in links for end in (link.a, link.b)], works=works)
+
+    def turn_link(self, port: Port, *, works: bool) -> None:
+        """Take the link at a port down, or up again, from the switch's side."""
+        self._turn([port if port.node in self.fabric.switch_index else self.fabric.peer(port)], works=works)
+
+    def _turn(self, ends: Iterable[Port], *, works: bool) -> None:
+        ports = [port for port in ends if port.node in self.fabric.switch_index]
+        turn_ports(self.wiring, ports, works=works)
+        self.switches.turned(ports, works=works)
+
+    def links_down(self) -> list[Link]:
+        """Return the links of which an end at a switch is down; a server's own ends stay up."""
+        return links_down(self.wiring)
 
     def shape_link(self, port: Port, rate: float, loss: float) -> None:
         """Have the link at a port pass a share of its rate, both ways, and lose more packets than its own.
@@ -301,9 +333,16 @@ class Network:
     def _wait_ready(self, failed: frozenset[Link] | None) -> None:
         if self._is_new:
             self._await_listener()
-        self.northbound.wait_ready(READY_S, failed, check=self.check_alive)
+        known = failed  # the controller hears of ports of switches that connect
+        if failed is not None:
+            known = frozenset(link for link in failed if self._connects(link.a) or self._connects(link.b))
+        self.northbound.wait_ready(READY_S, known, check=self.check_alive)
         if failed is not None:
             self._followed = failed
+
+    def _connects(self, port: Port) -> bool:
+        """Return whether a port is of a switch that connects to the controller."""
+        return port.node in self.fabric.switch_index and port.node not in self.wiring.routers
 
     def socket_of(self, server: int, *, kind: socket.SocketKind = socket.SOCK_DGRAM) -> socket.socket:
         """Return a new socket of a server."""
@@ -416,21 +455,27 @@ class Network:
             mark,
             self.mtu,
             hosts=self.has_hosts,
+            routed=self.datapath == "route",
         )
         stack.callback(self.wiring.close)
+        rules_around = partial(forwarding_rules, self.fabric, routing=self.routing, hosts=self.has_hosts)
+        self.switches = SwitchRoutes(self.wiring, rules_around)
         if self.has_hosts:
             self.host_namespaces = stack.enter_context(HostNamespaces(self.wiring))
         self.routes = KernelRoutes(self.wiring) if self.fabric.servers_forward else None
         self._await_listener()
         if not private:
             stack.callback(delete_bridges, mark)
-        make_bridges(self.fabric, directory / OPENFLOW, mark, queues, self.datapath, self.check_alive)
-        if private and self.datapath == "netdev":
+        bridged = [switch.name for switch in self.fabric.switches if switch.name not in self.wiring.routers]
+        make_bridges(
+            self.fabric, bridged, directory / OPENFLOW, mark, queues, self.datapath, self.check_alive
+        )
+        if private and self.datapath != "kernel":
             adopt_taps(self.wiring)
         shape_switch_ports(self.wiring)
         self._grow_send_buffer()
         self._put_first()
-        self.mininet = _mininet(self.wiring, [self._entry(host) for host in range(len(self.fabric.servers))])
+        self.mininet = _mininet(self.wiring, self._entry, self._turn_by_hand)
         stack.callback(_end_shells, self.mininet)
         self.northbound = ControllerClient(directory / NORTHBOUND)
         if self.has_hosts:
@@ -457,6 +502,8 @@ class Network:
             command += ["--routing", str(directory / "routing.json")]
         if self.has_hosts:
             command.append("--hosts")
+        if self.datapath == "route":
+            command.append("--routed")
         if self._news:
             command += ["--news", str(self._news.path)]
         if records:
@@ -468,14 +515,23 @@ class Network:
         return Child(command, directory / "controller.log", searched, heard=True)
 
     def _grow_send_buffer(self) -> None:
-        want_bytes, port = _send_buffer_bytes(self.fabric), _probed_port(self.fabric)
-        self.send_buffer_bytes = self.openvswitch.set_send_buffer(want_bytes, port)
+        ports = [port for port in self.fabric.link_at if self._connects(port)]
+        self.send_buffer_bytes = 0
+        if ports:
+            want_bytes, port = _send_buffer_bytes(self.fabric, len(ports)), _probed_port(self.fabric, ports)
+            self.send_buffer_bytes = self.openvswitch.set_send_buffer(want_bytes, port)
 
-    def _entry(self, server: int) -> list[str]:
-        """Return the words before a command's own by which it runs on a server as root."""
-        if self.has_hosts:
-            return self.host_namespaces.entry(server, as_root=True)
-        return ["nsenter", f"--net=/proc/{os.getpid()}/fd/{self.wiring.namespaces[server]}", "--"]
+    def _entry(self, node: str) -> list[str]:
+        """Return the words before a command's own by which it runs as root on a node with a namespace."""
+        if self.has_hosts and node in self.fabric.server_index:
+            return self.host_namespaces.entry(self.fabric.server_index[node], as_root=True)
+        return ["nsenter", f"--net=/proc/{os.getpid()}/fd/{self.wiring.namespace_of(node)}", "--"]
+
+    def _turn_by_hand(self, name: str, works: bool) -> None:
+        """Take an interface of a switch that routes down, or up again, as Mininet's ``link`` does."""
+        (port,) = (port for port in self.fabric.link_at if interface(self.fabric, port) == name)
+        self.turn_link(port, works=works)
+        self.go_around()
 
     def _put_first(self) -> None:
         """Have applications never keep Open vSwitch from a CPU."""
@@ -501,31 +557,31 @@ def _wait_for_listener(controller: Child) -> None:
         raise NetworkError(f"the controller did not start: {said[-1] if said else 'it said nothing'}")
 
 
-def _send_buffer_bytes(fabric: Fabric) -> int:
+def _send_buffer_bytes(fabric: Fabric, ports: int) -> int:
     """Return what Open vSwitch's one sending socket must hold: all queues, a packet charged up to twice."""
-    ports = sum(port.node in fabric.switch_index for port in fabric.link_at)
     return min(max(2 * ports * fabric.buffer_bytes, LEAST_SEND_BUFFER_BYTES), MOST_SEND_BUFFER_BYTES)
 
 
-def _probed_port(fabric: Fabric) -> Port:
-    """Return a switch's port that has a link.
-
-    It is a packet switch's where there is one: what leaves an OCS is held against its log.
-    """
-    used = [port for port in fabric.link_at if port.node in fabric.switch_index]
-    return min(used, key=lambda port: fabric.switches[fabric.switch_index[port.node]].kind == "ocs")
+def _probed_port(fabric: Fabric, ports: Iterable[Port]) -> Port:
+    """Return a port of switches, a packet switch's if any: what leaves an OCS is held against its log."""
+    return min(ports, key=lambda port: fabric.switches[fabric.switch_index[port.node]].kind == "ocs")
 
 
-def _mininet(wiring: Wiring, entries: Sequence[Sequence[str]]) -> LiveMininet:
+def _mininet(
+    wiring: Wiring, entry: Callable[[str], Sequence[str]], turn: Callable[[str, bool], None]
+) -> LiveMininet:
     fabric = wiring.fabric
     # Mininet's own start-up raises limits of the whole machine (fs.file-max, net.core.*): not here.
     Mininet.inited = True
     network = LiveMininet(topo=None, build=False, controller=None, waitConnected=False)
-    for server, entry in zip(fabric.servers, entries, strict=True):
-        network.addHost(server.name, cls=LiveServer, entry=entry)
-    for switch in fabric.switches:
-        dpid = f"{datapath_id(fabric, switch.name):016x}"
-        network.addSwitch(switch.name, cls=LiveSwitch, dpid=dpid, protocols="OpenFlow13")
+    for server in fabric.servers:
+        network.addHost(server.name, cls=LiveServer, inNamespace=False, entry=entry(server.name))
+    for name in (switch.name for switch in fabric.switches):
+        dpid = f"{datapath_id(fabric, name):016x}"
+        if name in wiring.routers:
+            network.addSwitch(name, cls=LiveRouter, dpid=dpid, entry=entry(name), turn=turn)
+        else:
+            network.addSwitch(name, cls=LiveSwitch, dpid=dpid, protocols="OpenFlow13")
     for link in fabric.links:
         ends = [_mininet_end(fabric, port) for port in (link.a, link.b)]
         network.addLink(

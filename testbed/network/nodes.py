@@ -7,7 +7,7 @@ one, and yet its CLI, ``pingall``, ``iperf``, ``net`` and ``links`` do what they
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
@@ -16,7 +16,7 @@ from types import MappingProxyType
 from mininet.link import Intf, Link
 from mininet.log import output
 from mininet.net import Mininet
-from mininet.node import Node, OVSSwitch
+from mininet.node import Node, OVSSwitch, Switch
 
 from topologies.errors import NetworkError
 
@@ -117,8 +117,8 @@ class LazyNode(Node):  # type: ignore[misc]
         return process
 
 
-class LiveServer(LazyNode):
-    """A server: Mininet's host, in namespaces that file descriptors hold."""
+class HeldNode(LazyNode):
+    """A node in namespaces that file descriptors hold."""
 
     environment: Mapping[str, str] = MappingProxyType({})
     """The environment of its commands beside this process'."""
@@ -126,7 +126,7 @@ class LiveServer(LazyNode):
     def __init__(self, name: str, entry: Sequence[str], **params: object) -> None:
         self._entry = entry
         """The words before a command's own by which it runs here."""
-        super().__init__(name, inNamespace=False, **params)
+        super().__init__(name, **params)
 
     def _popen(self, cmd: list[str], **params: object) -> "Popen[bytes]":
         params.pop("close_fds", None)
@@ -134,6 +134,31 @@ class LiveServer(LazyNode):
         here = [*self._entry, "env", f"--chdir={os.getcwd()}"]
         process: Popen[bytes] = super()._popen([*here, *cmd], env=os.environ | self.environment, **params)
         return process
+
+
+class LiveServer(HeldNode):
+    """A server: Mininet's host."""
+
+
+class LiveRouter(HeldNode, Switch):  # type: ignore[misc]
+    """A packet switch that routes (`testbed.network.switch_routes`)."""
+
+    def __init__(
+        self, name: str, entry: Sequence[str], turn: Callable[[str, bool], None], **params: object
+    ) -> None:
+        self.turn = turn
+        """Takes one of its interfaces down or up, and has switches go around what is down."""
+        super().__init__(name, entry, **params)
+
+    def start(self, controllers: object) -> None:
+        """Do nothing: it routes."""
+
+    def stop(self, deleteIntfs: bool = True) -> None:
+        """Do nothing: its namespace ends with the network."""
+
+    def dpctl(self, *_args: object) -> str:
+        """Raise NetworkError: it speaks no OpenFlow."""
+        raise NetworkError(f"switch {self.name} routes, and has no flows", f"type {self.name} ip route")
 
 
 class LiveSwitch(LazyNode, OVSSwitch):  # type: ignore[misc]
@@ -166,6 +191,9 @@ class LiveIntf(Intf):  # type: ignore[misc]
         A server's own interface that goes down loses its routes and neighbours, and has none when it
         comes up again.
         """
+        if isinstance(self.node, LiveRouter) and args in (("up",), ("down",)):
+            self.node.turn(str(self.name), args == ("up",))
+            return ""
         if args == ("down",) and isinstance(self.node, LiveServer):
             return ""
         return str(super().ifconfig(*args))

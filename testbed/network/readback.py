@@ -1,16 +1,16 @@
 """What the machine really set, and what its ports have sent: read back from the kernel."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from pyroute2 import IPRoute
 
-from testbed.machine.kernel import inside_namespace
 from testbed.machine.netlink import ATTRIBUTE_BYTES, CERTAIN, RED, RED_COUNTS, TICK_NS
 from testbed.network.netem import Netem
 from testbed.network.network import Network
 from testbed.network.wiring import Shape
 from topologies.addresses import interface
-from topologies.fabric import Fabric, Port
+from topologies.fabric import Port
 
 TOLERANCE = 0.01
 
@@ -28,7 +28,7 @@ class PortSetting:
     drops: int
     """Packets that its full queue dropped, which a netem's loss is none of."""
     lost: int
-    """Packets that left a server and that the kernel was too slow to hand to the switch."""
+    """Packets that left a server, or a switch that routes, and that the kernel was too slow to hand on."""
     marked: int
     """Packets that it marked (ECN) so far."""
     sent_bytes: int
@@ -40,11 +40,10 @@ class PortSetting:
 
 def port_settings(network: Network) -> dict[Port, PortSetting]:
     """Return the settings of every linked port."""
-    fabric, wiring = network.fabric, network.wiring
-    settings = _settings_here(fabric, set(fabric.switch_index))
-    for server, namespace in zip(fabric.servers, wiring.namespaces, strict=True):
-        with inside_namespace(namespace):
-            settings |= _settings_here(fabric, {server.name})
+    settings: dict[Port, PortSetting] = {}
+    for ports in network.wiring.together(network.fabric.link_at):
+        with network.wiring.inside(ports[0].node):
+            settings |= _settings_here(network, ports)
     return settings
 
 
@@ -75,12 +74,13 @@ def effective(network: Network, settings: dict[Port, PortSetting]) -> dict[str, 
         },
         "switch_send_buffer_bytes": network.send_buffer_bytes,
         "flows": {switch.name: switch.flows for switch in network.northbound.switches()},
+        **({"routes": network.switches.counts} if network.wiring.routers else {}),
     }
 
 
-def _settings_here(fabric: Fabric, nodes: set[str]) -> dict[Port, PortSetting]:
-    """Return the settings of some nodes' ports, whose interfaces are in this thread's namespace."""
-    names = {interface(fabric, port): port for port in fabric.link_at if port.node in nodes}
+def _settings_here(network: Network, ports: Iterable[Port]) -> dict[Port, PortSetting]:
+    """Return the settings of ports whose interfaces are in this thread's namespace."""
+    names = {interface(network.fabric, port): port for port in ports}
     with IPRoute() as kernel:
         links = {link["index"]: link for link in kernel.get_links()}
         qdiscs = {(qdisc["index"], qdisc.get_attr("TCA_KIND")): qdisc for qdisc in kernel.get_qdiscs()}
@@ -97,8 +97,8 @@ def _settings_here(fabric: Fabric, nodes: set[str]) -> dict[Port, PortSetting]:
                 _netem(netem) if netem else None,
                 link.get_attr("IFLA_MTU"),
                 shaper.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")["drops"] if shaper else 0,
-                # What a switch's port lost is in Open vSwitch's own counters.
-                counts["tx_dropped"] if port.node in fabric.server_index else 0,
+                # What a port of Open vSwitch lost is in its own counters.
+                0 if network.wiring.namespace_of(port.node) is None else counts["tx_dropped"],
                 _marked(marker) if marker else 0,
                 counts["tx_bytes"],
                 counts["tx_packets"],

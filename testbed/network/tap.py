@@ -7,14 +7,16 @@ datapath.
 
 import contextlib
 import ipaddress
+import select
 import socket
 import struct
 import threading
 from collections.abc import Callable, Sequence
 
+from testbed.network.wiring import Wiring
 from topologies.addresses import DATAGRAM_PORT, interface
 from topologies.errors import NetworkError
-from topologies.fabric import Fabric, Path, Port
+from topologies.fabric import Path, Port
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import Ends, is_service
 from traffic.transports.packet_filter import attach_filter
@@ -43,18 +45,28 @@ FIRST_PACKETS = (
 
 
 class Tap:
-    """Listens on all switches' ports for connections being made, and for datagrams; a context manager."""
+    """Listens on all switches' ports for connections being made, and for datagrams; a context manager.
 
-    def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
+    Parameters
+    ----------
+    wiring
+        Where the ports are.
+    """
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring, self._fabric = wiring, wiring.fabric
+        self._sending = {
+            interface(self._fabric, port): port
+            for port in self._fabric.link_at
+            if port.node in self._fabric.switch_index
+        }
 
     def __enter__(self) -> "Tap":
         """Start to listen."""
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
-        attach_filter(self._socket, FIRST_PACKETS)
-        with contextlib.suppress(PermissionError):
-            self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
-        self._socket.settimeout(QUIET_S)
+        self._poll, self._sockets = select.epoll(), dict[int, socket.socket]()
+        for ports in self._wiring.together(self._sending.values()):
+            with self._wiring.inside(ports[0].node):
+                self._listen()
         self._seen: dict[Ends, set[Port]] = {}
         self._enough = threading.Event()
         # As they come: an ordinary user's socket has room for some hundreds only.
@@ -70,7 +82,9 @@ class Tap:
         """Stop to listen: what comes now is not looked at."""
         self._enough.set()
         self._reader.join()
-        self._socket.close()
+        self._poll.close()
+        for each in self._sockets.values():
+            each.close()
 
     def paths(self, queue_pairs: Sequence[QueuePair], ends: Callable[[QueuePair], Ends]) -> tuple[Path, ...]:
         """Return the path of each queue pair that sent its first packet while the tap was open, and close it.
@@ -90,25 +104,27 @@ class Tap:
         self.close()
         return tuple(self._path(queue_pair, ends(queue_pair)) for queue_pair in queue_pairs)
 
+    def _listen(self) -> None:
+        """Open a socket in this thread's network namespace."""
+        heard = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+        self._sockets[heard.fileno()] = heard
+        attach_filter(heard, FIRST_PACKETS)
+        with contextlib.suppress(PermissionError):
+            heard.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
+        self._poll.register(heard, select.EPOLLIN)
+
     def _read(self) -> None:
-        """Note the switches' ports that send each queue pair's packets, by their addresses and ports."""
-        sending = {
-            interface(self._fabric, port): port
-            for port in self._fabric.link_at
-            if port.node in self._fabric.switch_index
-        }
-        while True:
-            try:
-                packet, (name, *_) = self._socket.recvfrom(64)
-            except TimeoutError:
-                if self._enough.is_set():
-                    return
-                continue
-            header = 4 * (packet[0] & 0xF)
-            source, destination = struct.unpack_from("!HH", packet, header)
-            if name in sending and (destination == DATAGRAM_PORT or is_service(destination)):
-                key = _address(packet[12:16]), source, _address(packet[16:20]), destination
-                self._seen.setdefault(key, set()).add(sending[name])
+        while (ready := self._poll.poll(QUIET_S)) or not self._enough.is_set():
+            for descriptor, _ in ready:
+                self._note(*self._sockets[descriptor].recvfrom(64))
+
+    def _note(self, packet: bytes, where: Sequence[str]) -> None:
+        """Note which of the switches' ports sends a queue pair's packet, by its addresses and ports."""
+        header = 4 * (packet[0] & 0xF)
+        source, destination = struct.unpack_from("!HH", packet, header)
+        if where[0] in self._sending and (destination == DATAGRAM_PORT or is_service(destination)):
+            key = _address(packet[12:16]), source, _address(packet[16:20]), destination
+            self._seen.setdefault(key, set()).add(self._sending[where[0]])
 
     def _path(self, queue_pair: QueuePair, ends: Ends) -> Path:
         fabric = self._fabric

@@ -1,16 +1,17 @@
 """A fabric's namespaces, interfaces, addresses and shapers, made in bulk over netlink.
 
-Each server is a network namespace held by a file descriptor; each link is a veth pair. Both
-ends of a link are shaped: a token bucket of the link's rate, whose queue is the port's buffer.
+Each server is a network namespace held by a file descriptor, and so is each packet switch that routes
+(`testbed.machine.datapath`); the ports of other switches are in the network's namespace. Each link is a veth
+pair. Both ends of a link are shaped: a token bucket of the link's rate, whose queue is the port's buffer.
 Where a link has delay or loss, a netem stands in front of it (`testbed.network.netem`).
 """
 
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from socket import AF_INET
@@ -24,6 +25,7 @@ from pyroute2.netlink.rtnl import (
     RTM_NEWRULE,
 )
 
+from controller.packet.kernel_hash import HASH_FIELDS, HASH_POLICY, hash_seed
 from testbed.machine.datapath import HASH_SEED
 from testbed.machine.kernel import inside_namespace, new_network_namespace
 from testbed.machine.netlink import (
@@ -103,6 +105,17 @@ HOST_SYSCTLS = {
     "net/ipv4/conf/all/ignore_routes_with_linkdown": "1",
 }
 """Where servers are hosts."""
+SWITCH_SYSCTLS = FORWARDING_SYSCTLS | {
+    "net/ipv4/conf/all/rp_filter": "0",
+    "net/ipv4/conf/default/rp_filter": "0",
+    "net/ipv4/fib_multipath_hash_policy": str(HASH_POLICY),
+    "net/ipv4/fib_multipath_hash_fields": str(HASH_FIELDS),
+    # A next hop whose link is dead is left out at once.
+    "net/ipv4/conf/all/ignore_routes_with_linkdown": "1",
+    # A packet without a route is dropped in silence: one error message in 28 hours per address [ms].
+    "net/ipv4/icmp_ratelimit": "100000000",
+}
+"""Of packet switches that route."""
 IFA_F_NOPREFIXROUTE = 0x200
 
 
@@ -153,6 +166,31 @@ class Wiring:
     """Of every interface, as it was asked for [bytes]."""
     has_hosts: bool = False
     """Whether servers are hosts, whose routes over packet switches are `testbed.network.host_routes`'s."""
+    routers: Mapping[str, int] = field(default_factory=dict)
+    """A file descriptor per packet switch that routes, which holds its network namespace."""
+
+    @contextmanager
+    def inside(self, node: str) -> Iterator[None]:
+        """Run the block in the network namespace that a node's interfaces are in."""
+        namespace = self.namespace_of(node)
+        if namespace is None:
+            yield
+            return
+        with inside_namespace(namespace):
+            yield
+
+    def together(self, ports: Iterable[Port]) -> list[list[Port]]:
+        """Return ports in groups, each of those whose interfaces are in one network namespace."""
+        groups = defaultdict[int | None, list[Port]](list)
+        for port in ports:
+            groups[self.namespace_of(port.node)].append(port)
+        return list(groups.values())
+
+    def namespace_of(self, node: str) -> int | None:
+        """Return the namespace that a node's interfaces are in; None for that of the network."""
+        if (server := self.fabric.server_index.get(node)) is not None:
+            return self.namespaces[server]
+        return self.routers.get(node)
 
     @property
     def refill_s(self) -> float:
@@ -165,7 +203,7 @@ class Wiring:
         return all(shape.acks_first for shape in self.shapes.values())
 
     def close(self) -> None:
-        """Delete all links at once, and close the servers' namespaces in any case.
+        """Delete all links at once, and close the nodes' namespaces in any case.
 
         One request for the whole group shares the kernel's grace periods: deleted one by one,
         256 links take seconds.
@@ -173,7 +211,7 @@ class Wiring:
         try:
             delete_links(self.mark.group)
         finally:
-            for namespace in self.namespaces:
+            for namespace in (*self.namespaces, *self.routers.values()):
                 os.close(namespace)
 
 
@@ -187,6 +225,7 @@ def wire(
     mtu: int = DEFAULT_MTU,
     *,
     hosts: bool = False,
+    routed: bool = False,
 ) -> Wiring:
     """Make a fabric's servers and links, shaped at ``rate_factor`` times their real rate.
 
@@ -208,6 +247,8 @@ def wire(
         Of every interface [bytes].
     hosts
         Whether servers get addresses of hosts, and no routes over packet switches yet.
+    routed
+        Whether packet switches are namespaces that route.
 
     Raises
     ------
@@ -227,15 +268,24 @@ def wire(
         sysctls |= FORWARDING_SYSCTLS if fabric.servers_forward else {}
         sysctls |= HOST_SYSCTLS if hosts else {}
         namespaces = tuple(_new_namespace(undo, sysctls) for _ in fabric.servers)
-        wiring = Wiring(fabric, namespaces, shapes, mark, netems, host, mtu, hosts)
+        routing = [switch.name for switch in fabric.switches if routed and switch.kind == "packet"]
+        routers = {
+            name: _new_namespace(undo, SWITCH_SYSCTLS | {HASH_SEED: str(hash_seed(fabric, name))})
+            for name in routing
+        }
+        wiring = Wiring(fabric, namespaces, shapes, mark, netems, host, mtu, hosts, routers)
         undo.callback(delete_links, mark.group)
         _make_links(wiring)
         if not private:  # IPv6 would look for neighbours, which Open vSwitch counts as packets without a rule
-            ends = [interface(fabric, port) for port in fabric.link_at if port.node in fabric.switch_index]
+            switched = fabric.switch_index.keys() - routers.keys()
+            ends = [interface(fabric, port) for port in fabric.link_at if port.node in switched]
             _set_sysctls({f"net/ipv6/conf/{name}/disable_ipv6": "1" for name in ends})
         for server, namespace in enumerate(wiring.namespaces):
             with inside_namespace(namespace):
                 _set_up_server(wiring, server)
+        for switch in routers:
+            with wiring.inside(switch):
+                _set_up_router(wiring, switch)
         undo.pop_all()
     return wiring
 
@@ -283,11 +333,8 @@ def reshape(wiring: Wiring, shares: Mapping[Port, float], netems: Collection[Por
 
 def _send(wiring: Wiring, requests: Mapping[Port, Requests]) -> None:
     """Send requests about ports' queues, each in the namespace that the port's interface is in."""
-    of_server = defaultdict[int, list[Port]](list)
-    for port in requests:
-        of_server[wiring.fabric.server_index.get(port.node, -1)].append(port)
-    for server, mine in of_server.items():
-        with inside_namespace(wiring.namespaces[server]) if server >= 0 else nullcontext():
+    for mine in wiring.together(requests):
+        with wiring.inside(mine[0].node):
             batch, indices = Batch(), interface_indices()
             for port in mine:
                 for attempt, request in requests[port]:
@@ -304,34 +351,25 @@ def adopt_taps(wiring: Wiring) -> None:
     batch.commit()
 
 
-def links_down(fabric: Fabric) -> list[Link]:
+def links_down(wiring: Wiring) -> list[Link]:
     """Return the links of which an end at a switch is down; a server's own ends stay up."""
-    with IPRoute() as kernel:
-        up = {link.get_attr("IFLA_IFNAME") for link in kernel.get_links() if link["flags"] & IFF_UP}
-    return [
-        link
-        for link in fabric.links
-        if any(interface(fabric, end) not in up for end in _switch_ends(fabric, link))
-    ]
+    fabric, down = wiring.fabric, set[Link]()
+    for ports in wiring.together(port for port in fabric.link_at if port.node in fabric.switch_index):
+        with wiring.inside(ports[0].node), IPRoute() as kernel:
+            up = {link.get_attr("IFLA_IFNAME") for link in kernel.get_links() if link["flags"] & IFF_UP}
+        down |= {fabric.link_at[port] for port in ports if interface(fabric, port) not in up}
+    return [link for link in fabric.links if link in down]
 
 
-def turn_links(fabric: Fabric, links: Iterable[Link], *, works: bool) -> None:
-    """Take links down at all their ends at switches, or up again."""
-    for end in (end for link in links for end in _switch_ends(fabric, link)):
-        turn_link(fabric, end, works=works)
-
-
-def _switch_ends(fabric: Fabric, link: Link) -> list[Port]:
-    return [end for end in (link.a, link.b) if end.node in fabric.switch_index]
-
-
-def turn_link(fabric: Fabric, port: Port, *, works: bool) -> None:
-    """Take the link at a port down, or up again, from the switch's side."""
-    end = port if port.node in fabric.switch_index else fabric.peer(port)
-    batch = Batch()
-    index, flags = socket.if_nametoindex(interface(fabric, end)), IFF_UP * works
-    batch.add(f"turn {end}", RTM_NEWLINK, {"index": index, "flags": flags, "change": IFF_UP})
-    batch.commit()
+def turn_ports(wiring: Wiring, ports: Iterable[Port], *, works: bool) -> None:
+    """Take ports down, or up again."""
+    for mine in wiring.together(ports):
+        with wiring.inside(mine[0].node):
+            batch, indices = Batch(), interface_indices()
+            for port in mine:
+                index, flags = indices[interface(wiring.fabric, port)], IFF_UP * works
+                batch.add(f"turn {port}", RTM_NEWLINK, {"index": index, "flags": flags, "change": IFF_UP})
+            batch.commit()
 
 
 def _new_namespace(undo: ExitStack, sysctls: dict[str, str]) -> int:
@@ -366,25 +404,39 @@ def _make_links(wiring: Wiring) -> None:
 
 
 def _add_link(batch: Batch, wiring: Wiring, near: Port, far: Port) -> None:
-    """Make a veth pair, the far end in its server's namespace if it is a NIC; it cannot be born up."""
-    fabric = wiring.fabric
-    peer: list[tuple[str, object]] = [("IFLA_IFNAME", interface(fabric, far)), ("IFLA_MTU", wiring.mtu)]
-    if far.node in fabric.server_index:
-        server = fabric.server_index[far.node]
-        peer += [
-            ("IFLA_ADDRESS", nic_mac(Nic(server, far.number))),
-            ("IFLA_NET_NS_FD", wiring.namespaces[server]),
-        ]
-    data = {"attrs": [("VETH_INFO_PEER", {"attrs": peer})]}
+    """Make a veth pair, each end in the namespace of its node; the far one cannot be born up."""
+    data = {"attrs": [("VETH_INFO_PEER", {"attrs": _end(wiring, far)})]}
     info = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}
-    attributes = [
-        ("IFLA_IFNAME", interface(fabric, near)),
+    attributes = [*_end(wiring, near), ("IFLA_GROUP", wiring.mark.group), ("IFLA_LINKINFO", info)]
+    batch.add(f"create the link {near} - {far}", RTM_NEWLINK, UP, attributes)
+    if wiring.namespace_of(far.node) is None:
+        name = interface(wiring.fabric, far)
+        batch.add(f"raise {far}", RTM_NEWLINK, {**UP, "index": 0}, [("IFLA_IFNAME", name)])
+
+
+def _end(wiring: Wiring, port: Port) -> list[tuple[str, object]]:
+    """Return the attributes of the interface that a port is to have."""
+    fabric = wiring.fabric
+    attributes: list[tuple[str, object]] = [
+        ("IFLA_IFNAME", interface(fabric, port)),
         ("IFLA_MTU", wiring.mtu),
-        ("IFLA_GROUP", wiring.mark.group),
     ]
-    batch.add(f"create the link {near} - {far}", RTM_NEWLINK, UP, [*attributes, ("IFLA_LINKINFO", info)])
-    if far.node in fabric.switch_index:
-        batch.add(f"raise {far}", RTM_NEWLINK, {**UP, "index": 0}, [("IFLA_IFNAME", interface(fabric, far))])
+    if (server := fabric.server_index.get(port.node)) is not None:
+        attributes.append(("IFLA_ADDRESS", nic_mac(Nic(server, port.number))))
+    elif port.node in wiring.routers:
+        attributes.append(("IFLA_ADDRESS", GATEWAY_MAC))
+    if (namespace := wiring.namespace_of(port.node)) is not None:
+        attributes.append(("IFLA_NET_NS_FD", namespace))
+    return attributes
+
+
+def _set_up_router(wiring: Wiring, switch: str) -> None:
+    batch, indices = Batch(), interface_indices()
+    # Without a table of local addresses, which it makes, the kernel takes all gateways for broadcast.
+    batch.add("raise lo", RTM_NEWLINK, {**UP, "index": LOOPBACK})
+    for port in wiring.fabric.used_ports(switch):
+        batch.add(f"raise {port}", RTM_NEWLINK, {**UP, "index": indices[interface(wiring.fabric, port)]})
+    batch.commit()
 
 
 def _set_up_server(wiring: Wiring, server: int) -> None:
@@ -432,11 +484,11 @@ def _set_up_nic(batch: Batch, wiring: Wiring, nic: Nic, indices: dict[str, int])
         # The server takes what is sent to any address of the NIC's network (AnyIP, "local" in ip-route(8)).
         entropies = route_request(nic_network(fabric, nic), None, LOOPBACK, RT_TABLE_LOCAL)
         batch.add_route(f"local network of {port}", entropies)
-        _add_neighbour(batch, port, index, str(gateway_ip(fabric, nic)), GATEWAY_MAC)
+        add_neighbour(batch, port, index, str(gateway_ip(fabric, nic)), GATEWAY_MAC)
     else:
         # Light may cross OCSes in series: whoever it reaches is a neighbour, whatever its address.
         for peer in light_peers(fabric, nic):
-            _add_neighbour(batch, port, index, str(nic_ip(fabric, peer)), nic_mac(peer))
+            add_neighbour(batch, port, index, str(nic_ip(fabric, peer)), nic_mac(peer))
     if not (routed and wiring.has_hosts):
         _add_routes(batch, wiring, nic, index)
     for attempt, request in _qdiscs(port, wiring.shapes.get(port), wiring.netems.get(port)):
@@ -517,7 +569,8 @@ def interface_indices() -> dict[str, int]:
     return {name: index for index, name in socket.if_nameindex()}
 
 
-def _add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str) -> None:
+def add_neighbour(batch: Batch, port: Port, index: int, address: str, mac: str) -> None:
+    """Have whoever has a port know a neighbour there for good, by the number of the port's interface."""
     entry = {"family": AF_INET, "ifindex": index, "state": NUD_PERMANENT}
     batch.add(f"neighbour of {port}", RTM_NEWNEIGH, entry, [("NDA_DST", address), ("NDA_LLADDR", mac)])
 

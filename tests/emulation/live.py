@@ -80,7 +80,7 @@ class Live:
 
     def paths(self, queue_pairs: Sequence[QueuePair]) -> tuple[Path, ...]:
         """Return the way that each queue pair's first packet takes, read off the wire."""
-        with Tap(self.fabric) as tap:
+        with Tap(self.network.wiring) as tap:
             for first in range(0, len(queue_pairs), DIALS):
                 self.answered(queue_pairs[first : first + DIALS])
             return tap.paths(queue_pairs, partial(ends, endpoints=self.network.endpoints))

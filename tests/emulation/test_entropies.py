@@ -95,7 +95,7 @@ def test_datagrams_of_each_entropy_go_as_on_paper_and_arrive(
     with booted(fabric) as net:
         for (source, destination), number in zip(pairs, paths, strict=True):
             lanes = [QueuePair(source, destination, entropy) for entropy in range(ENTROPIES)]
-            with Tap(fabric) as tap:
+            with Tap(net.network.wiring) as tap:
                 arrived = sent(net, lanes)
                 seen = tap.paths(lanes, ends)
             name = interface(fabric, fabric.nic_port(destination))

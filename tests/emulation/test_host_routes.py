@@ -14,7 +14,6 @@ from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
 from testbed.machine.commands import output_of
 from testbed.machine.kernel import inside_namespace
-from testbed.network.wiring import turn_link
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from topologies.addresses import host_ip, interface, nic_ip
@@ -165,12 +164,12 @@ def test_a_connection_goes_on_when_its_rail_fails(booted: Booted, server: int) -
         sent = [sent_bytes(net, Nic(0, rail)) - before[rail] for rail in range(3)]
         rail = sent.index(max(sent))
         port = fabric.nic_port(Nic(server, rail))
-        turn_link(fabric, port, works=False)
+        net.network.turn_link(port, works=False)
         net.network.follow([port])
         assert stream.stood_s(SOON_S) < STANDS_S
         with connected_many(net, 0, 1, 20) as others:
             assert len(others) == 20, "all new ones avoid it at once"
-        turn_link(fabric, port, works=True)
+        net.network.turn_link(port, works=True)
         net.network.follow([])
         assert stream.stood_s(SOON_S) < STANDS_S
         before = [sent_bytes(net, Nic(0, each)) for each in range(3)]
@@ -228,12 +227,12 @@ def test_hosts_hear_of_a_link_that_somebody_else_cut(booted: Booted) -> None:
     fabric = rail_fabric(2, 2, 0)
     with booted(fabric, hosts=True) as net:
         assert eventually_routed(net, is_there=False), "the route to all hosts is for host 1 too"
-        turn_link(fabric, fabric.nic_port(Nic(1, 1)), works=False)
+        net.network.turn_link(fabric.nic_port(Nic(1, 1)), works=False)
         assert eventually_routed(net, is_there=True), "and now it has one of its own"
         before = sent_bytes(net, Nic(0, 1))
         with connected_many(net, 0, 1, 20):
             assert sent_bytes(net, Nic(0, 1)) == before
-        turn_link(fabric, fabric.nic_port(Nic(1, 1)), works=True)
+        net.network.turn_link(fabric.nic_port(Nic(1, 1)), works=True)
         assert eventually_routed(net, is_there=False)
 
 

@@ -12,7 +12,7 @@ from mininet.log import lg
 
 from testbed.cli.cli import FabricCLI
 from testbed.machine.kernel import inside_namespace
-from testbed.network.wiring import FIRST_TABLE, links_down
+from testbed.network.wiring import FIRST_TABLE
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from topologies.errors import NetworkError
@@ -114,7 +114,7 @@ def test_a_replay_goes_around_a_link_that_is_down_under_another_transport(
         cli.onecmd("link h0 leaf0 down")
         cli.onecmd("replay uniform ecmp --transport tcp")
         assert "uniform, ecmp, link:h0-leaf0: CCT " in capsys.readouterr().out
-        assert links_down(net.fabric) == [net.fabric.links[0]], "as before"
+        assert net.network.links_down() == [net.fabric.links[0]], "as before"
         tcp = net.network.host
         assert tcp != OF_DATAGRAMS
         with inside_namespace(net.network.wiring.namespaces[0]):
@@ -124,7 +124,7 @@ def test_a_replay_goes_around_a_link_that_is_down_under_another_transport(
         assert f"initcwnd {tcp.initial_window_packets} " in routes.stdout
         cli.onecmd("mend")
         assert "mended: link:h0-leaf0" in capsys.readouterr().out
-        assert links_down(net.fabric) == []
+        assert net.network.links_down() == []
         cli.onecmd("fail controller")
         cli.onecmd("replay uniform")
         assert "uniform, rails, controller: CCT " in capsys.readouterr().out

@@ -11,8 +11,6 @@ import pytest
 from mininet.cli import CLI
 
 import testbed.cli.cli
-import testbed.cli.faults_by_hand
-import testbed.live.link_states
 from testbed.cli.cli import FabricCLI
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
@@ -61,9 +59,16 @@ class Network:
         slow = sorted(f"{name} at {rate:g}, loss {loss:g}" for name, rate, loss in shaped)
         return [*sorted(f"{link.a.node}-{link.b.node}" for link in self.down), *sorted(self.dead), *slow]
 
-    def turn(self, _fabric: Fabric, links: Iterable[Link], *, works: bool) -> None:
+    def turn_links(self, links: Iterable[Link], *, works: bool) -> None:
         """Turn links."""
         (self.down.difference_update if works else self.down.update)(links)
+
+    def links_down(self) -> list[Link]:
+        """Return the links that are down."""
+        return sorted(self.down, key=str)
+
+    def go_around(self) -> None:
+        """Have switches go around what is down."""
 
     def shape_link(self, port: Port, rate: float, loss: float) -> None:
         """Shape a link, which is not as it was asked for already."""
@@ -120,13 +125,8 @@ class Trials:
 
 
 @pytest.fixture
-def network(monkeypatch: pytest.MonkeyPatch) -> Network:
-    network = Network(rail_fabric(2, 2, spines=1))
-    monkeypatch.setattr(
-        testbed.cli.faults_by_hand, "links_down", lambda _fabric: sorted(network.down, key=str)
-    )
-    monkeypatch.setattr(testbed.live.link_states, "turn_links", network.turn)
-    return network
+def network() -> Network:
+    return Network(rail_fabric(2, 2, spines=1))
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ from types import SimpleNamespace
 import pytest
 from mininet.cli import CLI
 
-import testbed.cli.faults_by_hand
-import testbed.live.link_states
 from controller.circuits.foreseen import Foreseen
 from controller.circuits.ring_faults import Mode
 from scenarios._infinitehbd.ring.dying import Dying, dying_ring
@@ -36,6 +34,14 @@ class Network:
         self.down: set[Link] = set()
         self.waited_for: list[str] = []
 
+    def turn_links(self, links: Iterable[Link], *, works: bool) -> None:
+        """Note links that go down or up."""
+        (self.down.difference_update if works else self.down.update)(links)
+
+    def links_down(self) -> list[Link]:
+        """Return none: those that are down are of faults."""
+        return []
+
     def set_delay(self, name: str, _delay: object, _seed: int) -> None:
         """Note nothing: a delay lights nothing."""
         assert name.startswith("n")
@@ -60,14 +66,8 @@ class Network:
 
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
-    found = Network(asked(1).fabric)
-
-    def turn(_fabric: Fabric, links: Iterable[Link], *, works: bool) -> None:
-        (found.down.difference_update if works else found.down.update)(links)
-
-    monkeypatch.setattr(testbed.live.link_states, "turn_links", turn)
     monkeypatch.setattr(CLI, "__init__", lambda *_: None)  # it would read lines where it is made
-    return found
+    return Network(asked(1).fabric)
 
 
 def foreseen_of(experiment: Experiment) -> Foreseen:
@@ -139,9 +139,8 @@ def test_cli_lists_faults_has_one_happen_and_shows_what_changed(
 
 
 def test_cli_without_foreseen_faults_takes_those_of_the_option(
-    network: Network, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    network: Network, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(testbed.cli.faults_by_hand, "links_down", lambda _fabric: [])
     cli = FabricCLI(network, {})  # type: ignore[arg-type]
     for line in ("fail node 1", "fail"):
         cli.onecmd(line)

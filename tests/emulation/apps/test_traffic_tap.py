@@ -14,7 +14,6 @@ from testbed.apps.traffic_tap import TrafficTap
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.residue import until
 from testbed.network.network import Network
-from testbed.network.wiring import turn_links
 from topologies.addresses import host_ip
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.rail import rail_fabric
@@ -129,7 +128,7 @@ def test_a_flow_that_is_rerouted_is_seen_on_both_paths(sandbox: object) -> None:
                 sender.start()
                 assert until(lambda: tap.wire_bytes > 1_000_000, WAIT_S)
                 failed_s = time.monotonic()
-                turn_links(fabric, [fabric.link_at[uplink]], works=False)
+                network.turn_links([fabric.link_at[uplink]], works=False)
                 network.follow([uplink])
                 receive(far, 8_000_000)
                 sender.join()

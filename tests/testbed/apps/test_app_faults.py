@@ -6,7 +6,6 @@ from collections.abc import Collection
 
 import pytest
 
-import testbed.live.link_states
 from testbed.apps.app_faults import FaultsInTime, app_faults, at_real_times
 from testbed.apps.app_record import AppEvent
 from testbed.experiment.dilation import Dilation
@@ -24,7 +23,7 @@ class Network:
         self.fabric = fabric
         self.happened: list[str] = []
 
-    def turn(self, _fabric: Fabric, links: Collection[Link], *, works: bool) -> None:
+    def turn_links(self, links: Collection[Link], *, works: bool) -> None:
         """Note links that go down or up."""
         self.happened += [f"{link.a} {'up' if works else 'down'}" for link in links]
 
@@ -51,11 +50,9 @@ class Network:
 
 
 @pytest.fixture
-def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+def network() -> Network:
     """Return a network that is not there."""
-    network = Network(FABRIC)
-    monkeypatch.setattr(testbed.live.link_states, "turn_links", network.turn)
-    return network
+    return Network(FABRIC)
 
 
 def faults_of(network: Network, *texts: str) -> FaultsInTime:
