@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.machine.datapath import default_datapath
+from testbed.machine.datapath import Datapath, default_datapath
 from testbed.machine.residue import END_S, until
 from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox
 from tests.calibrated import calibrated
@@ -73,8 +73,9 @@ def booted(sandbox: Box | None) -> Booted:
         mtu: int = DEFAULT_MTU,
         host: HostSettings | None = None,
         hosts: bool = False,
+        datapath: Datapath | None = None,
     ) -> Live:
-        return Live(fabric, rate_factor, mtu, host, hosts=hosts)
+        return Live(fabric, rate_factor, mtu, host, hosts=hosts, datapath=datapath)
 
     return boot
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+from testbed.machine.datapath import Datapath
 from testbed.machine.kernel import inside_namespace
 from testbed.network.network import Network
 from testbed.network.tap import Tap
@@ -37,9 +38,10 @@ class Live:
         host: HostSettings | None = None,
         *,
         hosts: bool = False,
+        datapath: Datapath | None = None,
     ) -> None:
         self.fabric = fabric
-        self.network = Network(fabric, rate_factor, host=host, mtu=mtu, hosts=hosts)
+        self.network = Network(fabric, rate_factor, datapath, host, mtu=mtu, hosts=hosts)
 
     def __enter__(self) -> "Live":
         """Boot."""
