@@ -17,7 +17,6 @@ from termios import TIOCOUTQ
 
 from topologies.addresses import DATAGRAM_PORT, DATAGRAM_SOURCE_PORT, entropy_ip, nic_ip
 from topologies.fabric import Fabric, Nic
-from traffic.packets import MOST_MTU
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import Ends
 from traffic.transports.packet_filter import attach_filter
@@ -29,7 +28,6 @@ CONTROL = struct.Struct("!QIIB5x")
 is sent again (`traffic.transports.ack_packets`)."""
 PROBE = 0xFFFFFFFF
 """The number of a packet that carries nothing, on any lane."""
-PAYLOAD = bytes(MOST_MTU)
 SEND_BUFFER_BYTES, RECEIVE_BUFFER_BYTES = 4 << 20, 16 << 20
 """What a NIC has to send, and what all NICs of a server were granted, twice over."""
 UNMARKABLE, MARKABLE, MARKED, ECN_BITS = 0, 2, 3, 3

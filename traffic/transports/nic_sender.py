@@ -68,7 +68,7 @@ class NicSender:
             self.look()
         return self._waits < most
 
-    def send(self, packet: bytes, to: Address) -> bool:
+    def send(self, packet: bytes | memoryview, to: Address) -> bool:
         """Send a packet; return whether there was room for it. One that nothing carries is lost."""
         try:
             self.endpoint.sendto(packet, to)
