@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from controller.packet.flow_table import Hashing
 from testbed.apps.app_faults import AppFault, at_real_times
 from testbed.apps.app_record import Beside
 from testbed.apps.phases import MOST_CELLS, TrafficPhase, between_gpus
@@ -62,6 +63,8 @@ class AppScale:
     """Of the emulation's links [bytes]."""
     scheme: str
     """How the generator spreads bytes over NICs: ``rails`` evenly, ``ecmp`` by flow."""
+    hashing: Hashing = "openvswitch"
+    """Whose hash chooses among links that lead the same way."""
     seen: Seen = field(default_factory=dict)
     """By which GPUs' NICs flows went, where bytes go by flow; evenly over all where nothing was seen."""
 
@@ -85,6 +88,7 @@ class AppScale:
             self.dilation,
             transport=self.transport,
             mtu=self.mtu,
+            hashing=self.hashing,
             faults=tuple(at_real_times(fault, self.dilation) for fault in faults),
         )
 

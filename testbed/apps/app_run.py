@@ -34,7 +34,7 @@ from testbed.apps.traffic_tap import TrafficTap
 from testbed.experiment.dilation import Dilation
 from testbed.live.emulate import check_losses
 from testbed.machine.congestion import check_congestion_control
-from testbed.machine.datapath import Datapath
+from testbed.machine.datapath import Datapath, hashing_of
 from testbed.machine.signals import said_of
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
@@ -87,7 +87,8 @@ class AppPlan:
     @property
     def scale(self) -> AppScale:
         """How its bytes are carried again."""
-        return AppScale(self.fabric, Dilation(self.rate, 1.0), self.transport, self.mtu, self.scheme)
+        dilation, hashing = Dilation(self.rate, 1.0), hashing_of(self.datapath)
+        return AppScale(self.fabric, dilation, self.transport, self.mtu, self.scheme, hashing)
 
     @property
     def host(self) -> HostSettings:

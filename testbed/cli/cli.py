@@ -345,7 +345,14 @@ class FabricCLI(CLI):  # type: ignore[misc]
         transport = TransportSetup(asked.transport) if asked.transport else self._transport
         unscaled = Dilation(rate, 1.0)
         full = Experiment(
-            fabric, asked.job, scheme, unscaled, seed, transport=transport, mtu=self._network.mtu
+            fabric,
+            asked.job,
+            scheme,
+            unscaled,
+            seed,
+            transport=transport,
+            mtu=self._network.mtu,
+            hashing=self._network.hashing,
         )
         check_congestion_control(congestion_control(transport.name))
         lasts_s = predict(full).iteration_s

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
-from controller.packet.flow_table import FlowTables
+from controller.packet.flow_table import FlowTables, Hashing
 from controller.packet.routing import forwarding_rules
 from topologies.addresses import ENTROPIES
 from topologies.errors import NetworkError
@@ -28,7 +28,7 @@ class PacketPaths:
     ----------
     fabric
         Whose.
-    routing, datagrams
+    routing, datagrams, hashing
         As of `paths_over`.
     seen
         The paths that queue pairs were seen to take while nothing had failed; by default none. Those of
@@ -41,9 +41,10 @@ class PacketPaths:
         routing: CheckedRouting | None = None,
         *,
         datagrams: bool = False,
+        hashing: Hashing = "openvswitch",
         seen: dict[QueuePair, Path] | None = None,
     ) -> None:
-        self._fabric, self._routing = fabric, routing
+        self._fabric, self._routing, self._hashing = fabric, routing, hashing
         self.sprays = datagrams
         """Whether packets of any entropy may go by one queue pair: what chooses opens one for two NICs."""
         self.seen = {} if seen is None else seen
@@ -110,7 +111,7 @@ class PacketPaths:
         return self._paths_around(failed).by_entropy(queue_pair)
 
     def _paths_around(self, failed: frozenset[Port]) -> "Paths":
-        return paths_over(self._fabric, failed, self._routing, self.sprays)
+        return paths_over(self._fabric, failed, self._routing, self.sprays, self._hashing)
 
 
 @lru_cache(maxsize=16)
@@ -119,6 +120,7 @@ def paths_over(
     failed: frozenset[Port] = frozenset(),
     routing: CheckedRouting | None = None,
     datagrams: bool = False,
+    hashing: Hashing = "openvswitch",
 ) -> "Paths":
     """Return the paths over a fabric as the controller's rules and the switches' hash give them.
 
@@ -135,18 +137,27 @@ def paths_over(
     datagrams
         Whether packets are datagrams, which have their entropy in the destination's address, or TCP's, which
         have it in a port.
+    hashing
+        Whose hash chooses.
     """
-    return Paths(fabric, frozenset(fabric.link_at[port] for port in failed), routing, datagrams=datagrams)
+    links = frozenset(fabric.link_at[port] for port in failed)
+    return Paths(fabric, links, routing, datagrams=datagrams, hashing=hashing)
 
 
 class Paths:
     """The path of each queue pair, computed when it is first asked for, as is all that it is asked."""
 
     def __init__(
-        self, fabric: Fabric, failed: frozenset[Link], routing: CheckedRouting | None, *, datagrams: bool
+        self,
+        fabric: Fabric,
+        failed: frozenset[Link],
+        routing: CheckedRouting | None,
+        *,
+        datagrams: bool,
+        hashing: Hashing,
     ) -> None:
         self._fabric, self._failed, self._routing = fabric, failed, routing
-        self._datagrams = datagrams
+        self._datagrams, self._hashing = datagrams, hashing
         self._found: dict[QueuePair, Path | None] = {}
         self._by_entropy: dict[tuple[Nic, Nic], Sequence[Path]] = {}
         self._crossed: dict[QueuePair, frozenset[Port]] = {}
@@ -189,7 +200,7 @@ class Paths:
             found = [over_one] * ENTROPIES if over_one else self._tables.datagram_paths(*ends)
             before: Sequence[Path] = [()] * ENTROPIES
             if self._failed and not all(found):
-                whole = paths_over(self._fabric, frozenset(), self._routing, self._datagrams)
+                whole = paths_over(self._fabric, frozenset(), self._routing, self._datagrams, self._hashing)
                 before = whole.by_entropy(queue_pair)
             self._by_entropy[ends] = [path or old for path, old in zip(found, before, strict=True)]
         return self._by_entropy[ends]
@@ -198,7 +209,7 @@ class Paths:
     def _tables(self) -> FlowTables:
         """The tables of all switches, made when needed: those of thousands of switches take a minute."""
         rules = forwarding_rules(self._fabric, self._failed, self._routing)
-        return FlowTables(self._fabric, rules, self._failed)
+        return FlowTables(self._fabric, rules, self._failed, self._hashing)
 
     def _over_one_switch(self, source: Nic, destination: Nic) -> Path | None:
         """Return the path between two NICs of one packet switch, which has a rule for each of its own."""

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 
 from controller.circuits.devices import ReconfigurationDelay
 from controller.circuits.rule import Rule
+from controller.packet.flow_table import Hashing
 from testbed.experiment.circuits_registry import CircuitsRule, OwnCircuits, check_value, own_names, words_of
 from testbed.experiment.circuits_rule import bound
 from testbed.experiment.dilation import UNSCALED, Dilation
@@ -86,6 +87,8 @@ class Experiment:
     the shortest path."""
     shared_queue_pairs: bool = False
     """Whether all communicators share queue pairs, instead of having their own."""
+    hashing: Hashing = "openvswitch"
+    """Whose hash chooses among links that lead the same way; a study takes that of its datapath."""
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""

@@ -17,6 +17,7 @@ from pydantic import (
 )
 from pydantic_core import to_json
 
+from controller.packet.flow_table import Hashing
 from testbed.experiment.circuits_registry import CIRCUITS
 from testbed.experiment.dilation import Dilation
 from topologies.errors import FabricError, LightrailError, ScenarioError, TraceError
@@ -138,6 +139,7 @@ class _ExperimentRecord(BaseModel):
     revisions: Annotated[object, PlainValidator(_revisions)] = AS_IT_WAS
     routing: Annotated[object, _part(ROUTING)] = None
     shared_queue_pairs: StrictBool = False
+    hashing: Hashing = "openvswitch"
 
 
 def fields_of(value: Any) -> dict[str, Any]:  # noqa: ANN401 (of any dataclass)

@@ -126,7 +126,9 @@ class LiveBackend:
         """Whether packets are datagrams, each of an entropy of its own."""
         self._engine = self._engine_of(transport, patience_s(stuck_s, faults, dilation))
         self._numbers: dict[QueuePair, int] = {}
-        self.packet_paths = PacketPaths(self._fabric, network.routing, datagrams=self._sprays)
+        self.packet_paths = PacketPaths(
+            self._fabric, network.routing, datagrams=self._sprays, hashing=network.hashing
+        )
         """The paths of its queue pairs over packet switches, as they were seen where that was possible."""
         self._nvlink = LiveNvlink(self._fabric)
         self._light = LiveLight(network)
@@ -321,7 +323,8 @@ class LiveBackend:
             for number in numbers:
                 self._engine.dial(number)
         for failed in self._foreseen:
-            around = paths_over(self._fabric, failed, self._network.routing, self._sprays)
+            network = self._network
+            around = paths_over(self._fabric, failed, network.routing, self._sprays, network.hashing)
             for queue_pair in queue_pairs:
                 around.crossed(queue_pair)
         for number, path in zip(numbers, paths, strict=True):

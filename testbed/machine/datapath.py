@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+from controller.packet.flow_table import Hashing
 from testbed.machine.commands import output_of
 from testbed.machine.netlink import kernel_has_netem
 from topologies.errors import MachineError, ScenarioError
@@ -41,6 +42,11 @@ def datapath_named(name: str) -> Datapath:
 def default_datapath() -> Datapath:
     """Return the datapath that `DEFAULT` names, or ``netdev``."""
     return datapath_named(os.environ.get(DEFAULT, "netdev"))
+
+
+def hashing_of(datapath: Datapath) -> Hashing:
+    """Return whose hash chooses among links that lead the same way; over both bridges it is the daemon's."""
+    return "kernel" if datapath == "route" else "openvswitch"
 
 
 def bridge_type(datapath: Datapath) -> str:

@@ -10,6 +10,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.packet.flow_table import Hashing
 from testbed.core.backend import (
     NOTHING_COMES,
     NVLINK,
@@ -71,6 +72,8 @@ class FluidBackend:
     datagrams
         Whether packets have their entropy in the destination's address, so that what chooses does so for each
         packet; else a port has that of a connection.
+    hashing
+        Whose hash chooses paths that are not known.
     grants
         Whether receivers grant: bytes are announced, and leave when the grant has come, a round trip later.
     lent_bytes
@@ -105,6 +108,7 @@ class FluidBackend:
         paths: dict[QueuePair, Path] | None = None,
         routing: CheckedRouting | None = None,
         datagrams: bool = False,
+        hashing: Hashing = "openvswitch",
         grants: bool = False,
         lent_bytes: Mapping[Port, float] = NOTHING_LENT,
     ) -> None:
@@ -114,7 +118,7 @@ class FluidBackend:
         self._ocses = frozenset(delay_s)
         self._from_rest = False
         """Whether a collective began while nothing was on its way, and buckets have not lent yet."""
-        self.packet_paths = PacketPaths(fabric, routing, datagrams=datagrams, seen=paths)
+        self.packet_paths = PacketPaths(fabric, routing, datagrams=datagrams, hashing=hashing, seen=paths)
         """The paths of its queue pairs over packet switches."""
         self._ports = {port: number for number, port in enumerate(fabric.link_at)}
         rates = [link.rate_bps for link in fabric.link_at.values()]

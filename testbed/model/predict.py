@@ -84,6 +84,7 @@ def predict(
         paths=dict(paths or {}),
         routing=experiment.bound_routing,
         datagrams=datagrams,
+        hashing=experiment.hashing,
         grants=waits_for_grants(experiment.transport.name),
         lent_bytes=lent_bytes,
     )
@@ -123,7 +124,12 @@ def is_informed(
         As of `predict`. Delays that are as the devices' mean but for rounding are no other ones.
     """
     datagrams = sends_datagrams(experiment.transport.name)
-    own = paths_over(experiment.fabric, routing=experiment.bound_routing, datagrams=datagrams)
+    own = paths_over(
+        experiment.fabric,
+        routing=experiment.bound_routing,
+        datagrams=datagrams,
+        hashing=experiment.hashing,
+    )
     if any(own[queue_pair] != path for queue_pair, path in paths.items()):
         return True
     mean_s = {name: delay.mean_s for name, delay in experiment.ocs_delays.items()}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.packet.flow_table import FlowTables
+from controller.packet.flow_table import FlowTables, Hashing
 from controller.packet.routing import forwarding_rules
 from testbed.network.network import Network
 from topologies.fabric import Fabric, Nic, Path, Port
@@ -41,7 +41,7 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
     several tries the one counts in which a sender was nearest to its rate.
     """
     fabric = network.fabric
-    queue_pairs = list(sampled_paths(fabric, rng, routing=network.routing))
+    queue_pairs = list(sampled_paths(fabric, rng, routing=network.routing, hashing=network.hashing))
 
     def rate_bps(nic: Nic) -> float:
         return fabric.nic_rate_bps(nic) * network.rate_factor
@@ -86,7 +86,11 @@ def settled_rates_bps(
 
 
 def sampled_paths(
-    fabric: Fabric, rng: np.random.Generator, *, routing: CheckedRouting | None = None
+    fabric: Fabric,
+    rng: np.random.Generator,
+    *,
+    routing: CheckedRouting | None = None,
+    hashing: Hashing = "openvswitch",
 ) -> dict[QueuePair, Path]:
     """Return queue pairs that can all send at full rate, and their paths: no two share a link.
 
@@ -102,8 +106,10 @@ def sampled_paths(
         Draws them.
     routing
         By which ports switches send on before the shortest path; by default nothing else.
+    hashing
+        Whose hash chooses.
     """
-    tables = FlowTables(fabric, forwarding_rules(fabric, routing=routing))
+    tables = FlowTables(fabric, forwarding_rules(fabric, routing=routing), hashing=hashing)
     left = min(MOST_HOPS, len(fabric.servers))
     paths: dict[QueuePair, Path] = {}
     used: set[Port] = set()

@@ -20,10 +20,11 @@ from mininet.net import Mininet
 
 from controller.app.client import ControllerClient
 from controller.circuits.status import OcsRecord
+from controller.packet.flow_table import Hashing
 from controller.packet.routing import check_shares, forwarding_rules
 from testbed.machine.commands import Child
 from testbed.machine.congestion import check_marks
-from testbed.machine.datapath import Datapath, check_datapath, default_datapath
+from testbed.machine.datapath import Datapath, check_datapath, default_datapath, hashing_of
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox, raise_descriptor_limit
 from testbed.network.bridges import (
@@ -348,6 +349,11 @@ class Network:
         """Return a new socket of a server."""
         with inside_namespace(self.wiring.namespaces[server]):
             return socket.socket(socket.AF_INET, kind)
+
+    @property
+    def hashing(self) -> Hashing:
+        """Whose hash chooses the paths of packets."""
+        return hashing_of(self.datapath)
 
     @property
     def endpoints(self) -> Endpoints:

@@ -6,6 +6,7 @@ this machine carries; a worker in a sandbox boots each fabric once and carries o
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.text import Text
 
@@ -14,7 +15,7 @@ from testbed.experiment.experiment import Experiment
 from testbed.experiment.memory import check_memory
 from testbed.experiment.repetitions import check_named_apart
 from testbed.experiment.run_time import SENT_BYTES
-from testbed.machine.datapath import Datapath
+from testbed.machine.datapath import Datapath, hashing_of
 from testbed.machine.sandbox import inside_sandbox
 from testbed.report.faults import fault_sheets
 from testbed.report.results import ResultsDirectory
@@ -38,6 +39,8 @@ def carry_out(study: Study, options: Options) -> ResultsDirectory | None:
     An unknown scheme, two experiments that tables would take for one, and what could not be emulated are
     refused before.
     """
+    hashing = hashing_of(options.datapath)
+    study = study.changed(lambda each: [replace(each, hashing=hashing)])
     asked = dict.fromkeys((each.spraying, each.transport.sprays) for each in study.experiments)
     for scheme, entropies in asked:
         if scheme:

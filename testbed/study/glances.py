@@ -121,6 +121,7 @@ def predicted_by(experiment: Experiment) -> tuple[object, ...]:
         experiment.scheme,
         experiment.routing,
         experiment.shared_queue_pairs,
+        experiment.hashing,
     )
 
 

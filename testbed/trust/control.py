@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.packet.flow_table import Hashing
 from testbed.core.packet_paths import Paths, paths_over
 from testbed.network.link_sample import settled_rates_bps
 from testbed.network.network import Network
@@ -59,7 +60,13 @@ def control(network: Network, hop_bps: float, *, datagrams: bool = False) -> Con
     """
     fabric, factor, packet = network.fabric, network.rate_factor, packet_bytes(network.mtu)
     payload_share = packet / frame_bytes(network.mtu)
-    paths = shift(fabric, hop_bps / factor / payload_share, network.routing, datagrams=datagrams)
+    paths = shift(
+        fabric,
+        hop_bps / factor / payload_share,
+        network.routing,
+        datagrams=datagrams,
+        hashing=network.hashing,
+    )
     if not paths:
         return None
 
@@ -95,7 +102,12 @@ def _engine(network: Network, rate_bps: NicRate, packet: int, *, datagrams: bool
 
 
 def shift(
-    fabric: Fabric, hop_bps: float, routing: CheckedRouting | None = None, *, datagrams: bool = False
+    fabric: Fabric,
+    hop_bps: float,
+    routing: CheckedRouting | None = None,
+    *,
+    datagrams: bool = False,
+    hashing: Hashing = "openvswitch",
 ) -> dict[QueuePair, Path]:
     """Return the queue pairs of a shift permutation and their paths, on which all can send at full rate.
 
@@ -110,8 +122,10 @@ def shift(
         By which ports switches send on before the shortest path; by default nothing else.
     datagrams
         Whether packets are datagrams, which switches hash otherwise than TCP's.
+    hashing
+        Whose hash chooses.
     """
-    paths = paths_over(fabric, routing=routing, datagrams=datagrams)
+    paths = paths_over(fabric, routing=routing, datagrams=datagrams, hashing=hashing)
     half = max(len(fabric.servers) // 2, 1)
     best: dict[QueuePair, Path] = {}
     for servers, nics in dict.fromkeys([(1, 0), (1, 1), (half, 0), (half, 1)]):

@@ -45,7 +45,7 @@ class Network:
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric, self.mininet, self.rate_factor, self.mtu = fabric, None, 1e-3, DEFAULT_MTU
-        self.has_hosts = False
+        self.has_hosts, self.hashing = False, "openvswitch"
         self.down: set[Link] = set()
         self.dead: set[Daemon] = set()
         self.shaped: dict[Link, tuple[float, float]] = {}
