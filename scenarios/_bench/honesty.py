@@ -154,7 +154,7 @@ def polarised(network: Network) -> Iterator[None]:
 CASES = {
     "healthy": DisturbedRun(nullcontext, ("faithful",), True),
     "starved": DisturbedRun(starved, ("strained", "void"), None),
-    "stopped": DisturbedRun(stopped, ("strained", "void"), None, "Open vSwitch could not run for"),
+    "stopped": DisturbedRun(stopped, ("strained", "void"), None, "switches could not run for"),
     "throttled": DisturbedRun(throttled, ("void",), None, f"port {FABRIC.links[0].b} is shaped to"),
     "shallow": DisturbedRun(
         nullcontext,

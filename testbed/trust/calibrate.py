@@ -133,9 +133,9 @@ def measure(datapath: Datapath) -> Calibration:
 def _trial(experiment: Experiment, network: Network) -> tuple[float, float]:
     """Return what the switches forwarded [bit/s], and the CPUs that Open vSwitch had; NaN if unknown.
 
-    In the kernel's datapath its CPU time says nothing.
+    Where the kernel forwards its CPU time says nothing.
     """
-    pid = 0 if network.datapath == "kernel" else network.openvswitch.pid
+    pid = network.openvswitch.pid if network.datapath == "netdev" else 0
     before_s = cpu_s(pid) if pid else math.nan
     run = emulate(experiment, network, stuck_s=STUCK_S)
     used_s = cpu_s(pid) - before_s if pid else math.nan

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import resource
 import time
 from collections.abc import Collection
@@ -25,6 +26,7 @@ from traffic.packets import packet_bytes
 from traffic.tables import PACKET_COUNTS, WIRE
 from traffic.transports.loop import PacketCounts
 
+FORWARDING = "softirq_s"
 PRESSURE, STAT = Path("/proc/pressure/cpu"), Path("/proc/stat")
 
 
@@ -116,13 +118,23 @@ class Watch:
             socket_drops=change["socket_drops"],
             switch_drops=change["switch_drops"],
             cpu_pressure=change["pressure_s"] / seconds,
-            switch_cpu=change["switch_cpu_s"] / seconds,
+            switch_cpu=self._switch_cpu,
             other_cpu=max(change["all_cpu_s"] - switch_cpu_s, 0.0) / seconds,
             switch_stall_s=self._stalls.longest_s if self._stalls else math.nan,
             clock_step_s=change["wall_ahead_s"],
             aggregate_bps=8.0 * sum(size for _, size in sent) / seconds,
             worst_link_error=worst_link_error,
         )
+
+    @property
+    def _switch_cpu(self) -> float:
+        """CPUs that the switches' daemon used; if packet switches route, the busiest CPU's share of that.
+
+        The daemon has one thread, and the kernel forwards on any CPU.
+        """
+        change = self._change
+        busiest_s = max((change[name] for name in change if name.startswith(FORWARDING)), default=0.0)
+        return max(change["switch_cpu_s"], busiest_s) / max(change["seconds"], 1e-9)
 
     @property
     def switch_wait(self) -> float:
@@ -158,7 +170,7 @@ class Watch:
     def with_packets(self, run: Run, packets: PacketCounts | None) -> Run:
         """Return a run with what became of its packets in its tables, where they are datagrams.
 
-        What Open vSwitch dropped is known only if all packets that meet no rule count among it.
+        What switches dropped is known only if all packets that meet no rule count among it.
         """
         if packets is None:
             return run
@@ -179,7 +191,9 @@ class Watch:
         self._before_settings, self._settings = self._settings, port_settings(self._network)
         settings = [setting for port, setting in self._settings.items() if port not in self._failing]
         switches, pid = self._network.fabric.switches, self._pid
+        forwarding_s = softirq_s() if self._network.wiring.routers else ()
         return {
+            **{f"{FORWARDING} {cpu}": used_s for cpu, used_s in enumerate(forwarding_s)},
             "seconds": time.monotonic(),
             "wall_ahead_s": wall_ahead_s(),
             "pressure_s": cpu_pressure_s(),
@@ -196,6 +210,8 @@ class Watch:
     def _switch_drops(self, switch: str) -> float:
         if self._restarts:
             return math.nan
+        if switch in self._network.wiring.routers:
+            return 0 if self._failing else self._network.switches.dropped(switch)
         try:
             status = self._network.northbound.ports(switch)
         except NetworkError:  # it is not connected
@@ -229,6 +245,12 @@ def cpu_pressure_s() -> float:
     except OSError:
         return math.nan
     return int(text.split("total=")[1].split()[0]) / 1e6
+
+
+def softirq_s() -> tuple[float, ...]:
+    """Return how long each CPU has done the kernel's deferred work, forwarding among it [s] (proc(5))."""
+    lines = [line.split() for line in STAT.read_text().splitlines() if re.match(r"cpu\d", line)]
+    return tuple(int(words[7]) / os.sysconf("SC_CLK_TCK") for words in lines)
 
 
 def all_cpu_s() -> float:

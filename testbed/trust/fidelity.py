@@ -59,8 +59,8 @@ TOO_SLOW = Limit(
     lambda seen: _share(seen.socket_drops, seen.packets),
     0.0,
     1e-3,
-    "Open vSwitch was too slow for {:.2%} of the packets",
-    "what Open vSwitch was too slow for (its sockets are the machine's own)",
+    "switches were too slow for {:.2%} of the packets",
+    "what switches were too slow for (its sockets are the machine's own)",
 )
 WAITED = Limit(
     lambda seen: seen.cpu_pressure,
@@ -73,8 +73,8 @@ SWITCH_CPU = Limit(
     lambda seen: seen.switch_cpu,
     FULL_CORE,
     math.inf,
-    "Open vSwitch used {:.2f} CPUs, about all that one thread can",
-    "CPU of Open vSwitch (the daemon is the machine's own)",
+    "switches used {:.2f} CPUs, about all that one thread can",
+    "CPU of switches (the daemon is the machine's own)",
 )
 ENGINE_CPU = Limit(
     lambda seen: seen.engine_cpu,
@@ -87,8 +87,8 @@ SWITCH_STALL = Limit(
     lambda seen: seen.switch_stall_s,
     0.10,
     0.40,
-    "Open vSwitch could not run for {:.2f} s",
-    "stalls of Open vSwitch (the daemon is the machine's own)",
+    "switches could not run for {:.2f} s",
+    "stalls of switches (the daemon is the machine's own)",
 )
 LATE = Limit(
     lambda seen: seen.lateness_s, 0.01, 0.05, "the engine was {:.3f} s late", "how late the engine was"
@@ -113,8 +113,8 @@ SWITCH_DROPS = Limit(
     lambda seen: _share(seen.switch_drops, seen.packets),
     0.0,
     1e-3,
-    "Open vSwitch dropped {:.2%} of the packets",
-    "drops in Open vSwitch (it did not answer)",
+    "switches dropped {:.2%} of the packets",
+    "drops in switches (they did not answer)",
 )
 ENGINE_STALL = Limit(
     lambda seen: seen.stall_s, 0.10, 0.40, "the engine stood still for {:.2f} s", "stalls of the engine"

@@ -93,19 +93,19 @@ class Measures:
     queue_marks: int | float = math.nan
     """Packets that port queues marked (ECN), for a congestion control that needs it."""
     socket_drops: int | float = math.nan
-    """Packets that Open vSwitch was too slow to take (AF_PACKET)."""
+    """Packets that switches were too slow to take: Open vSwitch (AF_PACKET), or a kernel that routes."""
     switch_drops: int | float = math.nan
-    """Packets that Open vSwitch counted as dropped or in error, table misses among them."""
+    """Packets that switches counted as dropped or in error, those without a rule or a route among them."""
     cpu_pressure: float = math.nan
     """Share of the run in which something waited for a CPU (/proc/pressure/cpu, ``some``), 0..1."""
     switch_cpu: float = math.nan
-    """CPUs that Open vSwitch used."""
+    """CPUs that Open vSwitch used; where packet switches route, the share of the CPU that forwarded most."""
     engine_cpu: float = math.nan
     """Share of a CPU that the engine used, which has one thread, 0..1."""
     other_cpu: float = math.nan
     """CPUs that all other processes of the machine used, the controller among them."""
     switch_stall_s: float = math.nan
-    """The longest time in which Open vSwitch could not run though it had to [s]."""
+    """The longest time in which switches could not run though they had to [s]."""
     stall_s: float = math.nan
     """The longest that the engine was away from its events [s]."""
     lateness_s: float = math.nan
@@ -132,7 +132,7 @@ class Measures:
     @property
     def busy_text(self) -> str:
         """Return how many CPUs were used by what, as far as is known, behind a colon."""
-        used = {"Open vSwitch": self.switch_cpu, "the engine": self.engine_cpu, "all else": self.other_cpu}
+        used = {"switches": self.switch_cpu, "the engine": self.engine_cpu, "all else": self.other_cpu}
         known = [f"{what} {cpus:.2f}" for what, cpus in used.items() if not math.isnan(cpus)]
         return f": of CPUs {', '.join(known)} were used" if known else ""
 

@@ -45,6 +45,7 @@ class Machine:
             SimpleNamespace(
                 fabric=FABRIC,
                 mtu=DEFAULT_MTU,
+                wiring=SimpleNamespace(routers={}),
                 openvswitch=SimpleNamespace(pid=0, packet_drops=lambda: self.late),
                 northbound=SimpleNamespace(ports=self._ports),
             ),

@@ -96,7 +96,7 @@ def test_of_nothing_known_every_unknown_is_named() -> None:
 def test_what_waited_for_a_cpu_stands_beside_what_used_them_as_far_as_is_known() -> None:
     pressed = replace(HEALTHY, cpu_pressure=0.9, switch_cpu=0.75, engine_cpu=0.5, other_cpu=1.25)
     waited = "something waited for a CPU 90% of the time"
-    used = ": of CPUs Open vSwitch 0.75, the engine 0.50, all else 1.25 were used"
+    used = ": of CPUs switches 0.75, the engine 0.50, all else 1.25 were used"
     assert judged(pressed).reasons == (waited + used,)
     [reason, *_] = judged(replace(pressed, switch_cpu=math.nan, other_cpu=math.nan)).reasons
     assert reason == f"{waited}: of CPUs the engine 0.50 were used"
