@@ -19,6 +19,7 @@ PACKAGES=(
     iproute2 ethtool iperf iperf3 iputils-ping procps
     openmpi-bin python3-mpi4py python3-numpy mptcpize tcpdump # for applications on hosts
     python3-venv
+    gcc libc6-dev python3-dev # compile the engine
     python-is-python3   # `sudo python scenarios/x.py` finds a python
     ca-certificates
 )
@@ -56,6 +57,7 @@ main() {
     allow_user_namespaces
     share_lock
     install_venv "$@"
+    compile_engine
 }
 
 install_debian_packages() {
@@ -165,7 +167,7 @@ install_venv() {
     "install_$(sed -n 2p <<<"$wanted")" "$extras"
     "$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true # what cannot be compiled is not imported
     echo "$wanted" >"$stamp"
-    hand_back
+    hand_back "$venv" "$checkout"/*.egg-info
     command -v sudo >/dev/null || echo "There is no sudo here: as root, leave it out of the commands in README.md and docs/."
 }
 
@@ -207,9 +209,15 @@ venv_key() { # lines 1 and 2: what the .venv is made of; lines 3 and 4: what is 
     echo "$extras"
 }
 
-hand_back() { # under sudo the checkout belongs to the one who called
+# Each state of the sources is compiled once. Where that fails, emulations run all the same, and say so.
+compile_engine() {
+    "$venv/bin/python" "$checkout/vagrant/compile_engine.py" || echo "provision.sh: the engine stays interpreted." >&2
+    hand_back "$venv"/lightrail-engine
+}
+
+hand_back() { # paths: under sudo the checkout belongs to the one who called
     [[ -n ${SUDO_UID:-} ]] || return 0
-    chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$venv" "$checkout"/*.egg-info
+    chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$@"
 }
 
 main "$@"

@@ -43,7 +43,7 @@ Sends = Callable[[bytes, Address], int]
 """Sends a packet from a NIC to an address."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class NewsLine:
     """Things that go by one path, each once and in order."""
 

@@ -33,7 +33,7 @@ NOT_NUMBERED = -1
 """The number of a piece that was never sent."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Parcel:
     """Bytes of a message that were posted together on a queue pair, or fed to it."""
 
@@ -47,7 +47,7 @@ class Parcel:
     """Whether it was taken back."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Piece:
     """Bytes of a parcel that go by one packet, or are to be cut."""
 
@@ -57,7 +57,7 @@ class Piece:
     """Which packet of its message it is."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Packet:
     """A packet under way."""
 
@@ -113,7 +113,7 @@ class Crossed:
         return Pipe(rate_bytes_s, propagation_s + time_s, packet_bytes, self.links, propagation_s)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Source:
     """The bytes that one congestion control decides about: a queue pair's, or a group's."""
 
@@ -174,7 +174,7 @@ class Source:
         return 0 if self.held else self.wants
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class DatagramLane(QueuePairState):
     """A queue pair: of one entropy, or one by which packets of any go."""
 

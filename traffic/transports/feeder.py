@@ -33,7 +33,7 @@ SWEEP_PACKETS = 50
 for time."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Fed:
     """A message under way."""
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Nic
 from traffic.messages import Chunks
-from traffic.spraying.policy import LaneState, QueuePair, each_of
+from traffic.spraying.policy import Lanes, LaneState, QueuePair, each_of
 from traffic.spraying.states import States
 from traffic.transports.feeder import Fed, Feeder, Feeding, Offer
 from traffic.transports.round_trips import Crossing, RoundTrips
@@ -58,9 +58,13 @@ class ReactiveFeeder(Feeder[Fed]):
         Returns the path of a queue pair.
     """
 
-    listed = staticmethod(each_of)
     _carrier: QueuePairCarrier
     """Who carries; known from the first turn on."""
+
+    @staticmethod
+    def listed(lanes: Lanes) -> list[QueuePair]:
+        """Return a message's queue pairs, all of them."""
+        return each_of(lanes)
 
     def __init__(
         self,

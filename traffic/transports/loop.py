@@ -129,7 +129,7 @@ class Arrival(NamedTuple):
     """Of the queue pair, unless it was fed."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class QueuePairState:
     """A queue pair of an engine, and what became of its bytes."""
 

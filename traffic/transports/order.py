@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
-@dataclass(slots=True)
+@dataclass
 class MessageOrder:
     """The order in which the packets of one message arrive."""
 

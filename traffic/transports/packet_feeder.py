@@ -39,7 +39,7 @@ Group = tuple[tuple[Nic, ...], Nic, int]
 any of them. What may go by one NIC only has grants of its own: others' paths do not hold it up."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Burst:
     """Bytes of a message that go by one lane: a packet, or a chunk of several."""
 
@@ -97,7 +97,7 @@ class PacketCarrier(Protocol):
         """Send bytes by a lane."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class _Message(Fed):
     """A message under way, whose emulated bytes are counted; a burst has its place in it, or `NEW`."""
 
@@ -113,7 +113,10 @@ class _Message(Fed):
 class PacketFeeder(Feeder[_Message]):
     """Sends packet by packet what a reactive policy chooses; parameters are those of `Feeder`."""
 
-    listed = staticmethod(between_nics)
+    @staticmethod
+    def listed(lanes: Lanes) -> list[QueuePair]:
+        """Return a message's queue pairs, one for each pair of NICs."""
+        return between_nics(lanes)
 
     def _cut(
         self,

@@ -1,0 +1,97 @@
+"""Compile the engine: ``.venv/bin/python vagrant/compile_engine.py``, which says nothing if that is done.
+
+`traffic/compiled.py` says what is compiled, where to, and when it is used. `provision.sh` calls this. After
+an edit of what is compiled the edited files run interpreted, until this is called again.
+"""
+
+import contextlib
+import io
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from setuptools import Extension
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(CHECKOUT))
+from traffic.compiled import MODULES, folder  # noqa: E402
+
+KEPT = 16
+"""How many folders an environment keeps: checkouts may share it, and each edit makes one."""
+
+
+def main() -> None:
+    """Compile what is not compiled, and leave it where `traffic.compiled` looks."""
+    place = folder()
+    if place.exists():
+        os.utime(place)  # in use
+        return
+    print("Compiling the engine", flush=True)
+    os.chdir(CHECKOUT)
+    place.parent.mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=place.parent, prefix="new-") as scratch:
+        built = Path(scratch, "built")
+        built.mkdir()
+        extensions = _translated(Path(scratch))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = {
+                source: pool.submit(_compile, source, each) for each in extensions for source in each.sources
+            }
+            for each in extensions:
+                _link([objects[source].result() for source in each.sources], built / f"{each.name}.so")
+        with contextlib.suppress(OSError):  # another has been quicker
+            built.rename(place)
+    for old in sorted(place.parent.glob("[0-9a-f]*"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _translated(scratch: Path) -> "list[Extension]":
+    """Have mypyc translate the modules into C, in a scratch folder."""
+    from mypyc.build import mypycify
+
+    files = [f"{name.replace('.', '/')}.py" for name in MODULES]
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            extensions: list[Extension] = mypycify(
+                ["--cache-dir", os.devnull, *files], target_dir=str(scratch), multi_file=True
+            )
+    except SystemExit as ended:
+        sys.exit(f"{said.getvalue()}{ended}\nmypyc does not compile the engine; see above")
+    return extensions
+
+
+def _compile(source: str, extension: "Extension") -> str:
+    """Compile a file of C, and return the object file."""
+    result = f"{source}.o"
+    flags = _words("CC", "CFLAGS", "CCSHARED")
+    include = [f"-I{path}" for path in (sysconfig.get_path("include"), *extension.include_dirs)]
+    _run([*flags, "-w", "-O2", "-g0", "-fvisibility=hidden", *include, "-c", source, "-o", result])
+    return result
+
+
+def _link(objects: list[str], result: Path) -> None:
+    _run([*_words("LDSHARED"), *objects, "-o", str(result)])
+
+
+def _words(*names: str) -> list[str]:
+    """Return what Python itself was compiled with."""
+    return [word for name in names for word in shlex.split(str(sysconfig.get_config_var(name)))]
+
+
+def _run(command: list[str]) -> None:
+    ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit(f"{ran.stderr}{command[0]} does not compile the engine; see above")
+
+
+if __name__ == "__main__":
+    main()
