@@ -63,6 +63,7 @@ def test_points_that_are_predicted_alike_share_a_glance() -> None:
     assert first is second
     assert len({predicted_by(each) for each in POINTS}) == len(POINTS)
     assert predicted_by(POINTS[0]) != predicted_by(replace(POINTS[0], shared_queue_pairs=True))
+    assert predicted_by(POINTS[0]) != predicted_by(replace(POINTS[0], hashing="kernel"))
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 1e-5])

@@ -162,7 +162,7 @@ def test_whatever_a_field_says_is_read_or_refused_in_a_sentence(
     ("place", "wrong", "said"),
     [
         (("datapath",), GONE, "datapath: is missing"),
-        (("datapath",), "dpdk", "datapath: found 'dpdk', expected 'netdev' or 'kernel'"),
+        (("datapath",), "dpdk", "datapath: found 'dpdk', expected 'netdev', 'kernel' or 'route'"),
         (("report",), 1, "report: found 1, expected 'schemes', 'circuits', 'nodes' or 'rings'"),
         (("settings",), None, "settings: found null, expected "),
         (("started",), "x", "started: found 'x', expected "),
