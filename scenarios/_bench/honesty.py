@@ -4,6 +4,7 @@ Each returns what came of it, judged as a run of a scenario is: by its own evide
 before and after it. `CASES` says what its word has to be, and its agreement.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from scenarios._bench.figure import figure
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.machine.commands import output_of
+from testbed.machine.datapath import Datapath, default_datapath, hashing_of
 from testbed.machine.residue import until
 from testbed.model.predict import predict
 from testbed.network.link_sample import worst_link_error
@@ -30,7 +32,7 @@ from testbed.trust.outcome import Outcome, bound_s
 from testbed.trust.scale import load_bps
 from testbed.trust.trial import tried
 from topologies.addresses import interface
-from topologies.fabric import Fabric
+from topologies.fabric import Fabric, Port
 from topologies.rail import rail_fabric
 from traffic.packets import DEFAULT_MTU, frame_bytes
 from traffic.steps import single
@@ -66,12 +68,12 @@ class DisturbedRun:
     scheme: str = "rails"
     fabric: Fabric = FABRIC
 
-    def outcome(self) -> Outcome:
+    def outcome(self, datapath: Datapath) -> Outcome:
         """Return the outcome of the run, judged by a control before and after it too."""
-        experiment = _experiment(self.fabric, self.scheme)
+        experiment = replace(_experiment(self.fabric, self.scheme), hashing=hashing_of(datapath))
         rate = experiment.dilation.rate
         load = load_bps(experiment, predict(experiment)) * rate
-        with Network(self.fabric, rate) as network:
+        with Network(self.fabric, rate, datapath) as network:
             sampled = worst_link_error(network, experiment.seed)
             before = control(network, load, datagrams=True)
             with self.disturbed(network):
@@ -92,14 +94,15 @@ class DisturbedRun:
 @figure("share of right verdicts", "1")
 def honesty() -> tuple[float, str]:
     """Return the share of runs with the right verdict, and the verdicts of each case."""
-    said, right = [], 0
-    for name, case in CASES.items():
-        outcomes = [case.outcome() for _ in range(REPEATS)]
+    said, right, datapath = [], 0, default_datapath()
+    cases = cases_over(datapath)
+    for name, case in cases.items():
+        outcomes = [case.outcome(datapath) for _ in range(REPEATS)]
         mine = sum(map(case.right, outcomes))
         right += mine
         found = [f"{o.verdict.word} {agreement_text(o.over_predicted)}" for o in outcomes]
         said.append(f"{name}: {', '.join(found)}, right {mine} of {REPEATS}")
-    return right / (REPEATS * len(CASES)), "; ".join(said)
+    return right / (REPEATS * len(cases)), "; ".join(said)
 
 
 @contextmanager
@@ -132,7 +135,8 @@ def throttled(network: Network) -> AbstractContextManager[None]:
         rate, name = f"{THROTTLED * shape.rate_bps:.0f}bit", interface(network.fabric, port)
         limits = ["burst", str(shape.burst_bytes), "limit", str(shape.queue_bytes)]
         command = ["tc", "qdisc", "change", "dev", name, "root", "tbf", "rate", rate, *limits]
-        output_of(command)
+        with network.wiring.inside(port.node):
+            output_of(command)
 
     return _in_mid_run(network, throttle)
 
@@ -141,14 +145,20 @@ def throttled(network: Network) -> AbstractContextManager[None]:
 def polarised(network: Network) -> Iterator[None]:
     """Have every leaf hash all connections to the first of its spines."""
     leaves = [switch.name for switch in network.fabric.switches if switch.tier == 0]
-    before = {leaf: _groups(leaf) for leaf in leaves}
-    for leaf, groups in before.items():
-        _modify(leaf, [",bucket=".join(group.split(",bucket=")[:2]) for group in groups])
+    choices, modify, mark = (
+        (_routes, _route, " nexthop ") if network.wiring.routers else (_groups, _modify, ",bucket=")
+    )
+    before: dict[str, list[str]] = {}
+    for leaf in leaves:
+        with network.wiring.inside(leaf):
+            before[leaf] = choices(leaf)
+            modify(leaf, [mark.join(choice.split(mark)[:2]) for choice in before[leaf]])
     try:
         yield
     finally:
-        for leaf, groups in before.items():
-            _modify(leaf, groups)
+        for leaf, whole in before.items():
+            with network.wiring.inside(leaf):
+                modify(leaf, whole)
 
 
 CASES = {
@@ -170,6 +180,11 @@ CASES = {
 free prediction has its own, and is not."""
 
 
+def cases_over(datapath: Datapath) -> dict[str, DisturbedRun]:
+    """Return the cases that there are: where packet switches route there is no daemon to be stopped."""
+    return {name: case for name, case in CASES.items() if (datapath, name) != ("route", "stopped")}
+
+
 def _experiment(fabric: Fabric, scheme: str) -> Experiment:
     """Return a uniform all-to-all whose lower bound takes `LASTS_S`."""
     full = Experiment(fabric, single(uniform(fabric.gpus)), scheme, Dilation(RATE, 1.0))
@@ -179,18 +194,25 @@ def _experiment(fabric: Fabric, scheme: str) -> Experiment:
 @contextmanager
 def _in_mid_run(network: Network, disturb: Callable[[], None]) -> Iterator[None]:
     """Disturb a network when its first link has carried so much that a run is under way."""
-    device = interface(network.fabric, network.fabric.links[0].b)
-    sent = Path(f"/sys/class/net/{device}/statistics/tx_bytes")
-    before = int(sent.read_text())
+    port = network.fabric.links[0].b
+    before = _sent_bytes(network, port)
 
     def wait_and_disturb() -> None:
-        if until(lambda: int(sent.read_text()) > before + BEGUN_BYTES, MIDDLE_S):
+        if until(lambda: _sent_bytes(network, port) > before + BEGUN_BYTES, MIDDLE_S):
             disturb()
 
     with ThreadPoolExecutor() as pool:
         done = pool.submit(wait_and_disturb)
         yield
         done.result()
+
+
+def _sent_bytes(network: Network, port: Port) -> int:
+    """Return what a port has sent so far (proc_net_dev) [bytes]."""
+    with network.wiring.inside(port.node):
+        text = Path("/proc/thread-self/net/dev").read_text()
+    counts = text.split(f"{interface(network.fabric, port)}:")[1].split()
+    return int(counts[8])
 
 
 def _groups(bridge: str) -> list[str]:
@@ -202,3 +224,15 @@ def _groups(bridge: str) -> list[str]:
 def _modify(bridge: str, groups: list[str]) -> None:
     for group in groups:
         output_of(["ovs-ofctl", "-OOpenFlow13", "mod-group", bridge, group])
+
+
+def _routes(_switch: str) -> list[str]:
+    """Return the routes of this namespace that have several next hops, as ``ip`` reads them."""
+    spread = [each for each in json.loads(output_of(["ip", "-j", "route"])) if "nexthops" in each]
+    to = " nexthop via {gateway} dev {dev} onlink"
+    return ["".join([each["dst"], *(to.format_map(hop) for hop in each["nexthops"])]) for each in spread]
+
+
+def _route(_switch: str, routes: list[str]) -> None:
+    for route in routes:
+        output_of(["ip", "route", "replace", *route.split()])

@@ -81,7 +81,7 @@ def settled_rates_bps(
     at_s, counts = np.zeros(2 * count), np.zeros(2 * count)
     while not engine.quiet:
         for message, at, _ in engine.serve(float("inf")):
-            at_s[message], counts[message] = at, engine.counted(numbers[message % count])
+            at_s[message], counts[message] = at, engine.counted(int(numbers[message % count]))
     return np.asarray(8.0 * (counts[count:] - counts[:count]) / (at_s[count:] - at_s[:count]))
 
 

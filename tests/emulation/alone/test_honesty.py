@@ -3,8 +3,9 @@
 import pytest
 
 from controller.circuits.devices import ReconfigurationDelay
-from scenarios._bench.honesty import CASES
+from scenarios._bench.honesty import CASES, cases_over
 from testbed.experiment.dilation import Dilation
+from testbed.machine.datapath import Datapath, datapath_named, default_datapath
 from testbed.trust.control import control
 from testbed.trust.fidelity import CONTROL
 from testbed.trust.light_control import light_control
@@ -21,11 +22,16 @@ from traffic.workloads.synthetic import uniform
 
 pytestmark = pytest.mark.emulation
 
+DATAPATHS = tuple(dict.fromkeys([default_datapath(), datapath_named("route")]))
+RUNS = [(datapath, name) for datapath in DATAPATHS for name in cases_over(datapath)]
+
 
 @pytest.mark.real_cpus
-@pytest.mark.parametrize("name", list(CASES))
-def test_the_right_things_are_said(sandbox: Box | None, machine: Machine, name: str) -> None:
-    outcome = CASES[name].outcome()
+@pytest.mark.parametrize(("datapath", "name"), RUNS)
+def test_the_right_things_are_said(
+    sandbox: Box | None, machine: Machine, datapath: Datapath, name: str
+) -> None:
+    outcome = CASES[name].outcome(datapath)
     said = outcome.verdict, outcome.over_predicted, outcome.findings, outcome.measures
     undisturbed = "faithful" in CASES[name].words
     assert CASES[name].right(outcome) or (undisturbed and excused(outcome, machine)), said
