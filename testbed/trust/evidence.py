@@ -15,6 +15,7 @@ import pandas as pd
 from testbed.core.run import Run
 from testbed.live.emulate import EmulatedRun
 from testbed.live.light_log import LightLog
+from testbed.machine.pulse import PulseWatch
 from testbed.machine.stalls import StallWatch, cpu_s, run_delay_s
 from testbed.machine.wall_clock import wall_ahead_s
 from testbed.network.network import Network
@@ -60,16 +61,22 @@ class Watch:
         """What was read of the ports last but one, and last."""
         self._failing = frozenset(failing)
         self._restarts, self._relit = restarts, relit
-        self._pid = 0 if restarts else network.openvswitch.pid
+        routers = network.wiring.routers
+        self._has_daemon = any(switch.name not in routers for switch in network.fabric.switches)
+        self._pid = 0 if restarts or not self._has_daemon else network.openvswitch.pid
         """The switches' daemon; 0 if it is not to be watched."""
+        self._of_daemon = math.nan if self._has_daemon else 0.0
+        """What is known of the daemon where it is not watched."""
         self._stalls = StallWatch(self._pid) if self._pid else None
+        self._pulse = PulseWatch() if routers else None
         self._stack = ExitStack()
 
     def __enter__(self) -> "Watch":
         """Note all counters."""
         self._before = self._counters()
-        if self._stalls:
-            self._stack.enter_context(self._stalls)
+        for watch in (self._stalls, self._pulse):
+            if watch:
+                self._stack.enter_context(watch)
         return self
 
     def __exit__(self, kind: object, *_error: object) -> None:
@@ -120,7 +127,10 @@ class Watch:
             cpu_pressure=change["pressure_s"] / seconds,
             switch_cpu=self._switch_cpu,
             other_cpu=max(change["all_cpu_s"] - switch_cpu_s, 0.0) / seconds,
-            switch_stall_s=self._stalls.longest_s if self._stalls else math.nan,
+            switch_stall_s=max(
+                self._stalls.longest_s if self._stalls else self._of_daemon,
+                self._pulse.longest_s if self._pulse else 0.0,
+            ),
             clock_step_s=change["wall_ahead_s"],
             aggregate_bps=8.0 * sum(size for _, size in sent) / seconds,
             worst_link_error=worst_link_error,
@@ -138,9 +148,10 @@ class Watch:
 
     @property
     def switch_wait(self) -> float:
-        """The share of the time in which threads of Open vSwitch waited for a CPU; NaN if unknown, 0..1."""
+        """The share of the time in which switches waited for a CPU; NaN if unknown, 0..1."""
         change = self._change
-        return change["switch_wait_s"] / max(change["seconds"], 1e-9)
+        waited_s = max(change["switch_wait_s"], self._pulse.late_s if self._pulse else 0.0)
+        return waited_s / max(change["seconds"], 1e-9)
 
     @property
     def _sent(self) -> dict[Port, tuple[int, int]]:
@@ -199,13 +210,17 @@ class Watch:
             "pressure_s": cpu_pressure_s(),
             "engine_cpu_s": usage.ru_utime + usage.ru_stime,
             "all_cpu_s": all_cpu_s(),
-            "switch_cpu_s": cpu_s(pid) if pid else math.nan,
-            "switch_wait_s": run_delay_s(pid) if pid else math.nan,
+            "switch_cpu_s": cpu_s(pid) if pid else self._of_daemon,
+            "switch_wait_s": run_delay_s(pid) if pid else self._of_daemon,
             "queue_drops": sum(setting.drops for setting in settings),
             "queue_marks": sum(setting.marked for setting in settings),
-            "socket_drops": self._network.openvswitch.packet_drops() + sum(s.lost for s in settings),
+            "socket_drops": sum(s.lost for s in settings) + self._daemon_drops,
             "switch_drops": sum(self._switch_drops(switch.name) for switch in switches),
         }
+
+    @property
+    def _daemon_drops(self) -> float:
+        return self._network.openvswitch.packet_drops() if self._has_daemon else 0
 
     def _switch_drops(self, switch: str) -> float:
         if self._restarts:
