@@ -27,6 +27,7 @@ MODULES = (
     "traffic.transports.datagram_engine",
     "traffic.transports.datagram_lane",
     "traffic.transports.datagram_sockets",
+    "traffic.transports.engine",
     "traffic.transports.feeder",
     "traffic.transports.late_binding",
     "traffic.transports.loop",
