@@ -58,7 +58,7 @@ from traffic.transports.datagram_lane import Crossed, DatagramLane, Parcel, Piec
 from traffic.transports.datagram_sockets import HEADER, PROBE, RECEIVE_BUFFER_BYTES
 from traffic.transports.loop import PacketCounts
 from traffic.transports.nic_sender import DEPTH_PACKETS, NicSender
-from traffic.transports.order import Reordering
+from traffic.transports.order import MessageOrder, Reordering
 from traffic.transports.packet_feeder import NEW, Burst, PacketFeeder
 from traffic.transports.transport import LEAST_PACKET_S
 
@@ -291,14 +291,15 @@ def test_bursts_have_packets_of_their_own() -> None:
     burst = Burst(0, 0, 0, 0, group, 5, 900, 900, 0.0, NEW)
     lane = DatagramLane(0, ONE, nic=cast(NicSender, None), addresses=[], crossed=Crossed(1.0))
     source = Source(0, ONE.destination, lane)
-    plain, chosen = Parcel(1, 900, source), Parcel(2, 900, source, burst)
+    order = MessageOrder()
+    plain, chosen = Parcel(1, 900, source, order), Parcel(2, 900, source, order, burst)
     for parcels, cut in (
         ([plain, plain, plain], [[900, 100], [800, 200], [700]]),
         ([chosen, chosen], [[900], [900]]),
         ([plain, chosen, plain], [[900], [900], [900]]),
     ):
         lane.unsent.extend(Piece(parcel, 900) for parcel in parcels)
-        assert [[piece.size for piece in lane.cut(PACKET, lambda _: 0)] for _ in cut] == cut
+        assert [[piece.size for piece in lane.cut(PACKET)] for _ in cut] == cut
         assert not lane.unsent
 
 

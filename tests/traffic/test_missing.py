@@ -6,20 +6,22 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traffic.transports.datagram_lane import DatagramLane, Packet, Source, UnderWay
+from traffic.transports.datagram_lane import DatagramLane, Packet, PacketPath, Source, UnderWay
 
-NO_LANE, NO_SOURCE = cast(DatagramLane, None), cast(Source, None)
+NO_SOURCE = cast(Source, None)
 
 
 def packet(number: int, entropy: int = 0, left_at: float = 0.0) -> Packet:
     """Return a packet of a lane that nobody looks at."""
-    return Packet(NO_LANE, number, NO_SOURCE, [], (7, entropy), 1000, left_at)
+    path = PacketPath(cast(DatagramLane, None), entropy, ("", 0))
+    return Packet(path, number, NO_SOURCE, [], 1000, left_at)
 
 
 def under_way(packets: Sequence[Packet]) -> UnderWay:
-    """Return some packets under way."""
-    found = UnderWay()
+    """Return some packets under way, those of an entropy by one path."""
+    found, paths = UnderWay(), dict[int, PacketPath]()
     for each in packets:
+        each.path = paths.setdefault(each.path.entropy, each.path)
         found.left(each)
     return found
 

@@ -51,11 +51,11 @@ def test_messages_have_orders_of_their_own_and_the_run_has_all_extents(messages:
     orders, most, expected = Orders(), 0, Counter[int]()
     for name, arrivals in enumerate(messages, start=7):
         for _ in arrivals:
-            orders.number(name)
+            orders.of(name).number()
     for at in range(max(map(len, messages))):  # packets of all messages arrive by turns
         for name, arrivals in enumerate(messages, start=7):
             if at < len(arrivals):
-                orders.arrived(name, arrivals[at], 10)
+                orders.arrived(orders.of(name), arrivals[at], 10)
                 expected[extents(arrivals)[at]] += 1
                 most = max(most, held(dict.fromkeys(arrivals[: at + 1], 10)))
     assert orders.seen == Reordering(dict(expected), most)
@@ -63,11 +63,12 @@ def test_messages_have_orders_of_their_own_and_the_run_has_all_extents(messages:
 
 def test_a_gap_that_is_skipped_holds_nothing_more() -> None:
     orders = Orders()
-    assert [orders.number(3) for _ in range(4)] == [0, 1, 2, 3]
-    orders.arrived(3, 1, 100)
-    orders.arrived(3, 2, 100)
-    orders.skip(3, 0)
-    orders.arrived(3, 3, 100)
+    order = orders.of(3)
+    assert [order.number() for _ in range(4)] == [0, 1, 2, 3]
+    orders.arrived(order, 1, 100)
+    orders.arrived(order, 2, 100)
+    order.skip(0)
+    orders.arrived(order, 3, 100)
     assert orders.seen == Reordering({0: 3}, held_bytes=200)
 
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from traffic.congestion.control import Red
 from traffic.packets import burst_bytes, packet_bytes
-from traffic.transports.datagram_lane import DatagramLane, Packet, Source
+from traffic.transports.datagram_lane import Packet, PacketPath, Source
 from traffic.transports.marking import Marking
 from traffic.transports.nic_sender import NicSender
 from traffic.transports.propagation import Propagation, Received, Stage
 from traffic.transports.transport import HEADER_BYTES
 
 STAGES: tuple[Stage, ...] = "arrives", "acknowledged"
-NO_LANE, NO_SOURCE = cast(DatagramLane, None), cast(Source, None)
+NO_PATH, NO_SOURCE = cast(PacketPath, None), cast(Source, None)
 
 
 @given(
@@ -33,7 +33,7 @@ def test_each_packet_reaches_each_stage_once_and_as_soon_as_somebody_looks(
 ) -> None:
     propagation, expected = Propagation(), dict[tuple[str, int], float]()
     received_s = np.cumsum(gaps_s).tolist()
-    packets = [Packet(NO_LANE, number, NO_SOURCE, [], (0, 0), 1, 0.0) for number in range(len(received_s))]
+    packets = [Packet(NO_PATH, number, NO_SOURCE, [], 1, 0.0) for number in range(len(received_s))]
     for packet, at_s, delay_s in zip(packets, received_s, delays_s, strict=False):
         for stage in STAGES:
             propagation.put(stage, Received(packet, [], at_s, delay_s))

@@ -27,7 +27,7 @@ from topologies.addresses import ENTROPIES
 from topologies.fabric import Nic
 from traffic.spraying.policy import SPRAYED, QueuePair
 from traffic.transports.control_packets import ControlPackets
-from traffic.transports.datagram_lane import Source
+from traffic.transports.datagram_lane import PacketPath, Source
 from traffic.transports.datagram_sockets import CONTROL, Address, DatagramEndpoints, acknowledging
 from traffic.transports.propagation import Received
 from traffic.transports.transport import packet_s
@@ -84,7 +84,7 @@ class AckPackets:
         self._endpoints, self._token, self._acknowledged = endpoints, token, acknowledged
         self._senders: dict[Nic, Sends] = {}
         self._lines: list[NewsLine] = []
-        self._of_path: dict[tuple[int, int], NewsLine] = {}
+        self._of_path: dict[PacketPath, NewsLine] = {}
         """Those of acknowledgements."""
         self._last = deque[tuple[float, NewsLine, int]]()
         """When packets were sent, their line, and how many things were sent on it by then."""
@@ -114,7 +114,7 @@ class AckPackets:
         packet = received.packet
         if (line := self._of_path.get(packet.path)) is None:
             pair = packet.lane.queue_pair
-            entropy = _entropy(pair, packet.entropy)
+            entropy = _entropy(pair, packet.path.entropy)
             line = self._of_path[packet.path] = self.line(
                 packet.source, pair.destination, pair.source, entropy
             )

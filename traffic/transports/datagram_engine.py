@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from topologies.addresses import ENTROPIES
 from topologies.errors import NetworkError, StuckError
 from topologies.fabric import Nic
-from traffic.congestion.control import OVERTAKEN, SILENT, TAKEN_BACK, Acknowledged, Lost, LostHow, Sent
+from traffic.congestion.control import OVERTAKEN, SILENT, TAKEN_BACK, Acknowledged, Lost, LostHow
 from traffic.packets import MOST_MTU, burst_bytes, mtu_of
 from traffic.spraying.policy import SPRAYED, QueuePair
 from traffic.transports.ack_packets import AckPackets
@@ -311,7 +311,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def _post_on(self, lane: DatagramLane, sizes: Sequence[int], messages: Sequence[int]) -> None:
         assert lane.source  # what is posted is on a queue pair of one entropy
-        parcels = {message: Parcel(message, 0, lane.source) for message in messages}
+        parcels = {each: Parcel(each, 0, lane.source, self._orders.of(each)) for each in messages}
         for message, size in zip(messages, sizes, strict=True):
             parcels[message].size += size
             lane.unsent.append(Piece(parcels[message], size))
@@ -370,7 +370,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     def put(self, feeder: PacketFeeder, burst: Burst) -> None:
         """Send bytes by a lane, what is allowed of them at once."""
         lane = self._pairs[burst.number]
-        parcel = Parcel(burst.name, burst.size, self._groups[burst.group], burst, feeder)
+        order = self._orders.of(burst.name)
+        parcel = Parcel(burst.name, burst.size, self._groups[burst.group], order, burst, feeder)
         self._put(lane, (parcel,))
         for group in feeder.other_groups(burst):
             self.sources.want(self._groups[group], -burst.size)
@@ -415,18 +416,15 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def _send_packet(self, lane: DatagramLane, size: int) -> bool:
         """Send a packet of a queue pair; return whether there was room for it."""
-        pieces, now = lane.cut(size, self._orders.number), time.monotonic()
-        first = pieces[0]
-        entropy = first.parcel.burst.entropy % ENTROPIES if first.parcel.burst else 0
-        HEADER.pack_into(
-            self._frame, 0, self._token, lane.number, lane.packets, first.parcel.message, first.number
-        )
-        if not lane.nic.send(self._framed(size), lane.addresses[entropy]):
+        pieces, now = lane.cut(size), time.monotonic()
+        number, parcel = pieces[0].number, pieces[0].parcel
+        path = lane.path(parcel.burst.entropy % ENTROPIES if parcel.burst else 0)
+        HEADER.pack_into(self._frame, 0, self._token, lane.number, lane.packets, parcel.message, number)
+        if not lane.nic.send(self._framed(size), path.to):
             lane.unsent.extendleft(reversed(pieces))
             return False
-        source, path = first.parcel.source, (lane.number, entropy)
-        left_at = lane.nic.leaves(size, now)
-        packet = lane.flying[lane.packets] = Packet(lane, lane.packets, source, pieces, path, size, left_at)
+        source, left_at = parcel.source, lane.nic.leaves(size, now)
+        packet = lane.flying[lane.packets] = Packet(path, lane.packets, source, pieces, size, left_at)
         lane.packets += 1
         lane.sent += size
         self._under_way.left(packet, None if self._idle_patience_s is None else lane.nic)
@@ -437,7 +435,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         source.wants -= size
         if self._algorithm:
             source.allowed -= size
-            source.news_sent.append(Sent(size, entropy))
+            source.news_sent.append(path.sent(size))
             self.sources.touch(source)
         return True
 
@@ -571,7 +569,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         source.marked += marked
         assert source.pipe  # it has sent something
         own_s = rtt_s - curve.base_s + source.pipe.round_trip_s  # paths of a source may differ in length
-        source.news_acknowledged.append(Acknowledged(packet.size, own_s, marked, packet.entropy))
+        source.news_acknowledged.append(Acknowledged(packet.size, own_s, marked, packet.path.entropy))
         self.sources.touch(source)
         parcel = packet.pieces[0].parcel  # a burst has packets of its own
         if parcel.burst and parcel.feeder:
@@ -580,7 +578,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
     def _deliver(self, lane: DatagramLane, piece: Piece, now: float) -> None:
         """Count a piece that arrived."""
         parcel = piece.parcel
-        self._orders.arrived(parcel.message, piece.number, piece.size)
+        self._orders.arrived(parcel.order, piece.number, piece.size)
         lane.deliver(parcel, piece.size)
         if not (parcel.burst and parcel.feeder):
             if not parcel.size:
@@ -648,7 +646,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """Have the sender of a packet hear that it is on its way no longer."""
         packet.source.on_the_way -= packet.size
         if self._algorithm:
-            packet.source.news_lost.append(Lost(packet.size, packet.entropy, how))
+            packet.source.news_lost.append(Lost(packet.size, packet.path.entropy, how))
             self.sources.touch(packet.source)
 
     # What is taken back
@@ -722,7 +720,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def _skip(self, piece: Piece) -> None:
         if piece.number != NOT_NUMBERED:
-            self._orders.skip(piece.parcel.message, piece.number)
+            piece.parcel.order.skip(piece.number)
 
     def _set_held(self, pair: DatagramLane, *, is_held: bool) -> None:
         self._turn_at = 0.0

@@ -6,8 +6,8 @@ without delay, so that no shorter queue is seen: that is the least length from w
 """
 
 from array import array
+from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,8 @@ USUAL = Red(0.0, 0.0, MARK_PACKETS)
 """The marks of a congestion control that has none of its own, for schemes that move away from queues."""
 
 
-class MarkCurve(NamedTuple):
+@dataclass(frozen=True)
+class MarkCurve:
     """The queue delays of one path from which its packets are marked."""
 
     base_s: float

@@ -54,7 +54,8 @@ class Propagation:
     @property
     def arrives_s(self) -> float:
         """When a packet arrives next [s]; infinity if none is to. Acknowledgements wake nobody."""
-        firsts = ((stage, delay_s, line[0]) for (stage, delay_s), line in self._lines.items() if line)
-        return min(
-            (first.at_s + delay_s for stage, delay_s, first in firsts if stage == "arrives"), default=inf
-        )
+        first_s = inf  # no generator, which compiled code is slow at
+        for (stage, delay_s), line in self._lines.items():
+            if line and stage == "arrives":
+                first_s = min(first_s, line[0].at_s + delay_s)
+        return first_s

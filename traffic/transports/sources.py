@@ -19,6 +19,8 @@ from traffic.transports.packet_feeder import Group
 from traffic.transports.registry import Algorithm
 from traffic.transports.transport import UNLIMITED_BYTES, NicRate
 
+MOST = 1 << 20
+"""More servers, or NICs of one, are not in order."""
 RECEIVERS_AT_ONCE = 128
 """So many NICs grant before packets that arrived have their turn."""
 
@@ -79,7 +81,7 @@ class Sources:
         near, far = lane.queue_pair.source, lane.queue_pair.destination
         self.ends.append(SourceEnds(*key) if key else SourceEnds((near,), far, lane.queue_pair.communicator))
         # Sources begin with different NICs: else all would send to the same first.
-        order = (near.server - far.server) % (1 << 20), near.nic - far.nic, near.nic
+        order = ((near.server - far.server) % MOST << 40) + (near.nic - far.nic) * MOST + near.nic
         source = Source(len(self._sources), far, lane, key, order, lanes=(lane, *others))
         self._sources.append(source)
         for each in source.lanes:
@@ -171,7 +173,8 @@ class Sources:
         if self._ask_at:
             self._ask_at.pop(source, None)
         source.allowed = control.may_send(now_s)
-        source.window_bytes = getattr(control, "window_bytes", inf)
+        if source.has_window:
+            source.window_bytes = getattr(control, "window_bytes", inf)
         if not source.offers:
             return False
         if (next_s := control.next_s(now_s)) < inf:
@@ -186,6 +189,7 @@ class Sources:
             seen = (self._overview, source.number) if self._overview else ()
             assert self._algorithm  # else it has nothing to hear
             source.control = self._algorithm.make(source.pipe, rng, *seen)
+            source.has_window = hasattr(source.control, "window_bytes")
             if self._algorithm.receiver:
                 assert isinstance(source.control, Granted)
                 source.granted = source.control
