@@ -134,9 +134,9 @@ class AckPackets:
         except OSError:  # what no link takes is lost, and sent again
             return
 
-    def received(self, buffer: bytearray, now_s: float) -> None:
+    def received(self, packet: memoryview, now_s: float) -> None:
         """Count as received all that was sent on a line until a packet that is received."""
-        token, number, sent, again = CONTROL.unpack_from(buffer)
+        token, number, sent, again = CONTROL.unpack_from(packet)
         if token != self._token or number >= len(self._lines):
             return
         line = self._lines[number]

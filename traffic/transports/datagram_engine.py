@@ -51,7 +51,7 @@ from traffic.transports.datagram_sockets import (
     PROBE,
     Address,
     DatagramEndpoints,
-    received_marked,
+    PacketReader,
     receiving,
     sending,
 )
@@ -79,8 +79,6 @@ LONGEST_TURN_S = 0.0005
 """For how long NICs that hold some time's packets are given more before others have their turn [s]."""
 TURN_PACKETS = 4
 """Messages of a queue pair take turns in so many packets: what is counted of each packet is by message."""
-AT_ONCE = 64
-"""So many packets of a socket are read before others have their turn."""
 
 
 class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
@@ -171,7 +169,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._landed = self._resent = self._late = 0
         self._ended = False
         """Whether a message has arrived since the last turn."""
-        self._buffer = bytearray(HEADER.size)
+        self._reader = PacketReader(marks=switches_mark)
         self._frame = bytearray(HEADER.size + MOST_MTU)
         """The packet that is being sent; its payload is zeros."""
         self._frames: dict[int, memoryview] = {}
@@ -450,32 +448,27 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
 
     def _receive(self, receiver: socket.socket) -> None:
         """Count packets that arrived at a server, each once."""
-        size, marked = 0, False
-        for _ in range(AT_ONCE):
-            try:
-                if self._switches_mark:
-                    size, marked = received_marked(receiver, self._buffer)
-                else:  # in 1 us, not 3
-                    size = receiver.recv_into(self._buffer)
-            except BlockingIOError:
-                return
+        reader = self._reader
+        count, now = reader.read(receiver), time.monotonic()
+        for at in range(count):
+            size, packet_read = reader.size(at), reader.packets[at]
             if size < HEADER.size:
                 if self.acks and size == CONTROL.size:
-                    self.acks.received(self._buffer, time.monotonic())
+                    self.acks.received(packet_read, now)
                 continue
-            token, number, which, _, _ = HEADER.unpack_from(self._buffer)
+            token, number, which, _, _ = HEADER.unpack_from(packet_read)
             if token != self._token or number >= len(self._pairs):
                 continue
             if which == PROBE:
                 self._probed.add(number)
             elif (packet := self._pairs[number].flying.get(which)) and not packet.over:
-                packet.marked = marked
-                self._land(packet, time.monotonic())
+                packet.marked = reader.is_marked(at)
+                self._land(packet, now)
             else:
                 self._late += 1
                 if (left_at := self._given_up.pop((number, which), None)) is not None:
                     assert self._idle_patience_s is not None
-                    self._idle_patience_s = max(self._idle_patience_s, time.monotonic() - left_at)
+                    self._idle_patience_s = max(self._idle_patience_s, now - left_at)
 
     def _land(self, packet: Packet, now: float) -> None:
         """Have a packet that was received arrive, and be acknowledged, once its path's delay is over."""

@@ -8,11 +8,14 @@ a filter looks at.
 """
 
 import contextlib
+import ctypes
 import fcntl
+import os
 import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from errno import EAGAIN
 from termios import TIOCOUTQ
 
 from topologies.addresses import DATAGRAM_PORT, DATAGRAM_SOURCE_PORT, entropy_ip, nic_ip
@@ -34,11 +37,21 @@ UNMARKABLE, MARKABLE, MARKED, ECN_BITS = 0, 2, 3, 3
 """Whether a packet may be marked, and is (ECN, RFC 3168); and which bits of its type of service say so."""
 EXPEDITED = 46 << 2
 """The type of service of what is to leave before data: expedited forwarding (RFC 3246)."""
-ANCILLARY_BYTES = socket.CMSG_SPACE(4)
+AT_ONCE = 64
+"""So many packets of a socket are read before others have their turn."""
+ANCILLARY_BYTES, TOS_AT = socket.CMSG_SPACE(4), socket.CMSG_LEN(0)
+"""What the kernel says of a packet besides, which is its type of service, and where that is."""
+VECTOR, MESSAGE = struct.Struct("@PN"), struct.Struct("@PIPNPNi4xI4x")
+"""Of C: where to put a packet, and how many bytes of it (struct iovec); and all that recvmmsg(2) takes and
+says of one (struct mmsghdr)."""
+MESSAGE_WORDS, SIZE_WORD = 16, 14
+"""How many numbers of 32 bits the latter has, and which of them is the packet's size."""
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 """The options that exceed a system's limits, for who may."""
 UDP_HEADER_BYTES = 8
 Address = tuple[str, int]
+_recvmmsg = ctypes.CDLL(None, use_errno=True).recvmmsg
+_recvmmsg.argtypes = ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p
 
 
 @dataclass(frozen=True)
@@ -100,7 +113,7 @@ def receiving(
 ) -> socket.socket:
     """Return the socket that a server receives a run's packets with; ``stack`` closes it.
 
-    ``marks`` says whether it is to say which are marked (`received_marked`).
+    ``marks`` says whether it is to say which are marked (`PacketReader`).
     """
     receiver = stack.enter_context(endpoints.open_receiver(server))
     receiver.setblocking(False)
@@ -110,10 +123,59 @@ def receiving(
     return receiver
 
 
-def received_marked(receiver: socket.socket, buffer: bytearray) -> tuple[int, bool]:
-    """Return how many bytes of a packet were put into a buffer, and whether a switch marked it."""
-    size, ancillary, _, _ = receiver.recvmsg_into([buffer], ANCILLARY_BYTES)
-    return size, any(kind == socket.IP_TOS and value[0] & ECN_BITS == MARKED for _, kind, value in ancillary)
+class PacketReader:
+    """Reads packets that wait in sockets: their first bytes, and whether switches marked them.
+
+    One system call reads many (recvmmsg(2)). Python's own reads one, and raises an error once there is none,
+    which takes 1.6 us.
+
+    Parameters
+    ----------
+    marks
+        Whether to look at marks; sockets are to be opened for it (`receiving`).
+    """
+
+    def __init__(self, *, marks: bool) -> None:
+        data, self._ancillary = bytearray(AT_ONCE * HEADER.size), bytearray(AT_ONCE * ANCILLARY_BYTES)
+        self.packets = [memoryview(data)[at : at + HEADER.size] for at in range(0, len(data), HEADER.size)]
+        """The first bytes of each packet; of a shorter one it fills, the rest is of another."""
+        first, ancillary = _address(data), _address(self._ancillary)
+        vectors = b"".join(VECTOR.pack(first + n * HEADER.size, HEADER.size) for n in range(AT_ONCE))
+        self._vectors = bytearray(vectors)
+        vector, room = _address(self._vectors), ANCILLARY_BYTES * marks
+        self._asked = b"".join(
+            MESSAGE.pack(0, 0, vector + n * VECTOR.size, 1, ancillary + n * ANCILLARY_BYTES, room, 0, 0)
+            for n in range(AT_ONCE)
+        )
+        self._messages, self._marks = bytearray(self._asked), marks
+        self._at = _address(self._messages)
+        self._words = memoryview(self._messages).cast("I")
+
+    def read(self, receiver: socket.socket) -> int:
+        """Read packets that wait in a socket; return how many, `AT_ONCE` at most."""
+        if self._marks:  # how much room there was is what the kernel wrote over
+            self._messages[:] = self._asked
+        count: int = _recvmmsg(receiver.fileno(), self._at, AT_ONCE, 0, None)
+        if count >= 0:
+            return count
+        if (error := ctypes.get_errno()) != EAGAIN:
+            raise OSError(error, os.strerror(error))
+        return 0
+
+    def size(self, which: int) -> int:
+        """Return how many bytes of a packet were read."""
+        return self._words[which * MESSAGE_WORDS + SIZE_WORD]
+
+    def is_marked(self, which: int) -> bool:
+        """Return whether a switch marked a packet."""
+        if not self._marks:
+            return False
+        return self._ancillary[which * ANCILLARY_BYTES + TOS_AT] & ECN_BITS == MARKED
+
+
+def _address(buffer: bytearray) -> int:
+    """Return where a buffer is, which must not change its size."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
 
 
 def unsent_bytes(sender: socket.socket) -> int:
