@@ -38,6 +38,7 @@ from tests.traffic.relay import (
 from topologies.errors import NetworkError, StuckError
 from topologies.fabric import Nic
 from topologies.leaf_spine import leaf_spine_fabric
+from traffic.congestion.control import SourceEnds
 from traffic.congestion.credit import FIRST_PACKETS
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import (
@@ -56,10 +57,11 @@ from traffic.transports import datagram_engine, registry
 from traffic.transports.datagram_engine import LOSSY_PACKETS, LOST_PACKETS
 from traffic.transports.datagram_lane import Crossed, DatagramLane, Parcel, Piece, Source
 from traffic.transports.datagram_sockets import HEADER, PROBE, RECEIVE_BUFFER_BYTES
+from traffic.transports.feeder import LaneUse
 from traffic.transports.loop import PacketCounts
 from traffic.transports.nic_sender import DEPTH_PACKETS, NicSender
 from traffic.transports.order import MessageOrder, Reordering
-from traffic.transports.packet_feeder import NEW, Burst, PacketFeeder
+from traffic.transports.packet_feeder import NEW, Burst, PacketFeeder, group_between
 from traffic.transports.transport import LEAST_PACKET_S
 
 SEEDS = st.integers(0, 1 << 16)
@@ -287,8 +289,8 @@ def test_parcels_of_a_queue_pair_share_packets() -> None:
 
 
 def test_bursts_have_packets_of_their_own() -> None:
-    group = (ONE.source,), ONE.destination, 0
-    burst = Burst(0, 0, 0, 0, group, 5, 900, 900, 0.0, NEW)
+    group = group_between(SourceEnds((ONE.source,), ONE.destination, 0))
+    burst = Burst(0, 0, 0, 0, group, LaneUse(0, 5), 5, 900, 900, 0.0, NEW)
     lane = DatagramLane(0, ONE, nic=cast(NicSender, None), addresses=[], crossed=Crossed(1.0))
     source = Source(0, ONE.destination, lane)
     order = MessageOrder()

@@ -14,6 +14,7 @@ from tests.examples import examples
 from tests.traffic.cases import Work, admitted_by, work_of, works
 from topologies.fabric import Nic
 from topologies.leaf_spine import leaf_spine_fabric
+from traffic.congestion.control import SourceEnds
 from traffic.messages import Chunks
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.plb import Plb
@@ -29,8 +30,9 @@ from traffic.spraying.policy import (
 )
 from traffic.spraying.registry import policy_named
 from traffic.spraying.reps import Reps
-from traffic.transports.packet_feeder import NEW, Burst, Group, PacketFeeder
-from traffic.transports.round_trips import Crossing, RoundTrip
+from traffic.transports.feeder import LaneUse
+from traffic.transports.packet_feeder import NEW, Burst, Group, PacketFeeder, group_between
+from traffic.transports.round_trips import Crossing
 from traffic.transports.transport import NicRate
 
 PACKET = 1000
@@ -93,7 +95,7 @@ class Wire:
         burst = self._off(which, size)
         size, at = min(size, burst.size), now + heard_s
         is_whole = feeder.landed(burst, size)
-        feeder.acknowledged(burst, size, RoundTrip(at - burst.bound_s, is_marked), at)
+        feeder.acknowledged(burst, size, at - burst.bound_s, is_marked, at)
         return is_whole
 
     def lose(
@@ -255,10 +257,8 @@ def test_every_byte_arrives_once_where_it_may_whatever_is_lost(
 @given(real=st.integers(0, 100), size=st.integers(1, 100), seed=st.integers(0, 1 << 16))
 def test_the_real_bytes_of_a_burst_are_taken_off_it_once(real: int, size: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    burst, taken = (
-        Burst(0, 0, 0, 0, ((Nic(0, 0),), Nic(1, 0), 0), 0, real, size, 0.0, NEW),
-        list[int](),
-    )
+    group, use = group_between(SourceEnds((Nic(0, 0),), Nic(1, 0), 0)), LaneUse(0, 0)
+    burst, taken = Burst(0, 0, 0, 0, group, use, 0, real, size, 0.0, NEW), list[int]()
     while burst.size:
         taken.append(burst.take(int(rng.integers(1, burst.size, endpoint=True))))
     assert min(taken) >= 0
@@ -339,7 +339,10 @@ def test_what_waits_is_counted_for_the_group_that_grants_it() -> None:
     wire.full = set(wire.nic_of.values()) - {Nic(0, 0)}
 
     def unbound() -> dict[tuple[int, str], int]:
-        return {(group[0][0].server, str(group[1])): feeder.unbound(group) for group in feeder.groups}
+        return {
+            (group.ends.sources[0].server, str(group.ends.destination)): feeder.unbound(group)
+            for group in feeder.groups
+        }
 
     waits = {(0, "2.0"): 8 * PACKET, (0, "3.0"): 2 * PACKET, (1, "2.0"): PACKET}
     assert unbound() == waits
@@ -354,8 +357,8 @@ def test_what_one_nic_alone_may_send_has_grants_of_its_own() -> None:
     """Others of its server then do not wait for its path: PLB took 1.40 times its prediction, and 1.19 so."""
     work = demand({(0, 4): 1, (1, 4): 1})
     assert len(feeder_of(Plb(paths=64, entropies=64), work)[0].groups) == 2
-    ((nics, destination, _),) = feeder_of(Reps(per_nic=64, entropies=64), work)[0].groups
-    assert (nics, destination) == ((Nic(0, 0), Nic(0, 1)), Nic(2, 0))
+    (group,) = feeder_of(Reps(per_nic=64, entropies=64), work)[0].groups
+    assert group.ends == ((Nic(0, 0), Nic(0, 1)), Nic(2, 0), 0)
 
 
 # What policies see
@@ -518,7 +521,7 @@ def test_a_lane_has_its_backlog_until_it_is_acknowledged() -> None:
     wire.flying.clear()
     feeder.landed(burst, PACKET)
     feeder.turn(wire, 1.0)
-    feeder.acknowledged(burst, PACKET, RoundTrip(1.5, False), 1.5)
+    feeder.acknowledged(burst, PACKET, 1.5, False, 1.5)
     wire.land(feeder, 2.0)
     feeder.turn(wire, 3.0)
     assert [backlogs for _, backlogs, *_ in policy.states] == [[0], [PACKET], [0]]
@@ -561,7 +564,7 @@ class ToEither(Scripted):
 
 def test_what_may_end_at_several_nics_waits_for_each_of_them() -> None:
     feeder, wire = feeder_of(ToEither([0, 1, 1]), demand({(0, 4): 3}))
-    groups: list[Group] = [((Nic(0, 0),), Nic(2, 0), 0), ((Nic(0, 0),), Nic(2, 1), 0)]
+    groups = [group_between(SourceEnds((Nic(0, 0),), Nic(2, nic), 0)) for nic in range(2)]
     assert list(feeder.groups) == groups
     assert [feeder.unbound(group) for group in groups] == [3 * PACKET] * 2
     feeder.turn(wire, 0.0)

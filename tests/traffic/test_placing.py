@@ -218,12 +218,12 @@ def test_a_choice_is_none_or_a_lane_that_the_message_has(chosen: object) -> None
     if chosen is None or (
         type(chosen) is not bool and isinstance(chosen, int | np.integer) and chosen in (0,)
     ):
-        assert choice(Stubborn(), 4, 1, states, 0.0) == chosen
+        assert choice(Stubborn(), 4, states, 0.0) == chosen
         return
     with pytest.raises(
         ScenarioError, match=f"'minrtt' chose .*{chosen}.* for message 4, which has 1 lanes; return"
     ):
-        choice(Stubborn(), 4, 1, states, 0.0)
+        choice(Stubborn(), 4, states, 0.0)
 
 
 class Odd:

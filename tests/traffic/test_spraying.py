@@ -488,8 +488,8 @@ def test_what_a_users_own_class_raises_is_a_sentence() -> None:
         policy.admit(message=Message(0, 0, 2, 1))
     with pytest.raises(ScenarioError, match=f"your scheme raised SystemExit {where}: 0; --debug"):
         policy.acknowledged(message=0, lane=0, rtt_s=0.0, marked=False, now=0.0)
-    with pytest.raises(ScenarioError, match="'raising' chose 3 for message 3, which has 2 lanes; return"):
-        choice(policy, 3, 2, [], 0.0)
+    with pytest.raises(ScenarioError, match="'raising' chose 5 for message 3, which has 2 lanes; return"):
+        choice(policy, 3, [LaneState(0, 0.0, True)] * 2, 0.0)
 
 
 def nothing(**_: object) -> None:

@@ -95,8 +95,8 @@ def _is_of_tuples(lanes: LaneSet) -> bool:
     return all(of_nics) and isinstance(lanes.entropies, tuple | range)
 
 
-def choice(policy: Chooser, message: int, lanes: int, states: Sequence[LaneState], now: float) -> int | None:
-    """Return the lane that a policy chooses, of so many, for a message's next chunk, or None to wait.
+def choice(policy: Chooser, message: int, states: Sequence[LaneState], now: float) -> int | None:
+    """Return the lane that a policy chooses, of those shown, for a message's next chunk, or None to wait.
 
     Raises
     ------
@@ -106,6 +106,9 @@ def choice(policy: Chooser, message: int, lanes: int, states: Sequence[LaneState
     lane: object = policy.choose(message=message, states=states, now=now)
     if lane is None:
         return None
+    lanes = len(states)
+    if isinstance(lane, int) and not isinstance(lane, bool) and 0 <= lane < lanes:  # as nearly all are
+        return lane
     if not _is_index(lane, lanes):
         said = f"chose {_shown(lane)} for message {message}, which has {lanes} lanes"
         raise refusal(policy.name, said, "return the index of a lane that it was admitted to, or None")

@@ -54,9 +54,9 @@ def rehearse(policy: ReactivePolicy, fabric: Fabric, messages: Messages, seed: i
     in_flight: list[tuple[int, int]] = []
     for turn, room in enumerate(ROOM):
         states = {message: _made_up(count, room, rng, is_known=turn > 0) for message, count in lanes.items()}
-        for message, count in lanes.items():
+        for message in lanes:
             now += float(rng.uniform(0, RTT_S))
-            lane = choice(policy, message, count, states[message], now)
+            lane = choice(policy, message, states[message], now)
             if lane is not None:
                 in_flight.append((message, lane))
         is_last = turn == len(ROOM) - 1

@@ -63,7 +63,6 @@ from traffic.transports.order import Orders, Reordering
 from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
 from traffic.transports.propagation import Propagation, Received
 from traffic.transports.registry import Algorithm
-from traffic.transports.round_trips import RoundTrip
 from traffic.transports.sources import Sources
 from traffic.transports.transport import HEADER_BYTES, PACKET_BYTES, NicRate, packet_s
 
@@ -566,7 +565,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self.sources.touch(source)
         parcel = packet.pieces[0].parcel  # a burst has packets of its own
         if parcel.burst and parcel.feeder:
-            parcel.feeder.acknowledged(parcel.burst, packet.size, RoundTrip(rtt_s, marked), now)
+            parcel.feeder.acknowledged(parcel.burst, packet.size, rtt_s, marked, now)
 
     def _deliver(self, lane: DatagramLane, piece: Piece, now: float) -> None:
         """Count a piece that arrived."""

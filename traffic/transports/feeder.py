@@ -23,7 +23,6 @@ from traffic.messages import Chunks
 from traffic.spraying.checks import choice as lane_chosen
 from traffic.spraying.policy import Chooser, Lanes, QueuePair
 from traffic.spraying.states import States
-from traffic.transports.round_trips import RoundTrip
 from traffic.transports.transport import packet_s
 
 SMOOTHING = 1 / 8
@@ -34,6 +33,32 @@ for time."""
 
 
 @dataclass(eq=False)
+class LaneUse:
+    """What is on a lane, whichever messages go by it, and how long it takes."""
+
+    number: int
+    """The carrier's of its queue pair, or of its two NICs."""
+    entropy: int | None
+    """That by which its packets go, if they choose one."""
+    backlog: int = 0
+    """What was bound to it and is neither acknowledged nor lost [emulated bytes]."""
+    rtt_s: float = 0.0
+    """Its smoothed round trip at real scale; 0 before the first [s]."""
+
+    def took(self, rtt_s: float) -> None:
+        """Smooth the round trip as TCP does (RFC 6298, 2.2 and 2.3)."""
+        self.rtt_s += SMOOTHING * (rtt_s - self.rtt_s) if self.rtt_s else rtt_s
+
+
+@dataclass(eq=False)
+class Line:
+    """The messages that wait for their turn at a NIC, by number."""
+
+    nic: Nic
+    waiting: deque[int] = field(default_factory=deque)
+
+
+@dataclass(eq=False)
 class Fed:
     """A message under way."""
 
@@ -41,16 +66,16 @@ class Fed:
     """As the carrier calls it."""
     states: States
     """What the policy may know of its lanes."""
-    nics: tuple[Nic, ...]
-    """Those by which it may leave."""
+    lines: tuple[Line, ...]
+    """Those of the NICs by which it may leave."""
     by: tuple[Hashable, ...]
     """What makes room for it when something of it arrives, or is granted."""
     bursts: deque[tuple[int, ...]]
     """What is on no lane yet: real and emulated bytes of what is bound at once, and what the feeder adds."""
     left: int
     """What has not arrived, as the feeder counts it."""
-    carried: dict[tuple[int, int | None], int] = field(default_factory=dict)
-    """Its real bytes by what carried them: the carrier's number, and the entropy if that was chosen."""
+    carried: dict[LaneUse, int] = field(default_factory=dict)
+    """Its real bytes by what carried them."""
     forgotten: bool = False
     """Whether the policy does not know it any more."""
     real: int = field(init=False)
@@ -147,11 +172,10 @@ class Feeder(ABC, Generic[Message]):
         for lanes, own in dict.fromkeys(zip(offer.lanes, numbers, strict=True)):
             self.pairs.update(zip(own, self.listed(lanes), strict=True))
         self._place = {number: place for place, number in enumerate(self.pairs)}
-        self._ready: dict[Nic, deque[int]] = {pair.source: deque() for pair in self.pairs.values()}
-        self._parked: dict[int, list[Nic]] = {}
+        self._lines = {nic: Line(nic) for nic in dict.fromkeys(each.source for each in self.pairs.values())}
+        self._parked: dict[int, list[Line]] = {}
         self._sharing: dict[Hashable, list[int]] = defaultdict(list)
         """The messages by what makes room for them."""
-        self._rtt_s: dict[Hashable, float] = {}
         self._sweep_s = 0.0
         self._messages = self._cut(offer, chunk_bytes, numbers, names)
         self._message_of = {name: number for number, name in enumerate(names)}
@@ -182,7 +206,8 @@ class Feeder(ABC, Generic[Message]):
 
     def carried(self, name: int) -> dict[tuple[int, int | None], int]:
         """Return how many real bytes of a message each queue pair carried, and by which entropy if by any."""
-        return self._messages[self._message_of[name]].carried
+        carried = self._messages[self._message_of[name]].carried
+        return {(use.number, use.entropy): size for use, size in carried.items()}
 
     def real_bytes(self, name: int) -> int:
         """Return the size of a message [real bytes]."""
@@ -218,8 +243,8 @@ class Feeder(ABC, Generic[Message]):
 
     def _line_up(self, number: int) -> None:
         """Have a message wait for its first turn at each of its NICs."""
-        for nic in self._messages[number].nics:
-            self._ready[nic].append(number)
+        for line in self._messages[number].lines:
+            line.waiting.append(number)
         for each in self._messages[number].by:
             self._sharing[each].append(number)
 
@@ -251,25 +276,26 @@ class Feeder(ABC, Generic[Message]):
             self._wake(number)
 
     def _wake(self, number: int) -> None:
-        for nic in self._parked.pop(number, ()):
-            self._ready[nic].append(number)
+        if number in self._parked:
+            for line in self._parked.pop(number):
+                line.waiting.append(number)
 
-    def _offer(self, nic: Nic, ready: deque[int], at: float) -> None:
+    def _offer(self, line: Line, at: float) -> None:
         """Give the next message its turn at a NIC; it waits until it is woken if it may send nothing."""
-        number = ready.popleft()
+        number = line.waiting.popleft()
         message = self._messages[number]
         if not message.bursts:
             return
-        states, lane = message.states, self._first_with_room(message, nic)
+        lane = self._first_with_room(message, line)
         if lane is not None and self._policy:
-            lane = lane_chosen(self._policy, self._first + number, len(states), states, self._real_s(at))
+            lane = lane_chosen(self._policy, self._first + number, message.states, self._real_s(at))
         if lane is None:
-            self._parked.setdefault(number, []).append(nic)
+            self._parked.setdefault(number, []).append(line)
             return
-        ready.append(number)
+        line.waiting.append(number)
         self._bind(number, lane, at)
 
-    def _first_with_room(self, _message: Message, _nic: Nic) -> int | None:
+    def _first_with_room(self, _message: Message, _line: Line) -> int | None:
         """Return the first lane that takes what is next of a message; None if no lane does."""
         return 0
 
@@ -277,17 +303,14 @@ class Feeder(ABC, Generic[Message]):
     def _bind(self, number: int, lane: int, at: float) -> None:
         """Have the next burst of a message go by one of its lanes."""
 
-    def _acknowledge(self, number: int, lane: int, way: Hashable, timed: RoundTrip, at: float) -> None:
-        """Tell the policy of what arrived of a message, and smooth the round trip of the way that it took."""
+    def _acknowledge(
+        self, number: int, lane: int, use: LaneUse, rtt_s: float, marked: bool, at: float
+    ) -> None:
+        """Tell the policy of what arrived of a message, whose emulated round trip is that of its lane."""
         if self._messages[number].forgotten or not self._policy:
             return
-        rtt_s = timed.rtt_s / self._time
-        before_s = self._rtt_s.get(way, rtt_s)  # smoothed as TCP does (RFC 6298, 2.2 and 2.3)
-        self._rtt_s[way] = before_s + SMOOTHING * (rtt_s - before_s)
+        rtt_s /= self._time
+        use.took(rtt_s)
         self._policy.acknowledged(
-            message=self._first + number,
-            lane=lane,
-            rtt_s=rtt_s,
-            marked=timed.marked,
-            now=self._real_s(at),
+            message=self._first + number, lane=lane, rtt_s=rtt_s, marked=marked, now=self._real_s(at)
         )

@@ -24,7 +24,7 @@ from topologies.fabric import Nic
 from traffic.messages import Chunks
 from traffic.spraying.policy import Lanes, LaneState, QueuePair, each_of
 from traffic.spraying.states import States
-from traffic.transports.feeder import Fed, Feeder, Feeding, Offer
+from traffic.transports.feeder import Fed, Feeder, Feeding, LaneUse, Offer
 from traffic.transports.round_trips import Crossing, RoundTrips
 from traffic.transports.transport import LEAST_PACKET_S
 
@@ -87,11 +87,10 @@ class ReactiveFeeder(Feeder[Fed]):
     ) -> list[Fed]:
         self.numbers, pairs = list(self.pairs), list(self.pairs.values())
         """What the carrier calls its queue pairs."""
-        self._nics = {nic: _Nic(self._packet) for nic in self._ready}
+        self._nics = {nic: _Nic(self._packet) for nic in self._lines}
         self._nic_of = [self._nics[qp.source] for qp in pairs]
         self._round_trips = RoundTrips(list(map(self._crossing, pairs)), self._packet)
-        self._next_s, self._backlog = 0.0, [0] * len(pairs)
-        """At emulated scale [bytes]."""
+        self._next_s, self._uses = 0.0, [LaneUse(number, None) for number in self.numbers]
         sets = {among: tuple(self._place[number] for number in among) for among in dict.fromkeys(numbers)}
         of_message = self._of_message = [sets[among] for among in numbers]
         lane_of = {qps: {qp: lane for lane, qp in enumerate(qps)} for qps in sets.values()}
@@ -99,9 +98,10 @@ class ReactiveFeeder(Feeder[Fed]):
         """What the policy calls each queue pair that each message may use."""
         bursts = _bursts(offer.chunks, chunk_bytes, self._packet)
         states = {qps: States(len(qps), partial(self._state, qps)) for qps in lane_of}
-        nics = {qps: tuple(dict.fromkeys(pairs[qp].source for qp in qps)) for qps in lane_of}
+        sources = {qps: dict.fromkeys(pairs[qp].source for qp in qps) for qps in lane_of}
+        lines = {qps: tuple(map(self._lines.__getitem__, nics)) for qps, nics in sources.items()}
         rows = zip(names, of_message, numbers, bursts, strict=True)
-        return [Fed(name, states[qps], nics[qps], by, own, len(own)) for name, qps, by, own in rows]
+        return [Fed(name, states[qps], lines[qps], by, own, len(own)) for name, qps, by, own in rows]
 
     @property
     def tick_s(self) -> float:
@@ -134,27 +134,27 @@ class ReactiveFeeder(Feeder[Fed]):
             return
         self._next_s, self._carrier = at + self.tick_s, carrier
         self._sweep(at)
-        for nic, ready in self._ready.items():
+        for nic, line in self._lines.items():
             sender = self._nics[nic]
             sender.sent_until(at - self.began_at)
-            while sender.room and ready:
-                self._offer(nic, ready, at)
+            while sender.room and line.waiting:
+                self._offer(line, at)
 
     def _bind(self, number: int, lane: int, at: float) -> None:
         message, qp = self._messages[number], self._of_message[number][lane]
         real, size = message.bursts.popleft()
-        by = self.numbers[qp], None
+        use = self._uses[qp]
         self._nic_of[qp].queue += size
-        self._backlog[qp] += size
-        message.carried[by] = message.carried.get(by, 0) + real
+        use.backlog += size
+        message.carried[use] = message.carried.get(use, 0) + real
         self._round_trips.handed_over(qp, size, at - self.began_at)
         self._carrier.put(self.numbers[qp], size, message.name)
 
     def _state(self, qps: tuple[int, ...], lane: int) -> LaneState:
         """Return what a policy may know of one of some queue pairs."""
         qp = qps[lane]
-        room = self._nic_of[qp].room and self._carrier.takes(self.numbers[qp])
-        return LaneState(ceil(self._backlog[qp] / self._volume), self._rtt_s.get(qp, 0.0), room)
+        use, room = self._uses[qp], self._nic_of[qp].room and self._carrier.takes(self.numbers[qp])
+        return LaneState(ceil(use.backlog / self._volume), use.rtt_s, room)
 
     def arrived(
         self, carrier: QueuePairCarrier, number: int, delivered: Iterable[int], at: float
@@ -175,11 +175,12 @@ class ReactiveFeeder(Feeder[Fed]):
         list of int
             The messages that have arrived whole now.
         """
-        qp, done = self._place[number], []
-        self._backlog[qp] = carrier.owed(number)
+        qp, done = self._place[number], list[int]()
+        use = self._uses[qp]
+        use.backlog = carrier.owed(number)
         for which in [self._message_of[name] for name in delivered if name in self._message_of]:
             message, timed = self._messages[which], self._round_trips.arrived(qp, at - self.began_at)
-            self._acknowledge(which, self._lane_of[which][qp], qp, timed, at)
+            self._acknowledge(which, self._lane_of[which][qp], use, timed.rtt_s, timed.marked, at)
             message.left -= 1
             if not message.left:
                 done.append(message.name)

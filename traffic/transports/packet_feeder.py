@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache
 from itertools import accumulate, pairwise, takewhile
 from math import ceil
 from typing import Protocol
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topologies.fabric import Nic
+from traffic.congestion.control import SourceEnds
 from traffic.spraying.policy import (
     HearsLosses,
     Lanes,
@@ -29,14 +30,27 @@ from traffic.spraying.policy import (
     entropies_between,
 )
 from traffic.spraying.states import States
-from traffic.transports.feeder import Fed, Feeder, Offer
-from traffic.transports.round_trips import RoundTrip
+from traffic.transports.feeder import Fed, Feeder, LaneUse, Line, Offer
 
 NEW = -1
 """Stands for the place in its message of what was never sent."""
-Group = tuple[tuple[Nic, ...], Nic, int]
-"""What is granted together, of a communicator: all from some NICs of a server to another NIC that may go by
-any of them. What may go by one NIC only has grants of its own: others' paths do not hold it up."""
+
+
+@dataclass(eq=False)
+class Group:
+    """What is granted together: all from some NICs of a server to another NIC that may go by any of them.
+
+    What may go by one NIC only has grants of its own: others' paths do not hold it up. There is one for equal
+    ends (`group_between`), so that it is looked up by identity: a hash of its NICs took 0.5 us.
+    """
+
+    ends: SourceEnds
+
+
+@cache
+def group_between(ends: SourceEnds) -> Group:
+    """Return the group of all that goes between some ends."""
+    return Group(ends)
 
 
 @dataclass(eq=False)
@@ -52,6 +66,7 @@ class Burst:
     number: int
     """The carrier's of the lane's two NICs."""
     group: Group
+    use: LaneUse
     entropy: int
     real: int
     """Its bytes at real scale that neither arrived nor were lost."""
@@ -125,19 +140,19 @@ class PacketFeeder(Feeder[_Message]):
         numbers: Sequence[tuple[int, ...]],
         names: Sequence[int],
     ) -> list[_Message]:
-        self._hears = offer.policy if isinstance(offer.policy, HearsLosses) else None
+        self._hears = _that_hears(offer.policy)
         self._per_packet = offer.policy is None or bool(getattr(offer.policy, "per_packet", False))
-        self._backlog: dict[tuple[int, int], int] = defaultdict(int)
-        """What each lane has on its way, by pair of NICs and entropy [emulated bytes]."""
+        self._uses: dict[tuple[int, int], LaneUse] = {}
+        """What is on each lane that was looked at, by pair of NICs and entropy."""
         self._next_bytes = 0
         """The size of what is to be bound next [emulated bytes]."""
         self.groups: dict[Group, dict[int, None]] = {}
         """What its messages are granted with, and the pairs of NICs of each."""
         rows = list(zip(offer.lanes, numbers, strict=True))
-        among = {each: _Among(self, *each) for each in dict.fromkeys(rows)}
+        among = {each: _Among(self, self._lines, *each) for each in dict.fromkeys(rows)}
         bursts = _cut(offer, chunk_bytes, self._packet, per_packet=self._per_packet)
         return [
-            _Message(name, own.states, own.nics, own.groups, deque(cut), 0, among=own)
+            _Message(name, own.states, own.lines, own.groups, deque(cut), 0, among=own)
             for name, own, cut in zip(names, map(among.__getitem__, rows), bursts, strict=True)
         ]
 
@@ -152,7 +167,7 @@ class PacketFeeder(Feeder[_Message]):
 
     def other_groups(self, burst: Burst) -> list[Group]:
         """Return the groups by which a burst's message may go besides its own."""
-        return [each for each in self._messages[burst.message].among.groups if each != burst.group]
+        return self._messages[burst.message].among.others[burst.group]
 
     def forget(self, names: Collection[int]) -> None:
         """Bind no more of some messages that are under way."""
@@ -169,27 +184,26 @@ class PacketFeeder(Feeder[_Message]):
         """
         self._carrier = carrier
         self._sweep(at)
-        nics = list(self._ready)
-        while nics and not carrier.turn_is_over:  # a packet each, so that none waits until others are full
-            nics = [nic for nic in nics if self._gives(nic, at)]
-        return bool(nics)
+        lines = list(self._lines.values())
+        while lines and not carrier.turn_is_over:  # a packet each, so that none waits until others are full
+            lines = [line for line in lines if line.waiting and self._gives(line, at)]
+        return bool(lines)
 
-    def _gives(self, nic: Nic, at: float) -> bool:
-        """Give a NIC that has room what is next; return whether it had, and there was something."""
-        ready = self._ready[nic]
-        if not ready or not self._carrier.room(nic):
+    def _gives(self, line: Line, at: float) -> bool:
+        """Give a NIC what is next, if it has room; return whether it had."""
+        if not self._carrier.room(line.nic):
             return False
-        self._offer(nic, ready, at)
+        self._offer(line, at)
         return True
 
-    def _first_with_room(self, message: _Message, nic: Nic) -> int | None:
-        """Return the first lane that takes a packet; most groups allow none, so they are asked first.
+    def _first_with_room(self, message: _Message, line: Line) -> int | None:
+        """Return a lane that takes a packet; most groups allow none, so they are asked first.
 
         A policy may choose any, and be asked whosever turn it is.
         """
         carrier, self._next_bytes = self._carrier, message.bursts[0][1]
-        of_group = message.among.of_group if self._policy else message.among.of_nic[nic]
-        for group, numbers in of_group:
+        among = message.among
+        for group, numbers in among.of_turn[line] if self._policy else among.of_line[line]:
             if carrier.allows(group):
                 for number, lane in numbers:
                     if carrier.takes(number, group, self._next_bytes):
@@ -198,41 +212,50 @@ class PacketFeeder(Feeder[_Message]):
 
     def _bind(self, number: int, lane: int, at: float) -> None:
         message = self._messages[number]
-        pair, entropy = message.among.where(lane)
+        chosen = message.among.lane(lane)
         real, size, order = message.bursts.popleft()
         message.unbound -= size
-        if self._policy:
-            self._backlog[pair, entropy] += size
-        group = message.among.group_of[pair]
-        burst = Burst(number, message.name, lane, pair, group, entropy, real, size, at, order)
+        use = chosen.use
+        use.backlog += size
+        pair, entropy = chosen.pair, chosen.entropy
+        burst = Burst(number, message.name, lane, pair, chosen.group, use, entropy, real, size, at, order)
         self._carrier.put(self, burst)
 
-    def state(self, lane: tuple[int, int], group: Group) -> LaneState:
-        """Return what a policy may know of a lane, by pair of NICs and entropy."""
-        backlog = ceil(self._backlog.get(lane, 0) / self._volume)
-        takes = self._carrier.takes(lane[0], group, self._next_bytes)
-        return LaneState(backlog, self._rtt_s.get(lane, 0.0), takes)
+    def use(self, pair: int, entropy: int) -> LaneUse:
+        """Return what is on a lane, of all messages that may use it."""
+        if (pair, entropy) not in self._uses:
+            self._uses[pair, entropy] = LaneUse(pair, entropy)
+        return self._uses[pair, entropy]
+
+    def state(self, lane: "_Lane") -> LaneState:
+        """Return what a policy may know of a lane."""
+        use = lane.use
+        backlog = ceil(use.backlog / self._volume) if use.backlog else 0
+        return LaneState(backlog, use.rtt_s, self._carrier.takes(lane.pair, lane.group, self._next_bytes))
 
     # Packets arrive, or are lost
 
     def landed(self, burst: Burst, size: int) -> bool:
         """Record bytes that arrived of a burst; return whether its message has arrived whole now."""
-        message, lane = self._messages[burst.message], (burst.number, burst.entropy)
-        message.carried[lane] = message.carried.get(lane, 0) + burst.take(size)
+        message, use = self._messages[burst.message], burst.use
+        message.carried[use] = message.carried.get(use, 0) + burst.take(size)
         message.left -= size
         self._open -= not message.left
         return not message.left
 
-    def acknowledged(self, burst: Burst, size: int, timed: RoundTrip, at: float) -> None:
-        """Record bytes of a burst that were acknowledged; its policy hears of a packet, or of a chunk."""
-        lane = burst.number, burst.entropy
-        self._leave(lane, size)
+    def acknowledged(self, burst: Burst, size: int, rtt_s: float, marked: bool, at: float) -> None:
+        """Record bytes of a burst that were acknowledged; its policy hears of a packet, or of a chunk.
+
+        ``rtt_s`` is how long the packet took at emulated scale [s], ``marked`` whether it met a queue.
+        """
+        burst.use.backlog -= size
         burst.unheard -= size
-        burst.marked |= timed.marked
-        if not self._per_packet and not burst.unheard:
-            timed = RoundTrip(at - burst.bound_s, burst.marked)
-        if self._per_packet or not burst.unheard:
-            self._acknowledge(burst.message, burst.lane, lane, timed, at)
+        burst.marked = burst.marked or marked
+        if self._per_packet:
+            self._acknowledge(burst.message, burst.lane, burst.use, rtt_s, marked, at)
+        elif not burst.unheard:
+            took_s = at - burst.bound_s
+            self._acknowledge(burst.message, burst.lane, burst.use, took_s, burst.marked, at)
 
     def lost(self, burst: Burst, size: int, order: int, at: float) -> None:
         """Send bytes of a burst again, by a lane that is chosen anew, before what was never sent.
@@ -244,59 +267,87 @@ class PacketFeeder(Feeder[_Message]):
         message.bursts.insert(again, (burst.take(size), size, order))
         message.unbound += size
         burst.unheard -= size
-        self._leave((burst.number, burst.entropy), size)
+        burst.use.backlog -= size
         self._wake(burst.message)
-        for nic in message.among.nics:  # it may have none to send, and no turn
-            if burst.message not in self._ready[nic]:
-                self._ready[nic].append(burst.message)
+        for line in message.lines:  # it may have none to send, and no turn
+            if burst.message not in line.waiting:
+                line.waiting.append(burst.message)
         if self._hears:
             named = self._first + burst.message
             self._hears.lost(message=named, lane=burst.lane, now=self._real_s(at))
 
     def dropped(self, burst: Burst, size: int) -> None:
         """Have bytes of a burst leave its lane that were taken back."""
-        self._leave((burst.number, burst.entropy), size)
+        burst.use.backlog -= size
 
-    def _leave(self, lane: tuple[int, int], size: int) -> None:
-        if not self._policy:
-            return
-        self._backlog[lane] -= size
-        if not self._backlog[lane]:
-            del self._backlog[lane]
+
+@dataclass(eq=False)
+class _Lane:
+    """A lane, as the messages that may use it know it."""
+
+    pair: int
+    """The carrier's number of its two NICs."""
+    entropy: int
+    group: Group
+    use: LaneUse
+
+
+_Asked = list[tuple[Group, list[tuple[int, int]]]]
+"""Pairs of NICs by their groups, each with its first lane."""
 
 
 class _Among:
     """The lanes that some messages may use: entropies between pairs of NICs."""
 
-    def __init__(self, feeder: PacketFeeder, lanes: Lanes, numbers: tuple[int, ...]) -> None:
-        self.numbers = numbers
-        self._entropies = entropies_between(lanes)
+    def __init__(
+        self, feeder: PacketFeeder, line_of: Mapping[Nic, Line], lanes: Lanes, numbers: tuple[int, ...]
+    ) -> None:
+        self._feeder, self._numbers, self._entropies = feeder, numbers, entropies_between(lanes)
         self._first = list(accumulate(map(len, self._entropies), initial=0))
-        pairs = [feeder.pairs[number] for number in numbers]
-        self.nics = tuple(dict.fromkeys(pair.source for pair in pairs))
-        self.group_of = _groups(dict(zip(numbers, pairs, strict=True)))
+        self._lanes: dict[int, _Lane] = {}
+        """Those that were looked at."""
+        pairs = {number: feeder.pairs[number] for number in numbers}
+        self.group_of = _groups(pairs)
         """The group of each pair of NICs, by number."""
         self.groups = tuple(dict.fromkeys(self.group_of.values()))
-        of_pairs = list(zip(numbers, self._first, strict=False))
-        self.of_group = [(g, [each for each in of_pairs if self.group_of[each[0]] == g]) for g in self.groups]
-        """The pairs of NICs of each group, each with its first lane."""
-        self.of_nic = {
-            nic: [
-                (g, [each for each in of if feeder.pairs[each[0]].source == nic]) for g, of in self.of_group
-            ]
-            for nic in self.nics
-        }
-        """The same of each NIC that sends."""
-        self.states = States(self._first[-1], partial(self._state, feeder))
+        self.others = {group: [each for each in self.groups if each is not group] for group in self.groups}
+        """What its messages may go by besides each group."""
+        self.lines = tuple(line_of[nic] for nic in dict.fromkeys(pair.source for pair in pairs.values()))
+        """Those of the NICs that send."""
+        self.of_line: dict[Line, _Asked] = {}
+        """The pairs of each NIC that sends."""
+        self.of_turn: dict[Line, _Asked] = {}
+        """All pairs, those of the NIC whose turn it is first: they mostly have room then."""
+        for line in self.lines:
+            first = dict(zip(numbers, self._first, strict=False))
+            own = {each: lane for each, lane in first.items() if pairs[each].source == line.nic}
+            self.of_line[line] = self._asked(own)
+            self.of_turn[line] = self._asked(own | first)
+        self.states = States(self._first[-1], self._state)
 
-    def _state(self, feeder: PacketFeeder, lane: int) -> LaneState:
-        where = self.where(lane)
-        return feeder.state(where, self.group_of[where[0]])
+    def _asked(self, first: Mapping[int, int]) -> _Asked:
+        """Return pairs of NICs, of which each has its first lane, by their groups."""
+        by_group: dict[Group, list[tuple[int, int]]] = defaultdict(list)
+        for number, lane in first.items():
+            by_group[self.group_of[number]].append((number, lane))
+        return list(by_group.items())
 
-    def where(self, lane: int) -> tuple[int, int]:
-        """Return the number of a lane's pair of NICs, and its entropy."""
-        place = bisect_right(self._first, lane) - 1
-        return self.numbers[place], self._entropies[place][lane - self._first[place]]
+    def _state(self, lane: int) -> LaneState:
+        return self._feeder.state(self.lane(lane))
+
+    def lane(self, lane: int) -> _Lane:
+        """Return one of the lanes."""
+        if lane not in self._lanes:
+            place = bisect_right(self._first, lane) - 1
+            pair, entropy = self._numbers[place], self._entropies[place][lane - self._first[place]]
+            use = self._feeder.use(pair, entropy)
+            self._lanes[lane] = _Lane(pair, entropy, self.group_of[pair], use)
+        return self._lanes[lane]
+
+
+def _that_hears(policy: object) -> HearsLosses | None:
+    """Return a policy if it hears of losses."""
+    return policy if isinstance(policy, HearsLosses) else None
 
 
 def _groups(pairs: Mapping[int, QueuePair]) -> dict[int, Group]:
@@ -304,10 +355,8 @@ def _groups(pairs: Mapping[int, QueuePair]) -> dict[int, Group]:
     sources: dict[tuple[Nic, int], dict[Nic, None]] = defaultdict(dict)
     for pair in pairs.values():
         sources[pair.destination, pair.communicator][pair.source] = None
-    return {
-        number: (tuple(sources[pair.destination, pair.communicator]), pair.destination, pair.communicator)
-        for number, pair in pairs.items()
-    }
+    ends = {end: group_between(SourceEnds(tuple(nics), *end)) for end, nics in sources.items()}
+    return {number: ends[pair.destination, pair.communicator] for number, pair in pairs.items()}
 
 
 def _cut(

@@ -79,7 +79,7 @@ class Sources:
     ) -> Source:
         """Return a new source: a queue pair, or a group of which it is the first, and the others."""
         near, far = lane.queue_pair.source, lane.queue_pair.destination
-        self.ends.append(SourceEnds(*key) if key else SourceEnds((near,), far, lane.queue_pair.communicator))
+        self.ends.append(key.ends if key else SourceEnds((near,), far, lane.queue_pair.communicator))
         # Sources begin with different NICs: else all would send to the same first.
         order = ((near.server - far.server) % MOST << 40) + (near.nic - far.nic) * MOST + near.nic
         source = Source(len(self._sources), far, lane, key, order, lanes=(lane, *others))
