@@ -5,7 +5,7 @@ falls short of that, a link on its way does.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
         engine.connect(numbers)
         for _ in range(TRIES):
             sizes = [int(rate_bps(queue_pair.source) / 8 * SAMPLE_S) for queue_pair in queue_pairs]
-            found = settled_rates_bps(engine, np.array(numbers), np.array(sizes)) / nominal_bps - 1
+            found = settled_rates_bps(engine, numbers, np.array(sizes)) / nominal_bps - 1
             errors = np.where(np.abs(found) < np.abs(errors), found, errors)
             if (np.abs(errors) <= SOUND).all():
                 break
@@ -72,7 +72,7 @@ def link_errors(network: Network, rng: np.random.Generator) -> dict[Nic, float]:
 
 
 def settled_rates_bps(
-    engine: Engine | DatagramEngine, numbers: NDArray[np.int64], sizes: NDArray[np.int64]
+    engine: Engine | DatagramEngine, numbers: Sequence[int], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Send so many bytes over each queue pair at once; return the rate of each after its first quarter."""
     count, settled = len(numbers), (sizes * SETTLED).astype(np.int64)

@@ -81,7 +81,7 @@ def control(network: Network, hop_bps: float, *, datagrams: bool = False) -> Con
         # Whole packets: the last one, if it were smaller, would wait until all before it are acknowledged.
         sizes = np.rint(payload_bps / 8 * lasts_s / packet).astype(np.int64) * packet
         began, waited_s = time.monotonic(), cpu_pressure_s()
-        found_bps = settled_rates_bps(engine, np.array(numbers), sizes)
+        found_bps = settled_rates_bps(engine, numbers, sizes)
         pressure = (cpu_pressure_s() - waited_s) / (time.monotonic() - began)
     hops = np.array([len(path) - 1 for path in paths.values()])
     error = float((payload_bps / found_bps).mean() - 1)
