@@ -19,6 +19,7 @@ from typing import Literal, cast, get_args
 
 from controller.packet.flow_table import Hashing
 from testbed.machine.commands import output_of
+from testbed.machine.multipath import picks_as_computed
 from testbed.machine.netlink import kernel_has_netem
 from topologies.errors import MachineError, ScenarioError
 
@@ -59,7 +60,7 @@ def check_datapath(datapath: Datapath) -> None:
     if datapath == "netdev":
         return
     if datapath == "route":
-        _check_hash_seed()
+        _check_hash()
         return
     try:
         _dpctl("dump-dps")
@@ -75,12 +76,19 @@ def check_datapath(datapath: Datapath) -> None:
         )
 
 
-def _check_hash_seed() -> None:
+def _check_hash() -> None:
+    release = os.uname().release
     if not (Path("/proc/sys") / HASH_SEED).exists():
         raise MachineError(
-            f"this kernel ({os.uname().release}) has one hash for all namespaces, so that with the datapath "
+            f"this kernel ({release}) has one hash for all namespaces, so that with the datapath "
             "'route' all switches would spread alike",
             f"take Linux 6.11 or newer, or {HINT}",
+        )
+    if not picks_as_computed():
+        raise MachineError(
+            f"this kernel ({release}) hashes otherwise than Linux 6.11 to 6.18, so that with the datapath "
+            "'route' packets would take other paths than are predicted",
+            HINT,
         )
 
 

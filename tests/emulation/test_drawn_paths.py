@@ -8,6 +8,7 @@ import pytest
 
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
+from testbed.machine import multipath
 from testbed.network.tap import Tap
 from tests.controller.test_routing import with_uplinks
 from tests.emulation.conftest import Booted
@@ -77,3 +78,10 @@ def test_drawn_datagrams_take_the_paths_of_the_kernels_hash(
     expected = [tables.datagram_path(lane.source, lane.destination, lane.entropy) for lane in asked]
     assert list(seen) == expected
     assert len({path[1:] for path in seen}) > PAIRS, "packets spread"
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_a_kernel_that_picks_otherwise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert multipath.picks_as_computed()
+    monkeypatch.setattr(multipath, "SEED", multipath.SEED + 1)
+    assert not multipath.picks_as_computed.__wrapped__()

@@ -76,6 +76,17 @@ def test_a_kernel_whose_namespaces_share_a_hash_is_said(monkeypatch: pytest.Monk
         check_datapath("route")
 
 
+@pytest.mark.parametrize("as_computed", [True, False])
+def test_a_kernel_with_another_hash_is_said(monkeypatch: pytest.MonkeyPatch, as_computed: bool) -> None:
+    monkeypatch.setattr(module, "HASH_SEED", "net/ipv4/ip_forward")
+    monkeypatch.setattr(module, "picks_as_computed", lambda: as_computed)
+    if as_computed:
+        check_datapath("route")
+    else:
+        with pytest.raises(MachineError, match=r"hashes otherwise than Linux 6\.11"):
+            check_datapath("route")
+
+
 @pytest.mark.parametrize("lost", [0, 17])
 def test_lost_upcalls_are_read_from_what_open_vswitch_shows(dpctl: Path, lost: int) -> None:
     dpctl.write_text(f"#!/bin/sh\ncat <<END\n{SHOWN.format(lost=lost)}END\n")
