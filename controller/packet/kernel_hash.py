@@ -13,6 +13,10 @@ connections 64 went as computed, with three next hops; by the third policy all d
 The hash is symmetric: the lesser address, as a number in the machine's order of bytes, comes first, and so
 does the lesser port. UDP's ports are in it, too.
 
+From Linux 6.11 to 6.18 all this is the same for packets that a namespace forwards. Since 6.16 a next hop is
+preferred whose interface has the packet's source address, but only for packets that a machine sends itself.
+Later kernels may hash otherwise: `testbed.machine.multipath` asks before a network boots.
+
 References
 ----------
 Linux 6.11 to 6.18: ``fib_multipath_custom_hash_outer`` and ``ip_mkroute_input`` in ``net/ipv4/route.c``,
