@@ -209,8 +209,8 @@ class AppRun:
         with ExitStack() as stack:
             processes = stack.enter_context(AppProcesses(network, plan.launch, plan.place))
             missed = stack.enter_context(capturing(network, plan.captures))
-            self._counters = stack.enter_context(LinkCounters(fabric))
-            self._tap = stack.enter_context(TrafficTap(fabric))
+            self._counters = stack.enter_context(LinkCounters(network.wiring))
+            self._tap = stack.enter_context(TrafficTap(network.wiring))
             counted = host_counts(network)
             self._watch = Watch(network, plan.failing, restarts=restarts, relit=relit)
             stack.enter_context(self._watch)

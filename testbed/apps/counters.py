@@ -1,6 +1,6 @@
 """Bytes of links over time, and segments that hosts' TCP sent again: from the kernel's counters.
 
-A reading is one answer of the kernel about all interfaces of this namespace and one about all queues, both at
+A reading is one answer of the kernel about all interfaces of a namespace and one about all queues, both at
 the switches' ends of links. For 600 interfaces it takes some milliseconds.
 """
 
@@ -9,9 +9,10 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -23,9 +24,10 @@ from testbed.apps.app_record import LINKS, HostTcp
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.netlink import HEADER, NLMSG_ERROR, TC_MESSAGE
 from testbed.network.network import Network
+from testbed.network.wiring import Wiring
 from topologies.addresses import interface
 from topologies.errors import NetworkError
-from topologies.fabric import Fabric
+from topologies.fabric import Port
 from traffic.tables import empty
 
 TICK_S = 0.1
@@ -54,28 +56,40 @@ Reading = NDArray[np.float64]
 """A row per port: bytes, packets and drops so far, and bytes that wait."""
 
 
+class _Look(NamedTuple):
+    """What is asked about the interfaces of a namespace, and whose counters they have."""
+
+    channel: socket.socket
+    sent: Mapping[int, int]
+    """The row of the port that an interface is."""
+    received: Mapping[int, int]
+    """The row of the NIC at the other end of its link."""
+
+
 class LinkCounters:
     """Reads what every port of a fabric has sent, many times a second; a context manager.
 
     Parameters
     ----------
-    fabric
-        Whose switches' ports are in this network namespace.
+    wiring
+        Where the switches' ports are.
     """
 
-    def __init__(self, fabric: Fabric) -> None:
-        self._ports = [*fabric.link_at]
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring, self._ports = wiring, [*wiring.fabric.link_at]
         self._rows = {port: row for row, port in enumerate(self._ports)}
-        self._fabric = fabric
         self._stop = threading.Event()
         self._failure: Exception | None = None
 
     def __enter__(self) -> Self:
         """Begin to read."""
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        self._socket.bind((0, 0))
-        self._socket.settimeout(30.0)
-        self._sent, self._received = self._interfaces()
+        switches = self._wiring.fabric.switch_index
+        with ExitStack() as stack:
+            self._looks = [
+                self._looking(stack, ports)
+                for ports in self._wiring.together(port for port in self._ports if port.node in switches)
+            ]
+            self._stack = stack.pop_all()
         self._origin_s = time.monotonic()
         self.ticks = LinkTicks(self._origin_s, self._read())
         """All readings so far."""
@@ -87,7 +101,7 @@ class LinkCounters:
         """Read a last time, and stop. Raise what kept counters from being read."""
         self._stop.set()
         self._thread.join()
-        self._socket.close()
+        self._stack.close()
         if self._failure and kind is None:
             raise self._failure
 
@@ -100,16 +114,22 @@ class LinkCounters:
         """Return `testbed.apps.app_record.LINKS` since a time [s, monotonic clock]; once it has stopped."""
         return self.ticks.table([str(port) for port in self._ports], start_s)
 
-    def _interfaces(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the row of the port that an interface is, and of the NIC at its link's other end."""
-        sent, received = {}, {}
-        for port in self._ports:
-            if port.node in self._fabric.switch_index:
-                index, peer = socket.if_nametoindex(interface(self._fabric, port)), self._fabric.peer(port)
-                sent[index] = self._rows[port]
-                if peer.node in self._fabric.server_index:
-                    received[index] = self._rows[peer]
-        return sent, received
+    def _looking(self, stack: ExitStack, ports: Sequence[Port]) -> "_Look":
+        """Return how ports are looked at whose interfaces are in one namespace."""
+        fabric = self._wiring.fabric
+        with self._wiring.inside(ports[0].node):
+            channel = stack.enter_context(
+                socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+            )
+            indices = {port: socket.if_nametoindex(interface(fabric, port)) for port in ports}
+        channel.bind((0, 0))
+        channel.settimeout(30.0)
+        peers = {index: fabric.peer(port) for port, index in indices.items()}
+        return _Look(
+            channel,
+            {index: self._rows[port] for port, index in indices.items()},
+            {index: self._rows[peer] for index, peer in peers.items() if peer.node in fabric.server_index},
+        )
 
     def _run(self) -> None:
         try:
@@ -128,14 +148,15 @@ class LinkCounters:
 
     def _read(self) -> Reading:
         reading = np.zeros((len(self._ports), 4))
-        for index, (packets_in, packets_out, bytes_in, bytes_out) in _link_stats(self._socket):
-            if (row := self._sent.get(index)) is not None:
-                reading[row, [SENT, PACKETS]] = bytes_out, packets_out
-            if (row := self._received.get(index)) is not None:
-                reading[row, [SENT, PACKETS]] = bytes_in, packets_in
-        for index, (_, waiting_bytes, drops) in _queue_stats(self._socket):
-            if (row := self._sent.get(index)) is not None:
-                reading[row, [DROPS, BACKLOG]] = drops, waiting_bytes
+        for look in self._looks:
+            for index, (packets_in, packets_out, bytes_in, bytes_out) in _link_stats(look.channel):
+                if (row := look.sent.get(index)) is not None:
+                    reading[row, [SENT, PACKETS]] = bytes_out, packets_out
+                if (row := look.received.get(index)) is not None:
+                    reading[row, [SENT, PACKETS]] = bytes_in, packets_in
+            for index, (_, waiting_bytes, drops) in _queue_stats(look.channel):
+                if (row := look.sent.get(index)) is not None:
+                    reading[row, [DROPS, BACKLOG]] = drops, waiting_bytes
         return reading
 
 

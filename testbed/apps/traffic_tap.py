@@ -7,7 +7,10 @@ Every packet is read where it comes off its host's NIC, and some packets at ever
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from itertools import pairwise
+from threading import Lock
 from typing import Self
 
 import numpy as np
@@ -16,8 +19,10 @@ import pandas as pd
 from testbed.apps.app_record import TapCounts
 from testbed.apps.path_log import FOLLOWED, PathLog
 from testbed.apps.traffic_log import HEAD_BYTES, HEADS, SYN, TCP, UDP, TrafficLog
-from testbed.network.packet_ring import Frames, PacketRing
+from testbed.machine.wall_clock import wall_ahead_s
+from testbed.network.packet_ring import FRAMES, Frames, PacketRing
 from testbed.network.tap import PACKET_OUTGOING
+from testbed.network.wiring import Wiring
 from topologies.addresses import interface
 from topologies.fabric import Fabric, Port
 from traffic.transports.packet_filter import Program
@@ -55,6 +60,8 @@ IS_LEAVING = (
     (0x15, 0, len(IS_FOLLOWED), PACKET_OUTGOING),
 )
 """The same before it: IP packets; what does not leave goes on behind it."""
+FEWER = 4
+"""By how much fewer frames a ring has where each switch that routes has one of its own."""
 MOST_RANGES = 1000
 """The kernel takes 4,096 instructions."""
 
@@ -64,35 +71,37 @@ class TrafficTap:
 
     Parameters
     ----------
-    fabric
-        Whose switches' ports are in this network namespace.
+    wiring
+        Where the switches' ports are.
     """
 
-    def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+        self._one_at_a_time = Lock()
 
     def __enter__(self) -> Self:
         """Start to listen."""
-        fabric = self._fabric
-        switch_ports = [port for port in fabric.link_at if port.node in fabric.switch_index]
-        ports = {socket.if_nametoindex(interface(fabric, port)): port for port in switch_ports}
-        indices = sorted(ports)
-        number_of = {port: number for number, port in enumerate(fabric.link_at)}
-        peers = [fabric.peer(ports[index]) for index in indices]
-        self._interfaces = np.array(indices)
-        self._out = np.array([number_of[ports[index]] for index in indices])
-        self._in = np.array([number_of[peer] for peer in peers])
-        self._server = np.array([fabric.server_index.get(peer.node, -1) for peer in peers])
-        from_nics = [index for index, server in zip(indices, self._server, strict=True) if server >= 0]
-        self._ring = PacketRing(taken(from_nics), HEADS, self._add, ROUND_S)
+        fabric = self._wiring.fabric
         self._log = TrafficLog(fabric, time.monotonic())
         self._paths = PathLog(fabric, list[Port](fabric.link_at))
-        self._ring.__enter__()
+        switch_ports = [port for port in fabric.link_at if port.node in fabric.switch_index]
+        groups = self._wiring.together(switch_ports)
+        room = FRAMES if len(groups) == 1 else FRAMES // FEWER
+        with ExitStack() as stack:
+            self._rings = [self._ring(stack, ports, room) for ports in groups]
+            self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: object, *_error: object) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop; what has been sent by now is still read."""
-        self._ring.__exit__(kind)
+        self._stack.__exit__(*error)  # type: ignore[arg-type]  # as it was given
+
+    def _ring(self, stack: ExitStack, ports: Sequence[Port], room: int) -> PacketRing:
+        """Have packets read at ports whose interfaces are in one namespace."""
+        with self._wiring.inside(ports[0].node):
+            place = _Place(self._wiring.fabric, ports)
+            ring = PacketRing(taken(place.from_nics), HEADS, partial(self._add, place), ROUND_S, room)
+            return stack.enter_context(ring)
 
     @property
     def wire_bytes(self) -> int:
@@ -102,12 +111,13 @@ class TrafficTap:
     @property
     def stepped_s(self) -> float:
         """The most by which the wall clock was set meanwhile, whose times packets have [s]."""
-        return self._ring.stepped_s
+        return max(ring.stepped_s for ring in self._rings)
 
     @property
     def counts(self) -> TapCounts:
         """How the tap fared; once it has stopped."""
-        return TapCounts(self._log.packets, self._ring.missed, self._ring.cpu_s, self._log.bin_s)
+        missed, cpu_s = sum(ring.missed for ring in self._rings), sum(ring.cpu_s for ring in self._rings)
+        return TapCounts(self._log.packets, missed, cpu_s, self._log.bin_s)
 
     def traffic(self, start_s: float) -> pd.DataFrame:
         """Return `testbed.apps.app_record.TRAFFIC` since a time [s, monotonic clock]; once it has stopped."""
@@ -121,19 +131,48 @@ class TrafficTap:
         """Return `testbed.apps.app_record.PATHS` since a time [s, monotonic clock]; once it has stopped."""
         return self._paths.path_table(start_s)
 
-    def _add(self, frames: Frames) -> None:
-        at = np.searchsorted(self._interfaces, frames["interface"]).clip(max=len(self._interfaces) - 1)
-        at_s = frames["s"] + frames["ns"] / 1e9 - self._ring.ahead_s
+    def _add(self, place: "_Place", frames: Frames) -> None:
+        at = np.searchsorted(place.interfaces, frames["interface"]).clip(max=len(place.interfaces) - 1)
+        at_s = frames["s"] + frames["ns"] / 1e9 - place.ahead_s
         leaves = frames["kind"] == PACKET_OUTGOING
         # Bridges have interfaces of their own; what comes off another switch has been seen as it left that.
-        known = (self._interfaces[at] == frames["interface"]) & (leaves | (self._server[at] >= 0))
+        known = (place.interfaces[at] == frames["interface"]) & (leaves | (place.server[at] >= 0))
         flow = np.full(len(frames), -1)
         came = np.flatnonzero(known & ~leaves)
-        flow[came] = self._log.add(frames[came], at_s[came], self._server[at[came]])
-        port = np.where(leaves, self._out[at], self._in[at])
+        port = np.where(leaves, place.out[at], place.come_by[at])
         shown = np.flatnonzero(known)
-        if len(shown):
-            self._paths.add(frames[shown], at_s[shown], port[shown], flow[shown])
+        with self._one_at_a_time:  # each ring has a thread
+            flow[came] = self._log.add(frames[came], at_s[came], place.server[at[came]])
+            if len(shown):
+                self._paths.add(frames[shown], at_s[shown], port[shown], flow[shown])
+
+
+class _Place:
+    """What the interfaces of this network namespace are, in the order of their numbers.
+
+    Parameters
+    ----------
+    fabric
+        Whose.
+    ports
+        Of switches, whose interfaces they are.
+    """
+
+    def __init__(self, fabric: Fabric, ports: Sequence[Port]) -> None:
+        named = {socket.if_nametoindex(interface(fabric, port)): port for port in ports}
+        indices = sorted(named)
+        number_of = {port: number for number, port in enumerate(fabric.link_at)}
+        peers = [fabric.peer(named[index]) for index in indices]
+        self.interfaces = np.array(indices)
+        self.out = np.array([number_of[named[index]] for index in indices])
+        """The port that each is."""
+        self.come_by = np.array([number_of[peer] for peer in peers])
+        """The port at the other end of its link."""
+        self.server = np.array([fabric.server_index.get(peer.node, -1) for peer in peers])
+        """The server there; -1 if there is a switch."""
+        self.from_nics = [index for index, server in zip(indices, self.server, strict=True) if server >= 0]
+        self.ahead_s = wall_ahead_s()
+        """How far the times of frames are ahead of the monotonic clock [s]."""
 
 
 def taken(from_nics: Sequence[int]) -> Program:
@@ -146,7 +185,7 @@ def taken(from_nics: Sequence[int]) -> Program:
         between them count too.
     """
     gaps = [(low, high) for low, high in pairwise(from_nics) if high > low + 1]
-    edges = [from_nics[0], *(index for gap in gaps for index in gap), from_nics[-1]]
+    edges = [*from_nics[:1], *(index for gap in gaps for index in gap), *from_nics[-1:]]
     if len(gaps) >= MOST_RANGES:
         edges = [from_nics[0], from_nics[-1]]
     program = [*IS_LEAVING, *IS_FOLLOWED, (0x20, 0, 0, INTERFACE)]

@@ -2,7 +2,7 @@
 
 Where packet switches route there is no process to watch: the kernel forwards as it handles interrupts. What
 keeps it from that, a hypervisor, or programs while ksoftirqd waits for their CPU, shows in no process of this
-sandbox. So some packets take the same course: a shaper has them ahead of time and lets one pass at every tick,
+sandbox. So some packets take the same course: a shaper has them ahead of time and lets one pass at each tick,
 and the kernel notes when each comes out of a veth pair. A shaper's timer stays on the CPU of the thread that
 last filled it.
 """

@@ -60,12 +60,20 @@ class PacketRing:
         Is given frames in the order in which the kernel saw them, in a thread; they are overwritten later.
     round_s
         How often frames are read [s].
+    room
+        How many frames there are.
     """
 
     def __init__(
-        self, program: Program, frame: np.dtype[np.void], take: Callable[[Frames], object], round_s: float
+        self,
+        program: Program,
+        frame: np.dtype[np.void],
+        take: Callable[[Frames], object],
+        round_s: float,
+        room: int = FRAMES,
     ) -> None:
         self._program, self._frame, self._take, self._round_s = program, frame, take, round_s
+        self._room = room
         self._stop = threading.Event()
         self._failure: Exception | None = None
         self.seen = 0
@@ -86,9 +94,10 @@ class PacketRing:
             self._socket = stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, every))
             attach_filter(self._socket, self._program)
             self._socket.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V2)
-            ring = struct.pack("IIII", BLOCK_BYTES, FRAMES * FRAME_BYTES // BLOCK_BYTES, FRAME_BYTES, FRAMES)
+            size = self._room * FRAME_BYTES
+            ring = struct.pack("IIII", BLOCK_BYTES, size // BLOCK_BYTES, FRAME_BYTES, self._room)
             self._socket.setsockopt(SOL_PACKET, PACKET_RX_RING, ring)
-            self._memory = stack.enter_context(mmap.mmap(self._socket.fileno(), FRAMES * FRAME_BYTES))
+            self._memory = stack.enter_context(mmap.mmap(self._socket.fileno(), size))
             self._stack = stack.pop_all()
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
@@ -122,7 +131,7 @@ class PacketRing:
             while ready := _ready(frames["status"][at:]):
                 self._take(frames[at : at + ready])
                 frames["status"][at : at + ready] = 0  # the kernel's again
-                at = (at + ready) % FRAMES
+                at = (at + ready) % self._room
 
 
 def _ready(status: NDArray[np.uint32]) -> int:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.emulation
 STOOD_S = 0.3
 
 
-def test_a_shaper_that_stands_still_is_late_and_others_are_not(sandbox: Box | None, machine: Machine) -> None:
+def test_packets_are_late_while_a_shaper_stands_still_alone(sandbox: Box | None, machine: Machine) -> None:
     began_s = time.monotonic()
     with PulseWatch() as watch:
         assert until(lambda: time.monotonic() > began_s + 5 * ROUND_S, STOOD_S + 10)

@@ -11,6 +11,7 @@ import pytest
 
 from testbed.apps.counters import LinkCounters, host_counts, since
 from testbed.apps.traffic_tap import TrafficTap
+from testbed.machine.datapath import Datapath
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.residue import until
 from testbed.network.network import Network
@@ -82,11 +83,12 @@ def between(table: pd.DataFrame, column: str) -> dict[tuple[int, int], int]:
     return {(a, b): value for a, b, value in sums.to_numpy().tolist() if value}
 
 
-def test_payload_packets_and_paths_are_those_that_were_sent(sandbox: object) -> None:
+@pytest.mark.parametrize("datapath", ["netdev", "route"])
+def test_payload_packets_and_paths_are_those_that_were_sent(sandbox: object, datapath: Datapath) -> None:
     fabric = rail_fabric(3, 2, 2)
-    with Network(fabric, RATE_FACTOR, hosts=True) as network, hosts_of(network) as hosts:
+    with Network(fabric, RATE_FACTOR, datapath, hosts=True) as network, hosts_of(network) as hosts:
         before = host_counts(network)
-        with LinkCounters(fabric) as counters, TrafficTap(fabric) as tap:
+        with LinkCounters(network.wiring) as counters, TrafficTap(network.wiring) as tap:
             start_s = time.monotonic()
             hosts.carry(SIZES)
             took_s = time.monotonic() - start_s
@@ -114,16 +116,17 @@ def test_payload_packets_and_paths_are_those_that_were_sent(sandbox: object) -> 
     assert [path[0].partition(":")[0] for path in ends] == [f"h{each}" for each in servers["source"]]
 
 
-def test_a_flow_that_is_rerouted_is_seen_on_both_paths(sandbox: object) -> None:
+@pytest.mark.parametrize("datapath", ["netdev", "route"])
+def test_a_flow_that_is_rerouted_is_seen_on_both_paths(sandbox: object, datapath: Datapath) -> None:
     fabric = leaf_spine_fabric(2, 2, 2)
-    with Network(fabric, RATE_FACTOR, hosts=True) as network, hosts_of(network) as hosts:
+    with Network(fabric, RATE_FACTOR, datapath, hosts=True) as network, hosts_of(network) as hosts:
         near, far = hosts.connected(0, 1)
         with near, far:
-            with TrafficTap(fabric) as tap:
+            with TrafficTap(network.wiring) as tap:
                 moved(near, far, 1_000_000)
             (before,) = paths_from(tap, "h0:0")["path"]
             uplink = next(port for port in fabric.link_at if str(port) == before.split()[1])
-            with TrafficTap(fabric) as tap:
+            with TrafficTap(network.wiring) as tap:
                 sender = threading.Thread(target=near.sendall, args=(bytes(8_000_000),))
                 sender.start()
                 assert until(lambda: tap.wire_bytes > 1_000_000, WAIT_S)
@@ -140,7 +143,7 @@ def test_a_flow_that_is_rerouted_is_seen_on_both_paths(sandbox: object) -> None:
 
 
 def test_an_error_in_reading_is_raised_by_the_tap(sandbox: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_tap: TrafficTap, _frames: object) -> None:
+    def broken(*_: object) -> None:
         raise ValueError("not read")
 
     monkeypatch.setattr(TrafficTap, "_add", broken)
@@ -149,7 +152,7 @@ def test_an_error_in_reading_is_raised_by_the_tap(sandbox: object, monkeypatch: 
         Network(fabric, RATE_FACTOR, hosts=True) as network,
         hosts_of(network) as hosts,
         pytest.raises(ValueError, match="not read"),
-        TrafficTap(fabric),
+        TrafficTap(network.wiring),
     ):
         hosts.carry({(0, 1): 1000})
 
