@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Generic, NotRequired, Protocol, TypedDict, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,18 +108,6 @@ class Offer(Protocol):
     def chunks(self) -> Chunks:
         """Return the chunks of the messages."""
         ...
-
-
-class Feeding(TypedDict):
-    """The parameters of a `Feeder` that its kinds pass on."""
-
-    numbers: Sequence[tuple[int, ...]]
-    names: Sequence[int]
-    began_at: float
-    real_s: Callable[[float], float]
-    packet: int
-    volume: NotRequired[float]
-    time: NotRequired[float]
 
 
 Message = TypeVar("Message", bound=Fed)

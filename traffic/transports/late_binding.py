@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import ceil
-from typing import Protocol, Unpack
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from topologies.fabric import Nic
 from traffic.messages import Chunks
 from traffic.spraying.policy import Lanes, LaneState, QueuePair, each_of
 from traffic.spraying.states import States
-from traffic.transports.feeder import Fed, Feeder, Feeding, LaneUse, Offer
+from traffic.transports.feeder import Fed, Feeder, LaneUse, Offer
 from traffic.transports.round_trips import Crossing, RoundTrips
 from traffic.transports.transport import LEAST_PACKET_S
 
@@ -52,10 +52,8 @@ class ReactiveFeeder(Feeder[Fed]):
 
     Parameters
     ----------
-    offer, chunk_bytes, nic_rate_bps, feeding
-        As of `Feeder`.
     crossing
-        Returns the path of a queue pair.
+        Returns the path of a queue pair. The others are as of `Feeder`.
     """
 
     _carrier: QueuePairCarrier
@@ -73,10 +71,27 @@ class ReactiveFeeder(Feeder[Fed]):
         nic_rate_bps: Callable[[Nic], float],
         *,
         crossing: Callable[[QueuePair], Crossing],
-        **feeding: Unpack[Feeding],
+        numbers: Sequence[tuple[int, ...]],
+        names: Sequence[int],
+        began_at: float,
+        real_s: Callable[[float], float],
+        packet: int,
+        volume: float = 1.0,
+        time: float = 1.0,
     ) -> None:
         self._crossing = crossing
-        super().__init__(offer, chunk_bytes, nic_rate_bps, **feeding)
+        super().__init__(
+            offer,
+            chunk_bytes,
+            nic_rate_bps,
+            numbers=numbers,
+            names=names,
+            began_at=began_at,
+            real_s=real_s,
+            packet=packet,
+            volume=volume,
+            time=time,
+        )
 
     def _cut(
         self,
