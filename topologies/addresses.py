@@ -96,7 +96,11 @@ def entropy_ip(fabric: Fabric, nic: Nic, entropy: int) -> IPv4Address:
 
     Larger ones count from 0 again: entropy 64 has the address of 0, and on an OCS all have one.
     """
-    network = nic_network(fabric, nic)
+    return in_network(nic_network(fabric, nic), entropy)
+
+
+def in_network(network: IPv4Network, entropy: int) -> IPv4Address:
+    """Return the address of a NIC's network to which datagrams of an entropy go."""
     return network.network_address + entropy % network.num_addresses
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 
 from mininet.net import Mininet
 
@@ -57,7 +57,15 @@ from testbed.network.wiring import (
     wire,
     with_hosts,
 )
-from topologies.addresses import DATAGRAM_PORT, datapath_id, entropy_ip, interface, nic_ip, openflow_port
+from topologies.addresses import (
+    DATAGRAM_PORT,
+    datapath_id,
+    in_network,
+    interface,
+    nic_ip,
+    nic_network,
+    openflow_port,
+)
 from topologies.errors import NetworkError, ScenarioError
 from topologies.fabric import Fabric, Link, Nic, Port
 from topologies.own_routing import CheckedRouting
@@ -378,10 +386,11 @@ class Network:
         def of_nic(nic: Nic, port: int) -> socket.socket:
             return bound(nic.server, str(nic_ip(self.fabric, nic)), port)
 
+        network_of = cache(partial(nic_network, self.fabric))  # of 64 addresses, each asked for
         return DatagramEndpoints(
             open_sender=partial(of_nic, port=port + 1),
             open_receiver=lambda server: bound(server, "", port),
-            address=lambda nic, entropy: (str(entropy_ip(self.fabric, nic, entropy)), port),
+            address=lambda nic, entropy: (str(in_network(network_of(nic), entropy)), port),
             open_control=partial(of_nic, port=port + 2),
         )
 

@@ -145,7 +145,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self._receivers: dict[int, socket.socket] = {}
         self._groups: dict[Group, Source] = {}
         self._addresses: dict[Nic, list[Address]] = {}
-        """Those of each NIC that receives, by entropy."""
+        """Those of each NIC to which packets go by any entropy, by that."""
         self._ready: dict[NicSender, deque[DatagramLane]] = defaultdict(deque)
         """The queue pairs of each NIC that may send, in the order of their turns: a packet each."""
         self._under_way = UnderWay()
@@ -207,13 +207,13 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
             self._receive_at(source.server)
             for nic in (source, destination):
                 self.acks.open(self.loop.stack, nic)
-        if destination not in self._addresses:
-            self._addresses[destination] = [
-                self._endpoints.address(destination, entropy) for entropy in range(ENTROPIES)
-            ]
-        addresses, is_sprayed = self._addresses[destination], queue_pair.entropy == SPRAYED
-        if not is_sprayed:
-            addresses = [addresses[queue_pair.entropy % ENTROPIES]]
+        is_sprayed = queue_pair.entropy == SPRAYED
+        addresses = self._addresses.get(destination) if is_sprayed else None
+        if addresses is None:
+            entropies = range(ENTROPIES) if is_sprayed else [queue_pair.entropy % ENTROPIES]
+            addresses = [self._endpoints.address(destination, entropy) for entropy in entropies]
+        if is_sprayed:
+            self._addresses[destination] = addresses
         crossed = Crossed(min(map(self._nic_rate_bps, (source, destination))) / 8)
         lane = DatagramLane(
             len(self._pairs), queue_pair, nic=self._nics[source], addresses=addresses, crossed=crossed
