@@ -46,6 +46,10 @@ VECTOR, MESSAGE = struct.Struct("@PN"), struct.Struct("@PIPNPNi4xI4x")
 says of one (struct mmsghdr)."""
 MESSAGE_WORDS, SIZE_WORD = 16, 14
 """How many numbers of 32 bits the latter has, and which of them is the packet's size."""
+SO_NO_CHECK = 11
+"""The option by which packets have no UDP checksum, as RoCEv2's have none: on 9 kB it takes 0.5 us twice."""
+IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
+"""The option by which no packet is to be fragmented: the kernel numbers none then, which takes it 0.4 us."""
 FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 """The options that exceed a system's limits, for who may."""
 UDP_HEADER_BYTES = 8
@@ -95,6 +99,8 @@ def sending(
     """
     sender = stack.enter_context(endpoints.open_sender(nic))
     sender.setblocking(False)
+    sender.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+    sender.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
     sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, MARKABLE if marks else UNMARKABLE)
     enlarge(sender, send_bytes=SEND_BUFFER_BYTES)
     return sender
