@@ -232,7 +232,7 @@ def test_what_is_not_of_this_run_is_none_of_its_acknowledgements() -> None:
         packets = servers.engine.acks
         assert packets
         for other in (b"\xff" * 22, servers.relay.acks[0].data[:8] + b"\xff" * 14):
-            packets.received(bytearray(other), servers.clock.now)
+            packets.received(memoryview(other), servers.clock.now)
         assert servers.engine.packets == PacketCounts(sent=2, arrived=2)
 
 

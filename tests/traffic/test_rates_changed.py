@@ -4,8 +4,10 @@ import pytest
 
 from tests.traffic.source_cases import arrive, lane_of, send
 from topologies.fabric import Nic
+from traffic.congestion.control import SourceEnds
 from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_lane import Crossed, Source
+from traffic.transports.packet_feeder import group_between
 from traffic.transports.registry import algorithm_named
 from traffic.transports.round_trips import ACKNOWLEDGED_BYTES, Crossing, RoundTrips
 from traffic.transports.sources import Sources
@@ -14,6 +16,7 @@ from traffic.transports.transport import HEADER_BYTES
 PACKET, PACKET_S = 1000, 0.001
 RATE_BPS = 8 * (PACKET + HEADER_BYTES) / PACKET_S
 LANE = QueuePair(Nic(0, 0), Nic(1, 0))
+BOTH_NICS = SourceEnds((Nic(0, 0), Nic(0, 1)), LANE.destination, 0)
 
 
 class Rates:
@@ -34,7 +37,7 @@ def sources_of(rates: Rates) -> Sources:
 
 def lone(sources: Sources, *, groups: bool = False) -> Source:
     """Return a source that has much to send, by one NIC or by either of two."""
-    key = ((Nic(0, 0), Nic(0, 1)), LANE.destination, 0) if groups else None
+    key = group_between(BOTH_NICS) if groups else None
     source = sources.add(lane_of(LANE, Crossed(RATE_BPS / 8)), key)
     sources.want(source, 10_000 * PACKET)
     return source
@@ -120,7 +123,7 @@ def test_the_pipe_of_a_group_is_its_longest_path(longest: int) -> None:
         lane_of(pair, Crossed(RATE_BPS / 8, delay_s=0.01 * (2 if place == longest else 1), links=4))
         for place, pair in enumerate(near)
     )
-    source = sources.add(first, ((Nic(0, 0), Nic(0, 1)), LANE.destination, 0), [other])
+    source = sources.add(first, group_between(BOTH_NICS), [other])
     sources.crosses(source)
     assert source.pipe
     assert source.pipe.propagation_s == pytest.approx(0.04)
