@@ -67,6 +67,21 @@ def extensions() -> dict[str, Path]:
     return {path.name.removesuffix(".so"): path for path in folder().glob("*.so")}
 
 
+def engine() -> str:
+    """Return which engine emulations of this process have: ``compiled`` or ``interpreted``."""
+    return "compiled" if extensions() else INTERPRETED
+
+
+def advice() -> str:
+    """Return what to say where the engine is interpreted and nobody asked for it; else nothing."""
+    if extensions() or os.environ.get(ENGINE) == INTERPRETED:
+        return ""
+    return (
+        "the engine was not compiled from these sources, so it runs interpreted and carries fewer packets; "
+        f"run: sudo bash {CHECKOUT / 'vagrant' / 'provision.sh'}"
+    )
+
+
 class CompiledModules:
     """Finds the compiled modules, before Python looks for their sources."""
 

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from testbed.machine.commands import CHECKOUT, output_of
 from topologies.errors import MachineError
+from traffic.compiled import engine
 
 PACKAGES = ("mininet", "os-ken", "numpy", "scipy", "pandas", "networkx", "pyroute2", "matplotlib")
 GIT = ("git", "--no-optional-locks", "-C", str(CHECKOUT))  # it would write the index, perhaps as root
@@ -38,8 +39,8 @@ def sources() -> str:
 
 
 def machine() -> dict[str, str | int]:
-    """Return what the machine is, without its name."""
-    return {"architecture": platform.machine(), "cpus": os.cpu_count() or 0}
+    """Return what the machine is, without its name, and which engine it emulates with."""
+    return {"architecture": platform.machine(), "cpus": os.cpu_count() or 0, "engine": engine()}
 
 
 @cache

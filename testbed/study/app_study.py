@@ -148,7 +148,7 @@ def _rate(worker: EmulationWorker, plan: AppPlan, how: Carrying) -> float:
     if how.rate_bps is not None:
         return min(how.rate_bps / nic_bps, 1.0)
     (machine,) = worker.call(measured, plan.datapath, False, how.calibrate)
-    say(machine.calibration.sentence(datetime.now().astimezone()))
+    machine.told()
     # Over circuits a packet crosses one switch.
     load_bps = full_load_bps(fabric, plan.mtu) or sum(map(fabric.nic_rate_bps, fabric.nics))
     return rate_factor(plain(fabric), load_bps, machine.calibration, None, plan.mtu)

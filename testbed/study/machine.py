@@ -10,6 +10,7 @@ from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
 from testbed.trust.calibrate import CALIBRATIONS, Calibration
 from testbed.trust.dark_excess import DARK_EXCESSES, DarkExcess
+from traffic.compiled import advice
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,13 @@ class Machine:
     """How much longer than their devices its OCSes are dark; None where nobody asked."""
 
     def told(self) -> "Machine":
-        """Say how old it is, and return it."""
+        """Say how old it is, and what would have it carry more; return it."""
         now = datetime.now(UTC)
         say(self.calibration.sentence(now))
         if self.excess:
             say(self.excess.sentence(now))
+        if mended := advice():
+            say(mended)
         return self
 
 

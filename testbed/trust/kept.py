@@ -22,6 +22,7 @@ from testbed.machine.commands import output_of
 from testbed.machine.datapath import Datapath
 from testbed.machine.files import file_lock, make_directory, read_whole, write_whole
 from topologies.errors import MachineError
+from traffic.compiled import engine
 
 CACHE = "LIGHTRAIL_CACHE"
 SHARED_S = 600.0
@@ -33,7 +34,7 @@ class Measured:
     """A measurement of a machine."""
 
     machine: str
-    """Processor, kernel, Open vSwitch and its datapath: what the figures are of."""
+    """Processor, kernel, Open vSwitch, its datapath and the engine: what the figures are of."""
     taken: str
     """When, in UTC (ISO 8601)."""
     alone: bool
@@ -138,13 +139,13 @@ class KeptMeasurements(Generic[T]):
 
 
 def machine_name(datapath: Datapath) -> str:
-    """Return what identifies this machine and a datapath for a measurement."""
+    """Return what identifies this machine, a datapath and the engine for a measurement."""
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     processor = model[0].split(":")[1].strip() if model else platform.machine()
     version = _switch_version()
     return (
         f"{os.cpu_count()} x {processor}, Linux {platform.release()}, Open vSwitch {version}, "
-        f"datapath {datapath}"
+        f"datapath {datapath}, engine {engine()}"
     )
 
 
