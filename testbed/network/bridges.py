@@ -7,7 +7,7 @@ the ports' queues is made before all else and deleted last: by it the runs that 
 
 import re
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Set
 from pathlib import Path
 
 from testbed.machine.datapath import Datapath, bridge_type
@@ -22,13 +22,13 @@ KEY = "lightrail"
 MARK = f"external_ids:{KEY}"
 
 
-def check_names(fabric: Fabric) -> None:
-    """Raise NetworkError if the machine has a bridge or an interface of a name that the switches need."""
-    ports = {interface(fabric, port) for port in fabric.link_at if port.node in fabric.switch_index}
+def check_names(fabric: Fabric, switches: Set[str]) -> None:
+    """Raise NetworkError if the machine has a bridge or an interface of a name that bridges need."""
+    ports = {interface(fabric, port) for port in fabric.link_at if port.node in switches}
     interfaces = {name for _, name in socket.if_nameindex()}
     for kind, taken in (
-        ("a bridge", fabric.switch_index.keys() & vsctl("list-br").split()),
-        ("an interface", (fabric.switch_index.keys() | ports) & interfaces),
+        ("a bridge", switches & set(vsctl("list-br").split())),
+        ("an interface", (switches | ports) & interfaces),
     ):
         if taken:
             runs = ", ".join(f"process {mark.pid}" for mark in _marks())
@@ -65,7 +65,7 @@ def remove_dead_runs() -> None:
 
 def make_bridges(
     fabric: Fabric,
-    switches: Iterable[str],
+    switches: Set[str],
     controller: Path,
     mark: Mark,
     queues: str,
@@ -92,7 +92,7 @@ def make_bridges(
         As of `testbed.network.openvswitch.vsctl`.
     """
     words = []
-    for switch in switches:
+    for switch in sorted(switches, key=fabric.switch_index.__getitem__):
         words += ["--", "add-br", switch]
         words += ["--", "set", "bridge", switch, "fail_mode=secure"]
         words += [f"datapath_type={bridge_type(datapath)}"]

@@ -447,7 +447,8 @@ class Network:
         return netems
 
     def _boot(self, stack: ExitStack, mark: Mark) -> None:
-        private, directory = inside_sandbox(), self.directory
+        private, directory, routed = inside_sandbox(), self.directory, self.datapath == "route"
+        bridged = {each.name for each in self.fabric.switches if each.kind == "ocs" or not routed}
         if self.has_hosts:
             self._news = stack.enter_context(NewsSocket(directory / NEWS))
         self._controller = stack.enter_context(self._new_controller())
@@ -458,7 +459,7 @@ class Network:
         stack.enter_context(self.openvswitch)
         if not private:  # a private Open vSwitch ends with all its bridges and records
             remove_dead_runs()
-            check_names(self.fabric)
+            check_names(self.fabric, bridged)
             stack.callback(release, mark)
         queues = claim(mark)
         self.wiring = wire(
@@ -470,7 +471,7 @@ class Network:
             mark,
             self.mtu,
             hosts=self.has_hosts,
-            routed=self.datapath == "route",
+            routed=routed,
         )
         stack.callback(self.wiring.close)
         rules_around = partial(forwarding_rules, self.fabric, routing=self.routing, hosts=self.has_hosts)
@@ -481,7 +482,6 @@ class Network:
         self._await_listener()
         if not private:
             stack.callback(delete_bridges, mark)
-        bridged = [switch.name for switch in self.fabric.switches if switch.name not in self.wiring.routers]
         make_bridges(
             self.fabric, bridged, directory / OPENFLOW, mark, queues, self.datapath, self.check_alive
         )

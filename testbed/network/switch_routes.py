@@ -12,11 +12,19 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from socket import AF_INET
 
+from pyroute2 import IPRoute
 from pyroute2.netlink.rtnl import RTM_NEWRULE
 
 from controller.packet.kernel_routes import PacketRoutes, RouteHop, RoutePlace, packet_routes
 from controller.packet.rules import RuleSet
-from testbed.machine.netlink import RT_TABLE_MAIN, Batch, NextHop, no_route_request, spread_request
+from testbed.machine.netlink import (
+    RT_TABLE_MAIN,
+    RTPROT_STATIC,
+    Batch,
+    NextHop,
+    no_route_request,
+    spread_request,
+)
 from testbed.network.wiring import FIRST_TABLE, FR_ACT_TO_TBL, Wiring, add_neighbour, interface_indices
 from topologies.addresses import GATEWAY_MAC, interface, nic_ip, nic_mac
 from topologies.fabric import Fabric, Link, Port
@@ -91,8 +99,12 @@ class SwitchRoutes:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many routes each switch has."""
-        return {switch: len(routes) for switch, routes in self._set.items()}
+        """How many routes each switch has, by the kernel."""
+        found = {}
+        for switch in self._wiring.routers:
+            with self._wiring.inside(switch), IPRoute() as kernel:
+                found[switch] = len(kernel.get_routes(family=AF_INET, proto=RTPROT_STATIC))
+        return found
 
     def dropped(self, switch: str) -> int:
         """Return how many packets a switch did not forward so far, beside those that its queues dropped."""

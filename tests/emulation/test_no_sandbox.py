@@ -198,7 +198,7 @@ def test_a_bridge_of_somebody_else_outlives_a_boot_that_fails_in_the_transaction
         with pytest.raises(NetworkError, match="leaf0 already; remove it, or"), booted(rail_fabric(2, 2)):
             pass
         assert things() == before
-        monkeypatch.setattr(network_module, "check_names", lambda _fabric: None)  # it came a moment later
+        monkeypatch.setattr(network_module, "check_names", lambda *_: None)  # it came a moment later
         with pytest.raises(NetworkError, match="leaf0 already exists"), booted(rail_fabric(2, 2)):
             pass
         assert things() == before

@@ -1,20 +1,25 @@
 """Packet switches that are namespaces which route: paths, faults, counters, hosts, and what is refused."""
 
+import select
+import socket
 from collections.abc import Iterable
 
 import pytest
 from mininet.cli import CLI
 
 from controller.packet.flow_table import FlowTables
+from controller.packet.kernel_routes import packet_routes
 from controller.packet.routing import forwarding_rules
 from testbed.cli.cli import FabricCLI
+from testbed.machine.residue import until
 from testbed.network.readback import port_settings, unmet
 from testbed.network.tap import Tap
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from tests.emulation.test_entropies import sent
 from tests.emulation.test_faults import pairs
-from topologies.addresses import ENTROPIES
+from tests.emulation.test_no_sandbox import machine, things
+from topologies.addresses import ENTROPIES, nic_ip
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link, Nic, Path
 from topologies.fat_tree import fat_tree_fabric
@@ -28,8 +33,10 @@ from traffic.transports.datagram_sockets import datagram_ends
 pytestmark = pytest.mark.emulation
 
 NONE: frozenset[Link] = frozenset()
-SHORT_S = 0.5
-"""How long answers are waited for where some do not come [s]."""
+IP_RECVERR, PORT, SEEN_S = 11, 9, 10.0
+LOOKS_S = 0.5, 2.0, 8.0
+"""How long answers are waited for where some do not come, and how long then [s]."""
+SHORT_S = LOOKS_S[0]
 
 
 def on_paper(fabric: Fabric, asked: Iterable[QueuePair]) -> dict[QueuePair, Path | None]:
@@ -52,10 +59,14 @@ def answered_on_paper(
 
 
 def assert_as_on_paper(net: Live, ruled_for: frozenset[Link] = NONE, failed: frozenset[Link] = NONE) -> None:
-    """Compare who is reached with the paper."""
+    """Compare who is reached with the paper; a busy machine may take long to answer."""
     expected = answered_on_paper(net.fabric, ruled_for, failed)
-    found = net.answered(pairs(net.fabric), SHORT_S)
-    assert found == expected, f"{len(found - expected)} too many, {len(expected - found)} too few"
+    assert any(net.answered(pairs(net.fabric), look_s) == expected for look_s in LOOKS_S)
+
+
+def assert_all_answer(net: Live) -> None:
+    """Assert that all NICs reach all others."""
+    assert net.answered(pairs(net.fabric)) == set(pairs(net.fabric))
 
 
 @pytest.mark.parametrize("fabric", [leaf_spine_fabric(4, 2, 2, nics=2), fat_tree_fabric(4)], ids=str)
@@ -76,7 +87,7 @@ def test_a_dead_link_is_left_out_at_once_gone_around_and_used_again(booted: Boot
         assert_as_on_paper(net, NONE, links)
         assert net.network.switches.dropped("spine0") > 0, "what has no path is counted"
         net.network.follow([link.a for link in links])
-        assert net.answered(pairs(fabric)) == set(pairs(fabric))
+        assert_all_answer(net)
         net.network.turn_links(links, works=True)
         net.network.follow([])
         assert_as_on_paper(net)
@@ -96,7 +107,7 @@ def test_without_the_controller_rules_stay_and_with_it_switches_learn_what_it_mi
         net.network.turn_links(uplink, works=False)
         net.network.revive("controller")
         net.network.await_controller()
-        assert net.answered(pairs(fabric)) == set(pairs(fabric))
+        assert_all_answer(net)
 
 
 def test_switches_that_are_killed_forward_nothing_and_all_again(booted: Booted) -> None:
@@ -106,6 +117,33 @@ def test_switches_that_are_killed_forward_nothing_and_all_again(booted: Booted) 
         assert net.answered(pairs(fabric), SHORT_S) == set()
         net.network.mend()
         assert_as_on_paper(net)
+
+
+def test_a_packet_for_nobody_is_dropped_in_silence_and_counted(booted: Booted) -> None:
+    fabric = rail_fabric(2, 2, 1)
+    with booted(fabric, datapath="route") as net, net.open(0, socket.SOCK_DGRAM) as sender:
+        sender.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
+        sender.bind((str(nic_ip(fabric, Nic(0, 0))), 0))
+        assert net.network.switches.dropped("leaf0") == 0
+        sender.sendto(b"datagram", ("10.77.0.1", PORT))
+        assert until(lambda: net.network.switches.dropped("leaf0") == 1, SEEN_S)
+        assert net.network.switches.dropped("spine0") == 0
+        assert not select.select([sender], [], [], SHORT_S)[0], "no error comes back"
+
+
+def test_runs_are_side_by_side_beside_the_machines_own_open_vswitch(
+    booted: Booted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabric = rail_fabric(2, 2, 1)
+    with machine(monkeypatch):
+        before = things()
+        with booted(fabric, datapath="route") as one, booted(fabric, datapath="route") as other:
+            assert one.reaches(0, 3)
+            assert other.reaches(3, 0)
+            rules = forwarding_rules(fabric)
+            sizes = {switch: len(packet_routes(fabric, switch, rules[switch])) for switch in rules}
+            assert one.network.switches.counts == sizes
+        assert things() == before
 
 
 def test_circuits_and_routes_are_side_by_side(booted: Booted) -> None:
