@@ -6,12 +6,12 @@ import socket
 import subprocess
 import threading
 import time
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from math import nan
 
 import pytest
 
-from testbed.machine.kernel import inside_namespace
+from testbed.machine.datapath import Datapath
 from testbed.network import netem as netem_module
 from testbed.network.tap import SO_RCVBUFFORCE
 from testbed.network.wiring import SERVER_QUEUE_BYTES
@@ -39,8 +39,7 @@ Told = dict[str, str | int]
 def told(net: Live, port: Port) -> tuple[Told, Told]:
     """Return what ``tc`` tells of a port's shaper: the shaper with its counters, and its options."""
     command = ["tc", "-j", "-s", "-d", "qdisc", "show", "dev", interface(net.fabric, port)]
-    server = net.fabric.server_index.get(port.node)
-    with nullcontext() if server is None else inside_namespace(net.network.wiring.namespaces[server]):
+    with net.network.wiring.inside(port.node):
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     [shaper] = [qdisc for qdisc in json.loads(said) if qdisc["kind"] == "tbf"]
     return shaper, shaper["options"]
@@ -72,10 +71,13 @@ def test_a_packet_as_large_as_the_mtu_passes_and_a_larger_one_is_cut(booted: Boo
             assert (" 0% packet loss" in said) is passes, said
 
 
-def test_an_incast_fills_a_queue_whose_drops_are_counted_and_nothing_else_is_lost(booted: Booted) -> None:
+@pytest.mark.parametrize("datapath", ["netdev", "route"])
+def test_an_incast_fills_a_queue_whose_drops_are_counted_and_nothing_else_is_lost(
+    booted: Booted, datapath: Datapath
+) -> None:
     fabric = rail_fabric(SENDERS + 1, 1, 0).with_buffer(BUFFER_BYTES)
     bottleneck, address = Port("leaf0", SENDERS), (str(nic_ip(fabric, Nic(SENDERS, 0))), 7000)
-    with booted(fabric, FACTOR) as net, ExitStack() as stack:
+    with booted(fabric, FACTOR, datapath=datapath) as net, ExitStack() as stack:
         receiver = stack.enter_context(net.open(SENDERS, socket.SOCK_DGRAM))
         # While a busy machine keeps this process waiting, its socket must not be what loses datagrams.
         for buffer in (socket.SO_RCVBUF, SO_RCVBUFFORCE):
