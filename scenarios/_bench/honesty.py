@@ -20,7 +20,7 @@ from scenarios._bench.figure import figure
 from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.machine.commands import output_of
-from testbed.machine.datapath import Datapath, default_datapath, hashing_of
+from testbed.machine.datapath import Datapath, default_datapath
 from testbed.machine.residue import until
 from testbed.model.predict import predict
 from testbed.network.link_sample import worst_link_error
@@ -70,7 +70,7 @@ class DisturbedRun:
 
     def outcome(self, datapath: Datapath) -> Outcome:
         """Return the outcome of the run, judged by a control before and after it too."""
-        experiment = replace(_experiment(self.fabric, self.scheme), hashing=hashing_of(datapath))
+        experiment = _experiment(self.fabric, self.scheme)
         rate = experiment.dilation.rate
         load = load_bps(experiment, predict(experiment)) * rate
         with Network(self.fabric, rate, datapath) as network:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from testbed.audit.finding import Wire
 from testbed.core.event_log import NO_LOGS, EventLog
@@ -39,6 +40,7 @@ def tried(
     logs
         Where what happens in each run is written down, by the run's name; by default nowhere.
     """
+    experiment = replace(experiment, hashing=network.hashing)  # whatever it was made for
     restarts = any(fault.daemon == "switches" for fault in experiment.faults)
     relit = bool(experiment.circuits) and not experiment.has_slots
     with Watch(network, experiment.failing, restarts=restarts, relit=relit) as watch:
