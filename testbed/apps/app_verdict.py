@@ -3,8 +3,9 @@
 It is that of any run (`testbed.trust.fidelity`), with two differences. No engine of lightrail's sends, so
 there is none that could be late. And programs compute on the CPUs that forward their packets: OpenMPI's ranks
 spin while they wait, so that something waits for a CPU all of the time, whatever the network does. What
-counts is whether Open vSwitch had to wait, which runs before any program: the kernel says for how long its
-threads were ready and had no CPU (`testbed.trust.evidence.Watch.switch_wait`).
+counts is whether switches had to wait (`testbed.trust.evidence.Watch.switch_wait`). Open vSwitch runs before
+any program, and the kernel says for how long its threads were ready and had no CPU; where packet switches
+route, `testbed.machine.pulse` says how late the kernel was.
 """
 
 import math
@@ -26,7 +27,7 @@ from testbed.trust.fidelity import (
 from testbed.trust.outcome import Measures, Verdict
 
 WAIT_STRAINED, WAIT_VOID = 0.10, 0.30
-"""The share of the time that Open vSwitch may wait for a CPU. Beside other work an all-to-all between 4 hosts
+"""The share of the time that switches may wait for a CPU. Beside other work an all-to-all between 4 hosts
 of 2 NICs had 0.09, and took 1.04 times as long as the generator's and 1.05 times as long as predicted."""
 APP_ADVICE = "run fewer or smaller processes, or lower --emulated-rate"
 
@@ -48,7 +49,7 @@ def app_verdict(
     measures
         What was seen of the machine; NaN is unknown.
     switch_wait
-        The share of the run in which threads of Open vSwitch waited for a CPU, 0..1; NaN if unknown.
+        The share of the run in which switches waited for a CPU, 0..1; NaN if unknown.
     controls
         The known-answer controls before and after it; None where one could not be carried out.
     has_packets
@@ -66,8 +67,8 @@ def app_verdict(
         lambda _seen: switch_wait,
         WAIT_STRAINED,
         WAIT_VOID,
-        "Open vSwitch waited for a CPU {:.0%} of the time{seen.busy_text}",
-        "how long Open vSwitch waited for a CPU (the daemon is the machine's own)",
+        "switches waited for a CPU {:.0%} of the time{seen.busy_text}",
+        "how long switches waited for a CPU (the daemon is the machine's own)",
     )
     links = (LINK_RATES,) if has_packets else ()
     limits = (*links, SWITCH_DROPS, TOO_SLOW, waited, SWITCH_CPU, SWITCH_STALL, CLOCK_STEP)

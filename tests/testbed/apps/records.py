@@ -130,9 +130,7 @@ def eventful(record: AppRecord) -> AppRecord:
     return replace(
         record,
         processes=(replace(first, exit_code=139), *others),
-        verdict=Verdict(
-            "strained", ("Open vSwitch waited for a CPU 12 % of the time",), "run fewer processes"
-        ),
+        verdict=Verdict("strained", ("switches waited for a CPU 12 % of the time",), "run fewer processes"),
         events=(AppEvent(record.duration_s / 2, "failed", "nic:0:0"), AppEvent(99.0, "missed", "nic:0:1")),
         demand=demand,
         predicted_s=0.9 * record.duration_s,

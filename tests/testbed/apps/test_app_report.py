@@ -79,7 +79,7 @@ def test_the_report_says_what_ran_what_it_did_and_whether_to_believe_it(tmp_path
         "strained It ran for 3 s and ended with exit code 139. Hosts sent 144 MB of payload",
         "Captured packets: h0-nic0.pcap.",
         "none of 144,000 packets was missed",
-        "Open vSwitch waited for a CPU 12 % of the time. To do: run fewer processes.",
+        "switches waited for a CPU 12 % of the time. To do: run fewer processes.",
         "network busy, 40% of it 1.2 s 1.2 ms",
         "Programs are not slowed down.",
         "h0 0 python alltoall.py 139 3 s hosts/h0.out",

@@ -21,14 +21,12 @@ def test_failures_reasons_and_what_came_too_late_are_said() -> None:
     record = replace(
         RECORD,
         processes=tuple(AppProcess(host, host, ("a",), code, 2.0) for host, code in enumerate((0, 3))),
-        verdict=Verdict(
-            "strained", ("Open vSwitch waited for a CPU 15% of the time",), "run fewer processes"
-        ),
+        verdict=Verdict("strained", ("switches waited for a CPU 15% of the time",), "run fewer processes"),
         events=(AppEvent(1.0, "failed", "nic:0:0@1s"), AppEvent(9.0, "missed", "nic:1:0@9s")),
     )
     assert [*summary(record)] == [
         f"it took 2 s; {SENT}; 1 of 2 processes failed; strained",
-        "  strained: Open vSwitch waited for a CPU 15% of the time",
+        "  strained: switches waited for a CPU 15% of the time",
         "  strained: run fewer processes",
         "  nic:1:0@9s was to come after the end",
     ]
