@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.excused import Excused
 from tests.parallel import EmulationAlone, in_order, workers
 from tests.second_run import NOTES_VARIABLE, Recorder
 from tests.tools import CHECKOUT
+from traffic.compiled import COMPILED, ENGINE, CompiledModules
 
 # A property that takes longer than 200 ms holds all the same: the machine was busy.
 settings.register_profile(FEW, deadline=None, max_examples=30)
@@ -35,6 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     # Workers share the CPUs, and so do commands that tests start: threads of linear algebra are in the way.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not imported yet
+    # Elsewhere than in sandboxes, lines are counted, and tests replace parts of the engine. Commands that
+    # tests start have the compiled one all the same.
+    if os.environ.get(ENGINE) != COMPILED and CompiledModules in sys.meta_path:
+        sys.meta_path.remove(CompiledModules)
     picked = [config.getoption(name, None) for name in ("keyword", "deselect", "lf")]
     if config.getoption("markexpr", "") not in ("", QUICK):
         settings.load_profile(ALL)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.tools import CHECKOUT, path_of
+from traffic.compiled import MODULES
 
 MAY_IMPORT = {
     "topologies": {"topologies"},
@@ -152,6 +153,13 @@ def test_coverage_leaves_out_what_holds_sockets_or_threads_and_nothing_else() ->
         str(path) for path in measured if {name.partition(".")[0] for name in imports_of(path)} & impure
     }
     assert holding == set(coverage["omit"])
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_is_compiled_asks_for_no_attribute_by_hasattr(module: str) -> None:
+    """Compiled, it takes any error for a no, that of a user's own code too."""
+    nodes = ast.walk(tree_of(Path(*module.split(".")).with_suffix(".py")))
+    assert not [node for node in nodes if isinstance(node, ast.Name) and node.id == "hasattr"]
 
 
 @each_file

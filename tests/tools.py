@@ -13,6 +13,7 @@ from testbed.machine.commands import PROVISION
 from testbed.machine.residue import until
 from testbed.machine.sandbox import Sandbox
 from topologies.errors import MachineError
+from traffic.compiled import extensions
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 REAPED_S = 10.0
@@ -27,6 +28,12 @@ def path_of(program: str) -> str:
     folders = [str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]
     found = shutil.which(program, path=os.pathsep.join(folders))
     return found or _miss(f"{program} is not installed; {PROVISION}")
+
+
+def need_compiled_engine() -> None:
+    """Return where the engine was compiled; elsewhere skip the test, or fail it with CI set."""
+    if not extensions():
+        _miss(f"the engine is not compiled; {PROVISION}")
 
 
 def need_sandbox() -> None:

@@ -42,7 +42,7 @@ MODULES = (
 """The modules that are compiled, together: calls among them are those of C."""
 ENGINE = "LIGHTRAIL_ENGINE"
 """The environment variable by which a run asks for the engine `INTERPRETED` though it was compiled."""
-INTERPRETED = "interpreted"
+COMPILED, INTERPRETED = "compiled", "interpreted"
 SHARED = "__mypyc"
 """How the name ends of the one library that holds the code of all of them."""
 CHECKOUT = Path(__file__).parents[1]
@@ -68,8 +68,8 @@ def extensions() -> dict[str, Path]:
 
 
 def engine() -> str:
-    """Return which engine emulations of this process have: ``compiled`` or ``interpreted``."""
-    return "compiled" if extensions() else INTERPRETED
+    """Return which engine emulations of this process have: `COMPILED` or `INTERPRETED`."""
+    return COMPILED if extensions() else INTERPRETED
 
 
 def advice() -> str:
@@ -78,7 +78,7 @@ def advice() -> str:
         return ""
     return (
         "the engine was not compiled from these sources, so it runs interpreted and carries fewer packets; "
-        f"run: sudo bash {CHECKOUT / 'vagrant' / 'provision.sh'}"
+        "run as root: bash vagrant/provision.sh"
     )
 
 

@@ -30,6 +30,7 @@ from testbed.machine.residue import MARKER, left_behind, things
 from tests.emulation.launcher import LAUNCHER
 from tests.second_run import FinalError
 from tests.tools import CHECKOUT
+from traffic.compiled import COMPILED, ENGINE
 
 IN_SANDBOX = "sandbox"
 """The fixture that tests ask for which run in a sandbox."""
@@ -66,7 +67,7 @@ class Box:
 
     def _start(self) -> "subprocess.Popen[str]":
         command = [sys.executable, "-m", __name__, f"--basetemp={self._scratch}/pytest", *self._files]
-        environment = {MARKER: self._mark, "TMPDIR": str(self._scratch / "tmp")}
+        environment = {MARKER: self._mark, "TMPDIR": str(self._scratch / "tmp"), ENGINE: COMPILED}
         with (self._scratch / "output").open("w") as output:
             return subprocess.Popen(
                 [*LAUNCHER, *command],

@@ -9,7 +9,6 @@ from dataclasses import replace
 from fcntl import ioctl
 from itertools import count, cycle
 from math import inf
-from pathlib import Path
 from termios import FIONREAD
 from typing import cast
 
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.examples import examples
+from tests.tools import CHECKOUT
 from tests.traffic.cases import Work, admitted_by, work_of
 from tests.traffic.relay import (
     PACKET,
@@ -225,6 +225,7 @@ def test_a_lone_packet_is_missing_after_a_round_trip_and_so_many_packets_time(
     assert arrival.at - 1000.0 == pytest.approx(expected_s, abs=6 * PACKET_S)
 
 
+@pytest.mark.interpreted
 def test_what_arrives_after_its_delay_is_returned_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine waited for half a second when the last packet had come, before it said so."""
     with net() as servers:
@@ -288,6 +289,7 @@ def test_parcels_of_a_queue_pair_share_packets() -> None:
         assert [each.size for each in servers.relay.seen] == [PACKET, PACKET // 5]
 
 
+@pytest.mark.interpreted
 def test_bursts_have_packets_of_their_own() -> None:
     group = group_between(SourceEnds((ONE.source,), ONE.destination, 0))
     burst = Burst(0, 0, 0, 0, group, LaneUse(0, 5), 5, 900, 900, 0.0, NEW)
@@ -963,7 +965,8 @@ def test_what_chooses_reckons_with_the_rates_that_nics_have_now() -> None:
 
 
 def test_the_engine_names_no_congestion_control_and_no_medium() -> None:
-    words = set(re.findall("[a-z]+", Path(datagram_engine.__file__).read_text().lower()))
+    source = (CHECKOUT / "traffic/transports/datagram_engine.py").read_text()
+    words = set(re.findall("[a-z]+", source.lower()))
     assert words.isdisjoint(
         [*registry.NAMED, "tcp", "circuit", "circuits", "ocs", "light", "lit", "dark", "nvlink"]
     )

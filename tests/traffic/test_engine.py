@@ -382,7 +382,7 @@ def test_a_queue_pair_that_nobody_answers_is_named(
     loopback: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("traffic.transports.connections.CONNECT_S", 0.2)
-    monkeypatch.setattr("traffic.transports.connections.accept", lambda *of: (accept(*of)[0], ("", 0, "")))
+    monkeypatch.setattr("traffic.transports.connections.accept", lambda *of: (accept(*of)[0], ("", 0, "", 0)))
     with Engine(loopback) as engine, pytest.raises(NetworkError) as caught:
         connect(engine, [ONE])
     assert caught.value.sentence == f"queue pair {ONE} did not connect within 0.2 s (1 of 1 did not)"

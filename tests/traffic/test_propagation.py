@@ -23,6 +23,7 @@ STAGES: tuple[Stage, ...] = "arrives", "acknowledged"
 NO_PATH, NO_SOURCE = cast(PacketPath, None), cast(Source, None)
 
 
+@pytest.mark.interpreted
 @given(
     gaps_s=st.lists(st.floats(0.0, 0.02), min_size=1, max_size=20),
     delays_s=st.lists(st.sampled_from([0.0, 0.003, 0.05]), min_size=20, max_size=20),

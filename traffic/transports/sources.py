@@ -189,7 +189,8 @@ class Sources:
             seen = (self._overview, source.number) if self._overview else ()
             assert self._algorithm  # else it has nothing to hear
             source.control = self._algorithm.make(source.pipe, rng, *seen)
-            source.has_window = hasattr(source.control, "window_bytes")
+            # Compiled, `hasattr` would swallow the error of a user's control.
+            source.has_window = getattr(source.control, "window_bytes", None) is not None
             if self._algorithm.receiver:
                 assert isinstance(source.control, Granted)
                 source.granted = source.control
