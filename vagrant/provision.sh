@@ -211,8 +211,8 @@ venv_key() { # lines 1 and 2: what the .venv is made of; lines 3 and 4: what is 
 
 # Each state of the sources is compiled once. Where that fails, emulations run all the same, and say so.
 compile_engine() {
-    "$venv/bin/python" "$checkout/vagrant/compile_engine.py" || echo "provision.sh: the engine stays interpreted." >&2
-    hand_back "$venv"/lightrail-engine
+    "$venv/bin/python" -B "$checkout/vagrant/compile_engine.py" || echo "provision.sh: the engine stays interpreted." >&2
+    [[ ! -e $venv/lightrail-engine ]] || hand_back "$venv/lightrail-engine"
 }
 
 hand_back() { # paths: under sudo the checkout belongs to the one who called

@@ -30,6 +30,7 @@ case "$*" in
 -VV) echo "Python 3.11 of a test" ;;
 "-m venv"*) mkdir -p "${@: -1}/bin" lightrail.egg-info && cp "$0" "${@: -1}/bin/python" ;;
 "-m pip"*) echo "${*:6}" >>"$LOG" ;;
+*/compile_engine.py) [[ ! -e ${LOG%/log}/no-compiler ]] ;;
 esac
 """
 
@@ -196,6 +197,14 @@ def test_a_lock_that_changed_is_installed_again(machine: Machine) -> None:
     machine.program("requirements.lock", "another pin\n")
     machine.provision()
     assert machine.installed == 2 * INSTALL
+
+
+@installed
+def test_an_engine_that_cannot_be_compiled_is_one_sentence_each_time(machine: Machine) -> None:
+    machine.program("no-compiler", "")
+    for _ in range(2):
+        ran = machine.provision()
+        assert (ran.returncode, ran.stderr) == (0, "provision.sh: the engine stays interpreted.\n")
 
 
 @installed
