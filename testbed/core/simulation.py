@@ -22,6 +22,7 @@ from topologies.errors import ScenarioError, StuckError
 from topologies.fabric import Fabric
 from topologies.light import Configuration
 from topologies.routing import Routing
+from traffic.clock import NEVER
 from traffic.communicators import Communicators
 from traffic.faults import AS_IT_WAS, Fault, Revisions, check_faults
 from traffic.job import Job
@@ -92,7 +93,7 @@ class Simulation:
         self._do_what_is_due()
         while state.graph.open:
             for happening in self._advance():
-                state.later(happening.at_ps, happening)
+                state.queue.put(happening.at_ps, happening, NEVER)  # what is now matters in a turn only
             self._do_what_is_due()
         if self._checks:
             check(state)

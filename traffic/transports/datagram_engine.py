@@ -561,7 +561,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         source.marked += marked
         assert source.pipe  # it has sent something
         own_s = rtt_s - curve.base_s + source.pipe.round_trip_s  # paths of a source may differ in length
-        source.news_acknowledged.append(Acknowledged(packet.size, own_s, marked, packet.path.entropy))
+        values = packet.size, own_s, marked, packet.path.entropy
+        source.news_acknowledged.append(tuple.__new__(Acknowledged, values))  # in 0.1 us, not 0.3
         self.sources.touch(source)
         parcel = packet.pieces[0].parcel  # a burst has packets of its own
         if parcel.burst and parcel.feeder:
