@@ -34,7 +34,7 @@ from sysconfig import get_path
 from textwrap import shorten
 from traceback import TracebackException, walk_tb
 from types import CodeType
-from typing import get_args
+from typing import ParamSpec, TypeVar, get_args
 
 from topologies.errors import FabricError, LightrailError, ScenarioError
 from topologies.fabric import Fabric
@@ -51,6 +51,8 @@ LONGEST_MESSAGE = 300
 """Most characters that a sentence repeats of a user's error."""
 NO_FILE = Path("built-in")
 NAME_IT = "name it as module:function, with the module in this directory or on PYTHONPATH"
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 _REFUSED: ContextVar[bool] = ContextVar("refused", default=False)
 """Whether this context loads no code of a user's own."""
 _SAID: set[str] = set()
@@ -203,6 +205,34 @@ def own_code(kind: str, name: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # the code is a user's: it may raise anything
         raise _raised(kind, name, error) from error
+
+
+class OwnCode:
+    """A user's code that is asked often: entering `own_code` takes a microsecond, and this a tenth of that.
+
+    Parameters
+    ----------
+    kind, name
+        As of `own_object`.
+    """
+
+    def __init__(self, kind: str, name: str) -> None:
+        self._kind, self._name = kind, name
+
+    def asked(
+        self, ask: Callable[Arguments, Answer], *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Answer:
+        """Return the answer of the user's code; an error of it is as of `own_code`."""
+        try:
+            return ask(*arguments, **named)
+        except (Exception, SystemExit):
+            with own_code(self._kind, self._name):
+                raise
+            raise  # not reached: `own_code` raises
+
+    def wrapped(self, ask: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+        """Return a function of the user's that is asked so."""
+        return lambda *arguments, **named: self.asked(ask, *arguments, **named)
 
 
 def own_sources(names: Iterable[str]) -> dict[str, str]:

@@ -21,6 +21,10 @@ from pathlib import Path
 from types import ModuleType
 
 MODULES = (
+    "traffic.spraying.checks",
+    "traffic.spraying.plb",
+    "traffic.spraying.reps",
+    "traffic.spraying.spray",
     "traffic.spraying.states",
     "traffic.transports.ack_packets",
     "traffic.transports.control_packets",

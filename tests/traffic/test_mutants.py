@@ -285,7 +285,7 @@ MUTANTS = {
     ),
     "reps: counts what arrived as in flight": Mutant(
         _Connection.settled,
-        "self.in_flight[message][lane] -= 1",
+        "mine[lane] -= 1",
         "pass",
         reactive.test_reps_counts_nothing_of_a_message_that_has_arrived,
     ),

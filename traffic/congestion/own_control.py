@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from math import inf, isnan
 from numbers import Real
-from typing import ParamSpec, TypeVar
 
 import numpy as np
 
 from topologies.errors import ScenarioError
-from topologies.own import own_code
+from topologies.own import OwnCode
 from traffic.congestion.control import (
     Acknowledged,
     CongestionControl,
@@ -24,8 +23,6 @@ PARTS = "on_events", "may_send", "next_s", "rates_changed"
 GRANTED_PARTS = "announcement", "on_granted"
 """What it has besides, where receivers grant."""
 RECEIVER_PARTS = "expect", "on_announced", "on_arrived", "grants", "granted_bytes", "rates_changed"
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
 
 
 def checked(name: str, make: Callable[..., CongestionControl]) -> Callable[..., CongestionControl]:
@@ -52,22 +49,11 @@ def checked_overview(name: str, make: Callable[..., object]) -> Callable[..., ob
     return lambda *seen: _Own(name).asked(make, *seen)
 
 
-class _Own:
+class _Own(OwnCode):
     """A user's code, by the name ``module:Class``."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
-
-    def asked(
-        self, ask: Callable[Arguments, Answer], *arguments: Arguments.args, **named: Arguments.kwargs
-    ) -> Answer:
-        """Return the answer of the user's code; ScenarioError that names its line if it raises."""
-        try:  # entering `own_code` takes a microsecond, and a source is asked thrice a packet
-            return ask(*arguments, **named)
-        except (Exception, SystemExit):
-            with own_code("transport", self._name):
-                raise
-            raise  # not reached: `own_code` raises
+        super().__init__("transport", name)
 
     def number(self, answer: object, of: str, unit: str) -> float:
         """Return an answer that is a number; ScenarioError if it is none."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
+from mypy_extensions import mypyc_attr
 
 from topologies.fabric import Fabric
 from traffic.spraying.policy import ENTROPIES, Lanes, LaneState, Message
@@ -31,7 +32,7 @@ _Flow = tuple[int, int, int]
 """What stays on its path from one collective to the next: its GPUs, and which of those between them it is."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class _Path:
     """Where a message is, and what it saw there."""
 
@@ -43,6 +44,7 @@ class _Path:
     """None before the first acknowledgement, which starts the first round."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Plb:
     """Protective load balancing between the NICs beside a message's GPUs.
 
@@ -179,7 +181,7 @@ class Plb:
         return other + (other >= lane)
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class _UnderWay:
     """A message that has not arrived."""
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from topologies.fabric import Fabric, Nic
 from traffic.messages import Chunks, Messages
+from traffic.spraying.states import LaneState as LaneState  # compiled, as protocols cannot be
 
 ENTROPIES = 1 << 12
 """Entropies are 0 .. ENTROPIES - 1; each is a TCP source port of its own."""
@@ -126,18 +127,6 @@ def each_message(messages: Messages, first: int = 0) -> list[Message]:
     """Return messages one by one, with numbers from a first one on."""
     rows = zip(messages.source.tolist(), messages.destination.tolist(), messages.bytes.tolist(), strict=True)
     return [Message(number, *row) for number, row in enumerate(rows, start=first)]
-
-
-@dataclass(slots=True)
-class LaneState:
-    """What a sender knows of one of its lanes, at real scale."""
-
-    backlog_bytes: int
-    """Posted and not yet acknowledged [bytes]."""
-    rtt_s: float
-    """Smoothed round-trip time of its chunks [s]; 0 before the first measurement."""
-    room: bool
-    """Whether the lane takes another chunk now."""
 
 
 @runtime_checkable

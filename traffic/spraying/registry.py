@@ -16,7 +16,7 @@ import numpy as np
 
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric
-from topologies.own import check_arguments, own_code, own_object
+from topologies.own import OwnCode, check_arguments, own_code, own_object
 from traffic.messages import Chunks, Messages
 from traffic.spraying.checks import PAGE, checked_assignment, checked_lanes
 from traffic.spraying.ecmp import Ecmp
@@ -178,7 +178,7 @@ class OwnReactive:
         self.oblivious = bool(getattr(own, "oblivious", False))
         self._named, self._own = named, own
         self._checked: set[Lanes] = set()
-        asked = own_code("scheme", named)
+        asked = OwnCode("scheme", named).wrapped
         self.open, self.withdraw = asked(own.open), asked(own.withdraw)
         # What it chooses may be of any type: `traffic.spraying.checks.choice` looks at it.
         self.choose, self.acknowledged = asked(own.choose), asked(own.acknowledged)

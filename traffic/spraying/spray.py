@@ -16,12 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from mypy_extensions import mypyc_attr
 
 from topologies.fabric import Fabric, Nic
 from traffic.spraying.policy import ENTROPIES, Lanes, LaneState, Message
 from traffic.spraying.subflows import Subflows, by_nic
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Spray:
     """All entropies in turn over every NIC of the source server, to the NIC beside the destination.
 
@@ -96,7 +98,7 @@ class Spray:
         return None
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class _Cycle:
     """The lanes of a connection that leave by one NIC, each once in a random order, then in another."""
 
@@ -119,7 +121,7 @@ class _Cycle:
         return lane
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class _Connection:
     """All messages from one server to one NIC."""
 

@@ -1,9 +1,25 @@
 """The states of lanes that a policy is shown, each made when it is looked at: there may be hundreds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import overload
 
-from traffic.spraying.policy import LaneState
+
+@dataclass(init=False)
+class LaneState:
+    """What a sender knows of one of its lanes, at real scale."""
+
+    backlog_bytes: int
+    """Posted and not yet acknowledged [bytes]."""
+    rtt_s: float
+    """Smoothed round-trip time of its chunks [s]; 0 before the first measurement."""
+    room: bool
+    """Whether the lane takes another chunk now."""
+
+    def __init__(
+        self, backlog_bytes: int, rtt_s: float, room: bool
+    ) -> None:  # compiled, unlike a dataclass's
+        self.backlog_bytes, self.rtt_s, self.room = backlog_bytes, rtt_s, room
 
 
 class States(Sequence[LaneState]):
@@ -24,11 +40,15 @@ class States(Sequence[LaneState]):
     """
 
     def __init__(self, count: int, state: Callable[[int], LaneState]) -> None:
-        self._lanes, self._state = range(count), state
+        self._count, self._state = count, state
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self._lanes)
+        return self._count
+
+    def __iter__(self) -> Iterator[LaneState]:
+        """Yield them in order."""
+        return map(self._state, range(self._count))
 
     @overload
     def __getitem__(self, lane: int) -> LaneState: ...
@@ -37,5 +57,5 @@ class States(Sequence[LaneState]):
     def __getitem__(self, lane: int | slice) -> LaneState | list[LaneState]:
         """Return the state of a lane; from the end too, and IndexError beyond it, as of a list."""
         if isinstance(lane, slice):
-            return [self._state(each) for each in self._lanes[lane]]
-        return self._state(self._lanes[lane])
+            return [self._state(each) for each in range(self._count)[lane]]
+        return self._state(lane if 0 <= lane < self._count else range(self._count)[lane])
