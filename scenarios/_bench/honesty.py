@@ -29,7 +29,7 @@ from testbed.trust.agreement import agreement_text, agrees
 from testbed.trust.control import control
 from testbed.trust.fidelity import with_control
 from testbed.trust.outcome import Outcome, bound_s
-from testbed.trust.scale import load_bps
+from testbed.trust.scale import load_of
 from testbed.trust.trial import tried
 from topologies.addresses import interface
 from topologies.fabric import Fabric, Port
@@ -72,7 +72,7 @@ class DisturbedRun:
         """Return the outcome of the run, judged by a control before and after it too."""
         experiment = _experiment(self.fabric, self.scheme)
         rate = experiment.dilation.rate
-        load = load_bps(experiment, predict(experiment)) * rate
+        load = (load_of(experiment, predict(experiment)) * rate).hop_bps
         with Network(self.fabric, rate, datapath) as network:
             sampled = worst_link_error(network, experiment.seed)
             before = control(network, load, datagrams=True)

@@ -18,7 +18,7 @@ from testbed.study.emulating import ControlledPoints
 from testbed.trust.calibrate import CALIBRATIONS, rate_factor, volume_factor
 from testbed.trust.control import control
 from testbed.trust.outcome import Outcome, bound_s
-from testbed.trust.scale import load_bps
+from testbed.trust.scale import load_of
 from testbed.trust.trial import tried
 from topologies.fabric import Fabric
 from topologies.rail import rail_fabric
@@ -90,7 +90,7 @@ def credit_random() -> tuple[float, str]:
 def known_answer() -> tuple[float, str]:
     """Known-answer controls at the packet rate of a uniform all-to-all: the worst of 10, off by."""
     experiment = scaled(UNIFORM, "credit")
-    hop_bps = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
+    hop_bps = (load_of(experiment, predict(experiment)) * experiment.dilation.rate).hop_bps
     with Network(FABRIC, experiment.dilation.rate, host=experiment.host) as network:
         done = [control(network, hop_bps, datagrams=True) for _ in range(CONTROLS)]
     errors = [abs(each.error) for each in done if each]
@@ -145,7 +145,7 @@ def scaled(
     setup = TransportSetup(transport)
     full = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0), transport=setup)
     loading = replace(full, job=single(beside)) if beside else full
-    rate = rate_factor(fabric, load_bps(loading, predict(loading)), CALIBRATIONS.of(default_datapath()), None)
+    rate = rate_factor(fabric, load_of(loading, predict(loading)), CALIBRATIONS.of(default_datapath()), None)
     least_s = bound_s(full)
     volume = volume_factor(rate, [least_s]) if lasts_s is None else min(lasts_s * rate / least_s, 1.0)
     return replace(full, dilation=Dilation(rate, volume))

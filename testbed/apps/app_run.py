@@ -39,6 +39,7 @@ from testbed.machine.signals import said_of
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
 from testbed.network.readback import effective, port_settings, unmet
+from testbed.trust.calibrate import Load
 from testbed.trust.control import Control, control, shift
 from testbed.trust.evidence import Watch
 from topologies.errors import LightrailError
@@ -148,21 +149,21 @@ def applied(plan: AppPlan) -> Iterator[AppNews]:
         settings = port_settings(network)
         broken, effects = unmet(network, settings), effective(network, settings)
         yield Told(words_of(plan))
-        load_bps = full_load_bps(fabric, plan.mtu) * plan.rate
-        link_error = worst_link_error(network, 0) if load_bps else math.nan
-        before = control(network, load_bps) if load_bps else None
+        hop_bps = full_load(fabric, plan.mtu).hop_bps * plan.rate
+        link_error = worst_link_error(network, 0) if hop_bps else math.nan
+        before = control(network, hop_bps) if hop_bps else None
         run = AppRun(plan, network)
         yield from run.carry_out()
-        after = control(network, load_bps) if load_bps else None
+        after = control(network, hop_bps) if hop_bps else None
         yield from map(Told, run.hold_against(link_error))
         yield run.record(link_error, [before, after], broken, effects)
 
 
-def full_load_bps(fabric: Fabric, mtu: int) -> float:
-    """Return payload times switch hops while all NICs send, 0 without packet switches [bit/s]."""
-    paths = shift(fabric, math.inf)
-    hops_bps = sum(fabric.nic_rate_bps(pair.source) * (len(path) - 1) for pair, path in paths.items())
-    return hops_bps * packet_bytes(mtu) / frame_bytes(mtu)
+def full_load(fabric: Fabric, mtu: int) -> Load:
+    """Return what hosts have a machine carry while all their NICs send; nothing without packet switches."""
+    sent_bps = {path: fabric.nic_rate_bps(pair.source) for pair, path in shift(fabric, math.inf).items()}
+    hop_bps = sum((len(path) - 1) * rate_bps for path, rate_bps in sent_bps.items())
+    return Load(sum(sent_bps.values()), hop_bps) * (packet_bytes(mtu) / frame_bytes(mtu))
 
 
 def words_of(plan: AppPlan) -> str:

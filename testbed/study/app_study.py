@@ -18,7 +18,7 @@ from types import FrameType
 
 from testbed.apps.app_processes import EndedProcess, Wrote
 from testbed.apps.app_record import AppEvent, AppRecord
-from testbed.apps.app_run import AppNews, AppPlan, Began, Going, Told, applied, full_load_bps, output_file
+from testbed.apps.app_run import AppNews, AppPlan, Began, Going, Told, applied, full_load, output_file
 from testbed.apps.launchers import Launch
 from testbed.apps.phases import between_servers, busy_share, traffic_phases
 from testbed.machine.files import GrowingFile, directory_lock, make_directory, remove
@@ -30,9 +30,9 @@ from testbed.report.results import directory_asked_for, directory_by_time
 from testbed.study.machine import measured
 from testbed.study.output import say, standard_output
 from testbed.study.worker import EmulationWorker
-from testbed.trust.calibrate import rate_factor
+from testbed.trust.calibrate import Load, rate_factor
 from testbed.trust.fidelity import NOTHING_SENT
-from testbed.trust.scale import plain
+from testbed.trust.scale import BY_TCP, plain
 from topologies.errors import LightrailError, MachineError
 from traffic.readers.detect import read_trace
 
@@ -149,9 +149,10 @@ def _rate(worker: EmulationWorker, plan: AppPlan, how: Carrying) -> float:
         return min(how.rate_bps / nic_bps, 1.0)
     (machine,) = worker.call(measured, plan.datapath, False, how.calibrate)
     machine.told()
-    # Over circuits a packet crosses one switch.
-    load_bps = full_load_bps(fabric, plan.mtu) or sum(map(fabric.nic_rate_bps, fabric.nics))
-    return rate_factor(plain(fabric), load_bps, machine.calibration, None, plan.mtu)
+    load = full_load(fabric, plan.mtu)
+    if not load.hop_bps:  # over circuits a packet crosses one switch
+        load = Load(*2 * [sum(map(fabric.nic_rate_bps, fabric.nics))])
+    return rate_factor(plain(fabric), load * BY_TCP, machine.calibration, None, plan.mtu)
 
 
 def _followed(

@@ -20,13 +20,13 @@ from testbed.network.netem import check_netem, link_netems
 from testbed.network.network import Network
 from testbed.network.readback import effective, port_settings, unmet
 from testbed.report.finished import Finished, finished
-from testbed.trust.calibrate import CALIBRATIONS, Calibration, ContradictedError
+from testbed.trust.calibrate import CALIBRATIONS, Calibration, ContradictedError, Load
 from testbed.trust.constants import constant_numbers, constants
 from testbed.trust.control import Control, control
 from testbed.trust.fidelity import with_control
 from testbed.trust.light_control import light_control
 from testbed.trust.outcome import Outcome
-from testbed.trust.scale import load_bps
+from testbed.trust.scale import BY_TCP, load_of
 from testbed.trust.similitude import Number, facts_of, similitude
 from testbed.trust.trial import tried
 from topologies.fabric import Fabric
@@ -179,11 +179,12 @@ class ControlledPoints:
         if experiment.has_slots:
             yield from self._by(partial(light_control, self._network, experiment))
             return
-        load = load_bps(experiment, predict(experiment)) * experiment.dilation.rate
-        if load > GROWN * self._most_bps[datagrams]:
-            self._most_bps[datagrams] = load
-            yield from self._by(partial(control, self._network, load, datagrams=datagrams))
-            self._check(experiment.mtu)
+        load = load_of(experiment, predict(experiment)) * experiment.dilation.rate
+        hop_bps = load.hop_bps / (1.0 if datagrams else BY_TCP)  # TCP acknowledges a control by itself
+        if hop_bps > GROWN * self._most_bps[datagrams]:
+            self._most_bps[datagrams] = hop_bps
+            yield from self._by(partial(control, self._network, hop_bps, datagrams=datagrams))
+            self._check(load, experiment.mtu)
 
     def judged(self, outcome: Outcome) -> Outcome:
         """Return an outcome, judged by the last control so far."""
@@ -205,9 +206,11 @@ class ControlledPoints:
             )
             yield found
 
-    def _check(self, mtu: int) -> None:
-        last = self._done[-1] if self._done else None
-        if self._doubtful and last and (said := self._doubtful.contradiction(last, mtu)):
+    def _check(self, load: Load, mtu: int) -> None:
+        """Hold the calibration against the last control, which carried a load or less."""
+        if not (self._doubtful and self._done):
+            return
+        if said := self._doubtful.contradiction(self._done[-1], self._doubtful.share(load, mtu)):
             CALIBRATIONS.forget(self._doubtful)
             if not self._begun:
                 raise ContradictedError(said)

@@ -20,7 +20,8 @@ from testbed.experiment.experiment import Experiment
 from testbed.machine.processes import PROCESSES, in_processes
 from testbed.model.predict import predict
 from testbed.report.means import BIG_SWITCH
-from testbed.trust.scale import busy_s, load_bps, plain
+from testbed.trust.calibrate import Load
+from testbed.trust.scale import busy_s, load_of, plain
 from testbed.trust.similitude import Facts, facts_of
 from topologies.fabric import Fabric
 from traffic.fault_text import WrittenFault
@@ -57,8 +58,8 @@ class Glance:
     """How long it keeps an emulation busy [s]."""
     level_s: float
     """The same over links without delay and loss, which decides its scale [s]."""
-    load_bps: float
-    """What switches forward over such links (`testbed.trust.scale.load_bps`) [bit/s]."""
+    load: Load
+    """What it has a machine carry over such links (`testbed.trust.scale.load_of`)."""
     messages: float
     """How many it has."""
     queue_pairs: float
@@ -188,7 +189,7 @@ def _glance(experiment: Experiment) -> Glance:
         iteration_s=predicted.iteration_s,
         busy_s=busy_s(experiment.job, predicted),
         level_s=busy_s(even.job, level),
-        load_bps=load_bps(even, level),
+        load=load_of(even, level),
         messages=int((~predicted.tables.messages["given_up"]).sum()),
         queue_pairs=len(predicted.tables.lanes),
         sent_bytes=crossed_bytes(predicted.tables),

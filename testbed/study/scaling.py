@@ -68,9 +68,10 @@ def _rate(
 ) -> float:
     """Return emulated over real rate at which this machine carries all points over a fabric."""
     mine = [(each, glance) for each, glance in looked if each.fabric == fabric]
-    most_bps, mtu = max(glance.load_bps for _, glance in mine), min(each.mtu for each, _ in mine)
+    calibration, mtu = machine.calibration, min(each.mtu for each, _ in mine)
+    most = max((glance.load for _, glance in mine), key=lambda load: calibration.share(load, mtu))
     rate_bps = None if options.emulated_rate_mbps is None else options.emulated_rate_mbps * 1e6
-    rate = rate_factor(plain(fabric), most_bps, machine.calibration, rate_bps, mtu)
+    rate = rate_factor(plain(fabric), most, calibration, rate_bps, mtu)
     if rate_bps is not None:
         return rate
     in_slots = any(each.has_slots for each, _ in mine)

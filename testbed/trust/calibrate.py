@@ -1,17 +1,16 @@
-"""Calibration: how much this machine forwards, and the scale at which an experiment fits it.
+"""Calibration: how much this machine carries, and the scale at which an experiment fits it.
 
-Two things limit an emulation: the switch daemon's work per packet and hop, and the engine's per
-packet. The first is measured as payload bits times switch hops per second, in an all-to-all of TCP whose
-NICs are too fast for the machine. A share of it is then chosen at which both work together: an all-to-all
-of datagrams at half as much again takes the time known for it. That is of paths of one hop, on which the
-engine has most to do beside the switches. All takes some twenty seconds, so it is kept per machine, kernel,
-Open vSwitch and datapath (`testbed.trust.kept`). One that a known-answer control contradicts is taken anew.
+Two things limit an emulation: the engine's work per packet, and the switches' per packet and hop. Both are
+measured by all-to-alls of datagrams whose NICs are too fast for the machine: over paths of one hop, on which
+the engine has most to do, and over a fat-tree. A share of that is then chosen at which traffic is on time: an
+all-to-all at half as much again takes the time known for it, and keeps no event waiting for long. All takes
+some twenty seconds, so it is kept per machine, kernel, engine, Open vSwitch and datapath
+(`testbed.trust.kept`). One that a known-answer control contradicts is taken anew.
 """
 
-import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -25,36 +24,33 @@ from testbed.machine.datapath import Datapath
 from testbed.machine.stalls import cpu_s
 from testbed.network.network import Network
 from testbed.trust.control import Control
-from testbed.trust.fidelity import CONTROL, PRESSED
+from testbed.trust.fidelity import CONTROL, LATE, PRESSED
 from testbed.trust.kept import KeptMeasurements, Measured, machine_name
 from testbed.trust.outcome import bound_s
 from topologies.errors import MachineError
 from topologies.fabric import Fabric
+from topologies.fat_tree import fat_tree_fabric
 from topologies.rail import rail_fabric
-from traffic.demand import Demand
 from traffic.metrics import communication_s, path_bytes
 from traffic.packets import DEFAULT_MTU, packet_bytes
 from traffic.steps import single
 from traffic.tables import Tables
-from traffic.transports.host_settings import TransportSetup
+from traffic.workloads.synthetic import uniform
 
-FORMAT_VERSION = 4
-OVERLOAD_BPS = 200e6
+FORMAT_VERSION = 5
+OVERLOAD_BPS, OVERLOAD_PACKETS = 400e6, 25_000
+"""Of a NIC, and how many packets all send: a second of a machine that carries few, half a one of another."""
 TRIAL_S = 1.0
 TRIALS = 3
-STUCK_S = 60.0
-"""Five timeouts of TCP in a row: a slow machine, overloaded as an ordinary user, loses that many."""
-SAFE_SHARES = (0.42, 0.36, 0.31, 0.27, 0.23, 0.2, 0.17, 0.14, 0.12, 0.1)
-"""Shares of what the machine forwards at most, of which the first is taken that holds (`safe_share`). None
-is above 0.42: overloaded, the daemon works in batches, at paced rates a packet costs it more. A uniform
-all-to-all under RailS took 1.03 times its bound at 0.32, 0.39 and 0.48 of the most, 1.04 to 1.19 at 0.61."""
+LEAST_FURTHER, MOST_FURTHER = 0.1, 1.0
+"""Of what a packet over one hop costs, what each further hop does at least and at most: overloads are as
+noisy as the machine."""
+SAFE_SHARES = (0.6, 0.52, 0.45, 0.39, 0.34, 0.29, 0.25, 0.21, 0.18, 0.15, 0.12, 0.1)
+"""Shares of what the machine carries at most, of which the first is taken that holds (`safe_share`)."""
 HEADROOM = 1.5
-"""A share holds if so many times as much does. Other demands cost the engine up to 1.4 times a uniform one:
-at one rate it used 0.71 of a CPU for that, and 1.00 for another, which took 1.06 times its prediction."""
+"""A share holds if so many times as much does: other demands cost the engine up to 1.4 times as much."""
 HELD, HELD_TRIES = 1.04, 2
 """How many times the known time each try may take."""
-HELD_CPU = 0.85
-"""Of a CPU the engine may use in each try: it has one thread."""
 HELD_PACKETS = 400
 """Packets that a NIC sends in a try at least: the first one's grant and path take as long as some 3."""
 EMULATED_CCT_S = 1.5
@@ -62,51 +58,75 @@ EMULATED_CCT_S = 1.5
 EMULATED_STEP_S = 0.08
 """The same for each step of a collective of many."""
 CONTRADICTED_SHARE = 0.5
-"""Below this share of what the machine forwards at most, traffic takes the time that is known for it."""
+"""Below this share of what the machine carries at most, traffic takes the time that is known for it."""
 OWN_CPU = 0.8
-"""What of a CPU Open vSwitch has at least when nothing else uses the CPUs; overloaded, it needs one."""
+"""What of a CPU the engine or Open vSwitch has at least when nothing else uses the CPUs: overloaded, the
+slower of them needs one."""
 SLOWEST_NIC_BPS = 1e6
 FASTEST_NIC_BPS = 1e9
 
 
 @dataclass(frozen=True)
-class Calibration(Measured):
-    """What a machine forwards; it was alone if Open vSwitch had a CPU to itself."""
+class Load:
+    """What an experiment has a machine carry in a second."""
 
-    hop_packets_s: Annotated[float, Field(gt=0, strict=True)]
-    """Packets of the default MTU, times switch hops, that were forwarded in a second at most [1/s]."""
+    sent_bps: float
+    """Payload that NICs send [bit/s]."""
+    hop_bps: float
+    """Payload times switch hops [bit/s]."""
+
+    def __mul__(self, factor: float) -> "Load":
+        """Return the load at so many times its rate."""
+        return Load(self.sent_bps * factor, self.hop_bps * factor)
+
+
+@dataclass(frozen=True)
+class Calibration(Measured):
+    """What a machine carries; it was alone if the engine or Open vSwitch had a CPU to itself."""
+
+    packets_s: Annotated[float, Field(gt=0, strict=True)]
+    """Packets of the default MTU that engine and switches carry in a second over one hop at most [1/s]."""
+    further_hop: Annotated[float, Field(gt=0, le=MOST_FURTHER, strict=True)]
+    """What each further hop costs, as a share of what a packet over one hop does."""
     safe_share: Annotated[float, Field(gt=0, le=1, strict=True)]
-    """The share of that at which switches and engine take the time that is known for traffic."""
+    """The share of the most at which engine and switches take the time that is known for traffic."""
 
     @property
     def safe_packets_s(self) -> float:
-        """Packets times switch hops that an emulation may forward in a second [1/s]."""
-        return self.safe_share * self.hop_packets_s
+        """Packets over one hop that an emulation may have carried in a second [1/s]."""
+        return self.safe_share * self.packets_s
 
-    def most_bps(self, mtu: int) -> float:
-        """Return the payload times switch hops that it forwards in packets of an MTU [bit/s].
+    def share(self, load: Load, mtu: int) -> float:
+        """Return what share of the most that the machine carries a load in packets of an MTU is.
 
         A small packet is taken to cost as much as a large one.
         """
-        return 8 * packet_bytes(mtu) * self.hop_packets_s
+        as_one_hop_bps = load.sent_bps + self.further_hop * max(load.hop_bps - load.sent_bps, 0.0)
+        return as_one_hop_bps / (8 * packet_bytes(mtu) * self.packets_s)
 
     def sentence(self, now: datetime) -> str:
         """Return how old it is, and what to do about it."""
         return f"this machine was calibrated {self.age(now)}; --calibrate does so anew"
 
-    def contradiction(self, control: Control, mtu: int) -> str:
+    def contradiction(self, control: Control, share: float) -> str:
         """Return what a control shows that cannot be if this is right, a sentence; "" if nothing.
 
-        What is far below the most that the machine forwards takes the time that is known for it, unless
+        What is far below the most that the machine carries takes the time that is known for it, unless
         something else uses the CPUs, which says nothing of the calibration.
+
+        Parameters
+        ----------
+        control
+            Traffic of a known duration.
+        share
+            Which share of the most it was, at most (`share`).
         """
-        share = control.hop_bps / self.most_bps(mtu)
         alone = control.cpu_pressure <= PRESSED.strained
         if not (alone and share < CONTRADICTED_SHARE and control.error > CONTROL.void):
             return ""
         return (
             f"traffic took {control.error:.0%} longer than is known for it, at {share:.0%} of what this "
-            "machine forwards by its calibration"
+            "machine carries by its calibration"
         )
 
 
@@ -115,31 +135,54 @@ class ContradictedError(MachineError):
 
 
 def measure(datapath: Datapath) -> Calibration:
-    """Overload this machine with an all-to-all between 8 servers and return what it forwards."""
-    fabric = rail_fabric(8, 4, 0, rate_bps=OVERLOAD_BPS)
-    each_bytes = int(OVERLOAD_BPS / 8 * TRIAL_S / fabric.gpus / 3)
-    demand = Demand("overload", np.full((fabric.gpus, fabric.gpus), each_bytes))
-    # TCP costs this process least: datagrams cost it more than they cost the switches.
-    setup = TransportSetup("tcp")
-    experiment = Experiment(fabric, single(demand), "rails", Dilation(1.0, 1.0), transport=setup)
-    with Network(fabric, 1.0, datapath, experiment.host) as network:
-        best, cpu = max(_trial(experiment, network) for _ in range(TRIALS))
-    share = safe_share(lambda share: _holds(share * best, datapath))
-    packets_s, now = best / 8 / packet_bytes(DEFAULT_MTU), datetime.now(UTC)
-    alone = not cpu < OWN_CPU
-    return Calibration(machine_name(datapath), now.isoformat(timespec="seconds"), alone, packets_s, share)
+    """Overload this machine with all-to-alls, over one hop and over many, and return what it carries."""
+    one, near_cpu = _most(rail_fabric(8, 4, 0), "rails", datapath)
+    many, _ = _most(fat_tree_fabric(4), "ecmp", datapath)
+    packets_s = one.sent_bps / 8 / packet_bytes(DEFAULT_MTU)
+    share = safe_share(lambda share: _holds(share * one.sent_bps, datapath))
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Calibration(
+        machine_name(datapath), now, not near_cpu < OWN_CPU, packets_s, further_hop(one, many), share
+    )
 
 
-def _trial(experiment: Experiment, network: Network) -> tuple[float, float]:
-    """Return what the switches forwarded [bit/s], and the CPUs that Open vSwitch had; NaN if unknown.
+def further_hop(one: Load, many: Load) -> float:
+    """Return what a further hop costs of what a packet over one does, by the most over one and over many."""
+    further = (one.sent_bps / many.sent_bps - 1) / (many.hop_bps / many.sent_bps - 1)
+    return float(np.clip(further, LEAST_FURTHER, MOST_FURTHER))
 
-    Where the kernel forwards its CPU time says nothing.
+
+def _most(fabric: Fabric, scheme: str, datapath: Datapath) -> tuple[Load, float]:
+    """Return the most that is carried over a fabric, and the CPU of the busier of engine and Open vSwitch."""
+    experiment = _all_to_all(fabric, scheme, OVERLOAD_BPS, OVERLOAD_PACKETS / len(fabric.nics))
+    with Network(fabric, experiment.dilation.rate, datapath, experiment.host) as network:
+        return max((_trial(experiment, network) for _ in range(TRIALS)), key=lambda each: each[0].sent_bps)
+
+
+def _all_to_all(fabric: Fabric, scheme: str, nic_bps: float, packets: float) -> Experiment:
+    """Return a uniform all-to-all by which a NIC that is shaped to a rate sends so many packets.
+
+    Its real messages are as large as those of workloads, so that they are split over NICs as these are.
     """
-    pid = network.openvswitch.pid if network.datapath == "netdev" else 0
-    before_s = cpu_s(pid) if pid else math.nan
-    run = emulate(experiment, network, stuck_s=STUCK_S)
-    used_s = cpu_s(pid) - before_s if pid else math.nan
-    return 8.0 * run.health.payload_bytes / run.emulated_s, used_s / run.emulated_s
+    full = Experiment(fabric, single(uniform(fabric.gpus)), scheme, Dilation(1.0, 1.0))
+    real_bps = fabric.nic_rate_bps(fabric.nics[0])
+    volume = 8 * packets * packet_bytes(DEFAULT_MTU) / (real_bps * bound_s(full))
+    return replace(full, dilation=Dilation(nic_bps / real_bps, volume))
+
+
+def _trial(experiment: Experiment, network: Network) -> tuple[Load, float]:
+    """Return what was carried, and the CPU that the busier of engine and Open vSwitch had, 0..1."""
+    began_at, before_s = time.monotonic(), _cpu_s(network)
+    tables = emulate(experiment, network).run.tables
+    took_s, after_s = time.monotonic() - began_at, _cpu_s(network)
+    load = carried(tables, communication_s(tables)) * experiment.dilation.rate
+    return load, max(after - before for before, after in zip(before_s, after_s, strict=True)) / took_s
+
+
+def _cpu_s(network: Network) -> tuple[float, float]:
+    """Return the CPU time of the engine so far, and Open vSwitch's, 0 where that is the machine's own [s]."""
+    pid = network.openvswitch.pid
+    return time.process_time(), cpu_s(pid) if pid else 0.0
 
 
 def safe_share(holds: Callable[[float], bool]) -> float:
@@ -147,40 +190,34 @@ def safe_share(holds: Callable[[float], bool]) -> float:
     return next((share for share in SAFE_SHARES if holds(HEADROOM * share)), SAFE_SHARES[-1])
 
 
-def _holds(hop_bps: float, datapath: Datapath) -> bool:
+def _holds(sent_bps: float, datapath: Datapath) -> bool:
     """Return whether engine and switches together carry a uniform all-to-all in the time known for it.
 
     That is its lower bound, which RailS' splitting reaches on a rail fabric (RailS, Theorem 3).
     """
     fabric = rail_fabric(8, 4, 0)
-    nic_bps = hop_bps / len(fabric.nics)
-    sent = max(nic_bps / 8 * TRIAL_S, HELD_PACKETS * packet_bytes(DEFAULT_MTU))
-    demand = Demand("known", np.full((fabric.gpus, fabric.gpus), int(sent / fabric.gpus)))
-    rate = nic_bps / fabric.nic_rate_bps(fabric.nics[0])
-    experiment = Experiment(fabric, single(demand), "rails", Dilation(rate, 1.0))
+    nic_bps = sent_bps / len(fabric.nics)
+    packets = max(nic_bps / 8 / packet_bytes(DEFAULT_MTU) * TRIAL_S, HELD_PACKETS)
+    experiment = _all_to_all(fabric, "rails", nic_bps, packets)
     known_s = bound_s(experiment)
-    with Network(fabric, rate, datapath, experiment.host) as network:
-        tries = [_timed(experiment, network) for _ in range(HELD_TRIES)]
-    return all(took_s <= HELD * known_s and cpu <= HELD_CPU for took_s, cpu in tries)
+    with Network(fabric, experiment.dilation.rate, datapath, experiment.host) as network:
+        runs = [emulate(experiment, network) for _ in range(HELD_TRIES)]
+    return all(
+        communication_s(each.run.tables) <= HELD * known_s and each.health.lateness_s <= LATE.strained
+        for each in runs
+    )
 
 
-def _timed(experiment: Experiment, network: Network) -> tuple[float, float]:
-    """Return how long an experiment's bytes were under way [s], and the CPU that this process used."""
-    began_s, used_s = time.monotonic(), time.process_time()
-    run = emulate(experiment, network, stuck_s=STUCK_S).run
-    cpu = (time.process_time() - used_s) / (time.monotonic() - began_s)
-    return communication_s(run.tables), cpu
-
-
-def hop_load_bps(tables: Tables, seconds: float) -> float:
-    """Return the payload times switch hops that legs carried in a second [bit/s]."""
-    hop_bytes = sum((len(path) - 1) * size for path, size in path_bytes(tables).items())
-    return 8.0 * hop_bytes / seconds if seconds else 0.0
+def carried(tables: Tables, seconds: float) -> Load:
+    """Return what legs had a machine carry, on average over a time [s]."""
+    size_of = path_bytes(tables)
+    hop_bytes = sum((len(path) - 1) * size for path, size in size_of.items())
+    return Load(sum(size_of.values()), hop_bytes) * (8.0 / seconds if seconds else 0.0)
 
 
 def rate_factor(
     fabric: Fabric,
-    load_bps: float,
+    load: Load,
     machine: Calibration,
     emulated_rate_bps: float | None,
     mtu: int = DEFAULT_MTU,
@@ -191,10 +228,10 @@ def rate_factor(
     ----------
     fabric
         Its fastest NIC sets the scale of ``emulated_rate_bps``.
-    load_bps
-        The most that an experiment forwards at real rates, payload times switch hops [bit/s].
+    load
+        The most that an experiment has a machine carry, at real rates.
     machine
-        What this machine forwards.
+        What this machine carries.
     emulated_rate_bps
         What the user wants a NIC to be shaped to [bit/s]; None for automatic.
     mtu
@@ -203,7 +240,7 @@ def rate_factor(
     Raises
     ------
     MachineError
-        If the machine cannot forward it; the hint says what it can.
+        If the machine cannot carry it; the hint says what it can.
     """
     nic_bps = max(fabric.nic_rate_bps(nic) for nic in fabric.nics)
     if nic_bps < SLOWEST_NIC_BPS:
@@ -211,7 +248,8 @@ def rate_factor(
             f"the fastest NIC has {nic_bps:g} bit/s, and one of an emulation {SLOWEST_NIC_BPS:g} at least",
             "give rates in bit/s, 100 Gbit/s is 100e9; --model-only predicts slow ones",
         )
-    most = machine.most_bps(mtu) / load_bps if load_bps else 1.0
+    share = machine.share(load, mtu)
+    most = 1.0 / share if share else 1.0
     safe_bps = _rounded(min(machine.safe_share * most * nic_bps, FASTEST_NIC_BPS, nic_bps))
     if safe_bps < SLOWEST_NIC_BPS:
         raise MachineError(

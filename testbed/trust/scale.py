@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
-from testbed.trust.calibrate import hop_load_bps, volume_factor
+from testbed.trust.calibrate import Load, carried, volume_factor
 from topologies.fabric import Fabric
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job
-from traffic.metrics import communication_s, crossed_bytes
+from traffic.metrics import communication_s
 from traffic.packets import DEFAULT_MTU, packet_bytes
-from traffic.tables import Tables
 
 RING_STEP_PACKETS = 20
 """What each step of a ring consists of at least, or the emulation would be of packets and not of bytes."""
@@ -19,21 +18,28 @@ EXACT_STEP_PACKETS = 80
 packet over three links and a grant, is some two packets."""
 RINGS_S = 25.0
 """How long a job may take at emulated scale for its rings' steps to be of so many packets [s]."""
+BY_TCP, BY_PACKETS = 1.5, 2.0
+"""Packets to forward for each that carries bytes, where TCP acknowledges every other one by a packet, and
+where an engine of datagrams does so each: switches have as much to do for these."""
 LONGEST_S = 120.0
 """How long a job takes at most at emulated scale, whatever that does to its smallest messages."""
 
 
-def load_bps(experiment: Experiment, predicted: Run) -> float:
-    """Return what switches forward at real rates, payload times hops [bit/s].
+def load_of(experiment: Experiment, predicted: Run) -> Load:
+    """Return what an experiment has a machine carry at real rates.
 
     That is the mean while collectives follow each other; where they overlap, or circuits are lit in slots,
-    all NICs may send at once. A packet that acknowledges another counts as much: it costs switches as much.
+    all NICs may send at once.
     """
     tables, fabric = predicted.tables, experiment.fabric
-    packets = 2 if experiment.transport.ack_packets and experiment.over_packets else 1  # light has none
-    if experiment.job.is_chain and not experiment.has_slots:
-        return packets * hop_load_bps(tables, communication_s(tables))
-    return packets * sum(fabric.nic_rate_bps(nic) for nic in fabric.nics) * _mean_hops(tables)
+    mean = carried(tables, communication_s(tables))
+    if not (experiment.job.is_chain and not experiment.has_slots) and mean.sent_bps:
+        mean *= sum(map(fabric.nic_rate_bps, fabric.nics)) / mean.sent_bps
+    if not experiment.over_packets:  # light has no packets that acknowledge
+        return mean
+    if experiment.transport.sprays is None:
+        return mean * BY_TCP
+    return mean * BY_PACKETS if experiment.transport.ack_packets else mean
 
 
 def job_volume(
@@ -89,10 +95,3 @@ def plain(fabric: Fabric) -> Fabric:
 
 def _crosses(node: Collective, fabric: Fabric) -> bool:
     return len({fabric.gpu_servers[gpu] for gpu in node.gpus}) > 1
-
-
-def _mean_hops(tables: Tables) -> float:
-    """Return how many links of switches a byte crosses on average."""
-    crossing_bytes = crossed_bytes(tables)
-    bit_hops = hop_load_bps(tables, 1.0)
-    return bit_hops / 8 / crossing_bytes if crossing_bytes else 0.0

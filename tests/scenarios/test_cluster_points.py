@@ -98,7 +98,7 @@ def test_alone_it_is_refused_unless_all_of_it_is_there(results: ResultsDirectory
 def test_machines_that_work_together_take_the_scale_of_the_weakest() -> None:
     def machine(packets_s: float, dark_s: float | None = None) -> Machine:
         late = None if dark_s is None else DarkExcess("m", NOW, True, (Excess(1, dark_s / 2, dark_s),))
-        return Machine(Calibration("m", NOW, True, packets_s, 0.42), late)
+        return Machine(Calibration("m", NOW, True, packets_s, 1.0, 0.42), late)
 
     assert weakest([machine(3e4), machine(1e4), machine(2e4)]) == machine(1e4)
     assert weakest([machine(5e4, 0.01), machine(1e4, 0.002)]) == machine(1e4, 0.01)

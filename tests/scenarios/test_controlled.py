@@ -28,12 +28,11 @@ from testbed.trust.outcome import Verdict
 from tests.testbed.cases import experiment_of, outcome_of, small_outcomes
 from tests.testbed.ocs_cases import experiment_of as experiment_of_ocs
 from topologies.rail import rail_fabric
-from traffic.packets import DEFAULT_MTU
 from traffic.transports.host_settings import TransportSetup
 from traffic.workloads.synthetic import uniform
 
 POINT = experiment_of(rail_fabric(2, 2, 0), uniform(4), "rails")
-HOP_PACKETS_S = 5e4
+PACKETS_S = 5e4
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Results
 
     def measure(datapath: str) -> Calibration:
         now = datetime.now(UTC).isoformat()
-        return Calibration(machine_name("netdev"), now, True, HOP_PACKETS_S, 0.4)
+        return Calibration(machine_name("netdev"), now, True, PACKETS_S, 1.0, 0.4)
 
     monkeypatch.setenv(CACHE, str(tmp_path))
     replace(CALIBRATIONS, measure=measure).of("netdev")
@@ -58,7 +57,7 @@ def controlled(results: ResultsDirectory, monkeypatch: pytest.MonkeyPatch) -> Ca
 
     def before(error: float, *, begun: bool = False) -> None:
         machine = CALIBRATIONS.of("netdev")
-        found = Control(machine.safe_share * machine.most_bps(DEFAULT_MTU), 4, error, 0.2)
+        found = Control(1e9, 4, error, 0.2)
         monkeypatch.setattr("testbed.study.emulating.control", lambda *_, datagrams: found)
         list(ControlledPoints(Network(POINT.fabric, 1e-4), machine, begun=begun).before(POINT))
 

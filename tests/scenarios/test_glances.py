@@ -14,7 +14,7 @@ from testbed.model.predict import predict
 from testbed.report.means import BIG_SWITCH
 from testbed.study import glances as module
 from testbed.study.glances import Glance, PlannedFailures, glances, predicted_by
-from testbed.trust.scale import busy_s, load_bps, plain
+from testbed.trust.scale import busy_s, load_of, plain
 from testbed.trust.similitude import facts_of
 from topologies.errors import ScenarioError
 from topologies.rail import rail_fabric
@@ -49,7 +49,7 @@ def test_a_glance_is_what_the_prediction_says() -> None:
         assert glance.iteration_s == predicted.iteration_s
         assert glance.busy_s == busy_s(asked.job, predicted)
         assert glance.level_s == busy_s(asked.job, level) < glance.busy_s
-        assert glance.load_bps == load_bps(asked, level)
+        assert glance.load == load_of(asked, level)
         crossing = predicted.records["path"] != NVLINK
         assert glance.sent_bytes == predicted.records["bytes"][crossing].sum()
         np.testing.assert_array_equal(glance.facts.sizes, facts_of(asked, predicted).sizes)

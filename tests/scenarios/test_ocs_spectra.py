@@ -30,6 +30,7 @@ from testbed.trust.calibrate import Calibration
 from testbed.trust.dark_excess import DarkExcess, Excess
 from tests.scenarios.command import ran
 from topologies.errors import ScenarioError
+from traffic.packets import packet_bytes
 from traffic.workloads.ocs_workloads import SCALED
 
 
@@ -130,7 +131,7 @@ def late_by(dark_s: float) -> Machine:
     """Return a machine whose OCSes are dark for up to so much longer than their devices."""
     now = datetime.now(UTC).isoformat()
     excess = DarkExcess("m", now, True, (Excess(1, dark_s / 2, dark_s),))
-    return Machine(Calibration("m", now, True, 3e4, 0.4), excess)
+    return Machine(Calibration("m", now, True, 3e4, 1.0, 0.4), excess)
 
 
 @cache
@@ -213,9 +214,9 @@ def test_on_a_machine_whose_ocses_are_dark_for_longer_delays_slots_and_guards_ar
 def test_nics_may_send_at_once_whatever_the_dark_leaves_of_the_mean() -> None:
     """A device that is dark for most of the time does not make a machine carry more."""
     calm = late_by(1e-3)
-    weak = replace(calm, calibration=replace(calm.calibration, hop_packets_s=3e3))
+    weak = replace(calm, calibration=replace(calm.calibration, packets_s=3e3))
     study = ocs_spectra(ocses="4", schedulers="spectra", device="polatis")
-    carried_bps = 0.4 * weak.calibration.most_bps(9000)
+    carried_bps = weak.calibration.safe_packets_s * 8 * packet_bytes(9000)
     (point, _) = on(weak, study, glance("polatis"))
     assert 0.9 * carried_bps < 8 * 4 * RATE_BPS * point.dilation.rate <= carried_bps
     assert on(calm, study)[0].dilation.rate == SLOTS_NIC_BPS / RATE_BPS

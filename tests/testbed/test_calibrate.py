@@ -9,7 +9,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from testbed.machine.datapath import Datapath
 from testbed.trust import kept
@@ -17,8 +19,12 @@ from testbed.trust.calibrate import (
     CALIBRATIONS,
     FORMAT_VERSION,
     HEADROOM,
+    LEAST_FURTHER,
+    MOST_FURTHER,
     SAFE_SHARES,
     Calibration,
+    Load,
+    further_hop,
     rate_factor,
     safe_share,
 )
@@ -27,13 +33,13 @@ from testbed.trust.kept import CACHE, SHARED_S, machine_name
 from tests.other_user import NO_FILES, OTHER, given, need_root, plant, yard
 from topologies.errors import MachineError
 from topologies.rail import rail_fabric
-from traffic.packets import DEFAULT_MTU
+from traffic.packets import DEFAULT_MTU, packet_bytes
 
-HOP_PACKETS_S: dict[Datapath, float] = {"netdev": 3e4, "kernel": 4e4}
-SAFE_SHARE = 0.4
+PACKETS_S: dict[Datapath, float] = {"netdev": 3e4, "kernel": 4e4}
+FURTHER_HOP, SAFE_SHARE = 0.2, 0.4
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 NOTE = "set LIGHTRAIL_CACHE to another directory"
-KEPT = Calibration("m", NOW.isoformat(), True, 5e4, SAFE_SHARE)
+KEPT = Calibration("m", NOW.isoformat(), True, 5e4, FURTHER_HOP, SAFE_SHARE)
 
 
 class Machine:
@@ -50,7 +56,9 @@ class Machine:
         self.measured.append(datapath)
         self.meanwhile()
         now = datetime.now(UTC).isoformat()
-        return Calibration(machine_name(datapath), now, self.alone, HOP_PACKETS_S[datapath], SAFE_SHARE)
+        return Calibration(
+            machine_name(datapath), now, self.alone, PACKETS_S[datapath], FURTHER_HOP, SAFE_SHARE
+        )
 
 
 @pytest.fixture
@@ -62,14 +70,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def test_a_calibration_of_one_datapath_never_serves_the_other(machine: Machine) -> None:
     order: list[Datapath] = ["netdev", "kernel", "netdev", "kernel"]
-    assert [machine.kept.of(each).hop_packets_s for each in order] == [3e4, 4e4, 3e4, 4e4]
+    assert [machine.kept.of(each).packets_s for each in order] == [3e4, 4e4, 3e4, 4e4]
     assert machine.measured == ["netdev", "kernel"], "both are kept"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        '{"format": 2, "calibrations": [{"machine": "m", "hop_bps": 1.0, "hop_packets_s": 1.0}]}',
+        '{"format": 4, "calibrations": [{"machine": "m", "hop_packets_s": 1.0, "safe_share": 0.4}]}',
         f'{{"format": {FORMAT_VERSION}, "calibrations": [{{"machine": "m"}}]}}',
         f'{{"format": {FORMAT_VERSION}, "calibrations": 7}}',
         "[]",
@@ -80,12 +88,13 @@ def test_a_file_of_another_format_is_measured_anew_and_replaced(
     machine: Machine, tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "calibration.json").write_text(text)
-    assert [machine.kept.of("netdev").hop_packets_s for _ in range(2)] == [3e4, 3e4]
+    assert [machine.kept.of("netdev").packets_s for _ in range(2)] == [3e4, 3e4]
     assert machine.measured == ["netdev"]
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("hop_packets_s", 0), ("hop_packets_s", "1"), ("safe_share", 1.1), ("taken", "today")]
+    ("name", "value"),
+    [("packets_s", 0), ("packets_s", "1"), ("safe_share", 1.1), ("further_hop", -1.0), ("taken", "today")],
 )
 def test_a_value_that_is_not_valid_is_measured_anew(
     machine: Machine, tmp_path: Path, name: str, value: object
@@ -95,7 +104,7 @@ def test_a_value_that_is_not_valid_is_measured_anew(
     data = json.loads(file.read_text())
     data["calibrations"][0][name] = value
     file.write_text(json.dumps(data))
-    assert machine.kept.of("netdev").hop_packets_s == 3e4
+    assert machine.kept.of("netdev").packets_s == 3e4
     assert machine.measured == ["netdev"] * 2
 
 
@@ -144,7 +153,7 @@ def test_a_cache_that_cannot_be_used_costs_a_measurement_each_time_and_a_note(
     secret.write_text("kept")
     plant("directory", tmp_path / "calibration.json", secret)
     plant(kind, tmp_path / "calibration.lock", secret)
-    assert [machine.kept.of("netdev").hop_packets_s for _ in range(2)] == [3e4, 3e4]
+    assert [machine.kept.of("netdev").packets_s for _ in range(2)] == [3e4, 3e4]
     assert machine.measured == ["netdev"] * 2
     assert secret.read_text() == "kept"
     notes = capfd.readouterr().err.splitlines()
@@ -158,14 +167,16 @@ def test_the_cache_of_another_user_decides_nothing_and_stays_as_it_is(
     with yard() as ground:
         monkeypatch.setenv(CACHE, str(ground / "cache"))
         now, name = datetime.now(UTC).isoformat(), machine_name("netdev")
-        theirs = replace(machine.kept, measure=lambda _: Calibration(name, now, True, 1e9, SAFE_SHARE))
+        theirs = replace(
+            machine.kept, measure=lambda _: Calibration(name, now, True, 1e9, FURTHER_HOP, SAFE_SHARE)
+        )
         (ground / "cache").mkdir()
         theirs.of("netdev")
         for path in (ground / "cache", *(ground / "cache").iterdir()):
             given(path)
         before = {path.name: path.read_bytes() for path in (ground / "cache").iterdir()}
         assert not machine.kept.has("netdev")
-        assert machine.kept.of("netdev").hop_packets_s == 3e4
+        assert machine.kept.of("netdev").packets_s == 3e4
         assert {path.name: path.read_bytes() for path in (ground / "cache").iterdir()} == before
     assert f"belongs to user {OTHER}, who could" in (note := capfd.readouterr().err)
     assert note.endswith(f": no measurement is kept; {NOTE}\n")
@@ -202,8 +213,7 @@ def test_a_run_says_how_old_it_is(age: timedelta, said: str) -> None:
 def test_a_control_contradicts_what_promised_more_than_the_machine_carries(
     share: float, error: float, pressure: float, contradicts: bool
 ) -> None:
-    control = Control(share * KEPT.most_bps(DEFAULT_MTU), 4, error, pressure)
-    said = KEPT.contradiction(control, DEFAULT_MTU)
+    said = KEPT.contradiction(Control(1e9, 4, error, pressure), share)
     assert bool(said) == contradicts
     assert not contradicts or f"{error:.0%} longer" in said
 
@@ -218,5 +228,40 @@ def test_no_share_is_chosen_at_which_known_traffic_takes_longer_unless_none_hold
 def test_a_fabric_of_slow_nics_is_refused_for_its_rates_and_not_for_its_size() -> None:
     said = "the fastest NIC has 100 bit/s, and one of an emulation 1e.06 at least; give rates in bit/s"
     with pytest.raises(MachineError, match=said):
-        rate_factor(rail_fabric(2, 1, rate_bps=100), 100.0, KEPT, None)
-    assert rate_factor(rail_fabric(2, 1, rate_bps=1e6), 1e6, KEPT, None) == 1
+        rate_factor(rail_fabric(2, 1, rate_bps=100), Load(100.0, 100.0), KEPT, None)
+    assert rate_factor(rail_fabric(2, 1, rate_bps=1e6), Load(1e6, 1e6), KEPT, None) == 1
+
+
+@hypothesis.given(
+    packets_s=st.floats(1e3, 1e6), further=st.floats(LEAST_FURTHER, MOST_FURTHER), hops=st.floats(2, 6)
+)
+def test_what_two_overloads_carried_is_all_that_a_machine_carries(
+    packets_s: float, further: float, hops: float
+) -> None:
+    """A packet over several hops costs what one over one hop does, and a share of that for each other."""
+    packet_bits = 8 * packet_bytes(DEFAULT_MTU)
+    many_s = packets_s / (1 + further * (hops - 1))
+    one, many = Load(packets_s, packets_s) * packet_bits, Load(many_s, hops * many_s) * packet_bits
+    assert further_hop(one, many) == pytest.approx(further)
+    found = replace(KEPT, packets_s=packets_s, further_hop=further_hop(one, many))
+    assert [found.share(load, DEFAULT_MTU) for load in (one, many, many * 0.5)] == pytest.approx([1, 1, 0.5])
+
+
+def test_an_overload_that_something_disturbed_makes_no_hop_free_and_none_dearer_than_a_packet() -> None:
+    one = Load(1e9, 1e9)
+    assert further_hop(one, Load(1.2e9, 4e9)) == LEAST_FURTHER
+    assert further_hop(one, Load(1e8, 4e8)) == MOST_FURTHER
+
+
+@pytest.mark.parametrize("hops", [1, 3, 6])
+def test_the_automatic_rate_is_the_safe_share_of_what_is_carried(hops: int) -> None:
+    """Each NIC sends all the time over so many hops, so that the load is known."""
+    fabric = rail_fabric(8, 4)
+    full = sum(map(fabric.nic_rate_bps, fabric.nics))
+    load = Load(full, hops * full)
+    rate = rate_factor(fabric, load, KEPT, None)
+    assert 0.9 * SAFE_SHARE < KEPT.share(load * rate, DEFAULT_MTU) <= SAFE_SHARE
+    most_bps = rate * fabric.nic_rate_bps(fabric.nics[0]) / SAFE_SHARE
+    assert rate_factor(fabric, load, KEPT, 0.9 * most_bps) > rate, "who asks for more than is safe gets it"
+    with pytest.raises(MachineError, match="cannot emulate 32 NICs at"):
+        rate_factor(fabric, load, KEPT, 1.2 * most_bps)

@@ -15,7 +15,7 @@ from testbed.experiment.dilation import Dilation
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.ocs_plan import Scheduled, over_ocses, plan_of
 from testbed.model.predict import predict
-from testbed.trust.scale import load_bps
+from testbed.trust.scale import load_of
 from tests.testbed.ocs_cases import experiment_of, partially, planned
 from topologies.errors import ScenarioError
 from topologies.fabric import Fabric, Link, Port, Server, Switch
@@ -150,4 +150,4 @@ def test_beside_packets_the_slowest_server_at_its_own_rates_is_the_bound(
 def test_packets_that_acknowledge_load_no_light() -> None:
     asked = experiment_of("spectra")
     run, acks = predict(asked), replace(asked, transport=TransportSetup("credit", ack_packets=True))
-    assert load_bps(acks, run) == load_bps(asked, run)
+    assert load_of(acks, run) == load_of(asked, run)
