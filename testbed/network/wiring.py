@@ -85,6 +85,8 @@ SERVER_SYSCTLS = {
     "net/ipv4/tcp_early_retrans": "0",
     "net/ipv4/tcp_slow_start_after_idle": "0",
     "net/ipv4/tcp_rmem": "4096 4194304 8388608",
+    # Servers and switches that forward count hops, and Linux' 64 are too few for a long row of them.
+    "net/ipv4/ip_default_ttl": "255",
 }
 LOSSY_SYSCTLS = {"net/ipv4/tcp_early_retrans": "3"}
 """Where links lose packets, a probe for a lost tail is worth its packet."""
@@ -94,7 +96,6 @@ FORWARDING_SYSCTLS = {
     # What comes over a one-way circuit may leave through the NIC that it came by.
     "net/ipv4/conf/all/send_redirects": "0",
     "net/ipv4/conf/default/send_redirects": "0",
-    "net/ipv4/ip_default_ttl": "255",
 }
 """Where servers forward."""
 

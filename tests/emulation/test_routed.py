@@ -3,6 +3,7 @@
 import select
 import socket
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 from mininet.cli import CLI
@@ -21,7 +22,7 @@ from tests.emulation.test_faults import pairs
 from tests.emulation.test_no_sandbox import machine, things
 from topologies.addresses import ENTROPIES, nic_ip
 from topologies.errors import NetworkError
-from topologies.fabric import Fabric, Link, Nic, Path
+from topologies.fabric import NVLINK_BPS, Fabric, Link, Nic, Path, Port, Switch, equal_servers
 from topologies.fat_tree import fat_tree_fabric
 from topologies.leaf_spine import leaf_spine_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
@@ -75,6 +76,16 @@ def test_connections_take_the_paths_of_the_kernels_hash(booted: Booted, fabric: 
     with booted(fabric, datapath="route") as net:
         assert dict(zip(asked, net.paths(asked), strict=True)) == on_paper(fabric, asked)
         assert not unmet(net.network, port_settings(net.network))
+
+
+@pytest.mark.slow
+def test_more_switches_than_linux_usually_counts_hops_are_crossed(booted: Booted) -> None:
+    switches = [f"s{number}" for number in range(64)]
+    ends = Link(Port("h0", 0), Port("s0", 0), 1e11), Link(Port("h1", 0), Port(switches[-1], 0), 1e11)
+    row = (Link(Port(near, 2), Port(far, 1), 1e11) for near, far in pairwise(switches))
+    servers, every = equal_servers(2, 1, 1, NVLINK_BPS), tuple(Switch(name, 3) for name in switches)
+    with booted(Fabric("row", servers, every, (*ends, *row)), datapath="route") as net:
+        assert net.reaches(0, 1)
 
 
 def test_a_dead_link_is_left_out_at_once_gone_around_and_used_again(booted: Booted) -> None:
