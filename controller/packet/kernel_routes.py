@@ -10,12 +10,12 @@ A group is a route with several next hops, whose weights are its numbers of buck
 packet gets depends on the port by which it leaves: that of the NIC there, or `GATEWAY_MAC`, which each port
 of a switch that routes has.
 
-The kernel skips a route all of whose links are down and takes a shorter prefix, where a switch drops. Only a
-user's own routing has routes inside shorter prefixes: what it leads over a link that has failed goes by the
-shortest path at once, and not only when the rules are new.
+The kernel skips a route all of whose links are down and looks further, where a switch drops. Only a user's
+own routing has routes behind which there is something further (`RoutePlace.is_inside`): such a route is put
+as one that leads nowhere then.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
 from typing import NamedTuple
 
@@ -44,6 +44,15 @@ class RoutePlace(NamedTuple):
         if length > self.destination.prefixlen:
             return None
         return self._replace(destination=self.destination.supernet(new_prefix=length))
+
+    def is_inside(self, others: Iterable["RoutePlace"]) -> bool:
+        """Return whether the kernel, if it skips this route, finds one of some others."""
+        return any(
+            other != self
+            and other.source in {None, self.source}
+            and self.destination.subnet_of(other.destination)
+            for other in others
+        )
 
 
 class RouteHop(NamedTuple):

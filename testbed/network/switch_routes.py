@@ -122,8 +122,9 @@ class SwitchRoutes:
     def _put(self) -> None:
         """Change the routes of switches to those that are wanted, where these are not set yet."""
         for switch, wanted in self._wanted.items():
-            live = {place: self._live(switch, hops) for place, hops in wanted.items()}
-            after = {} if self._is_stopped else {place: hops for place, hops in live.items() if hops}
+            live = {} if self._is_stopped else {p: self._live(switch, hops) for p, hops in wanted.items()}
+            # The kernel would look further for what a switch drops.
+            after = {place: hops for place, hops in live.items() if hops or place.is_inside(live)}
             if after != self._set[switch]:
                 batch = Batch()
                 self._change(batch, switch, self._set[switch], after)
@@ -132,7 +133,10 @@ class SwitchRoutes:
                 self._set[switch] = after
 
     def _live(self, switch: str, hops: tuple[RouteHop, ...]) -> tuple[RouteHop, ...]:
-        return tuple(hop for hop in hops if Port(switch, hop.port) not in self.down)
+        return tuple(hop for hop in hops if self._carries(Port(switch, hop.port)))
+
+    def _carries(self, port: Port) -> bool:
+        return self.down.isdisjoint((port, self._fabric.peer(port)))
 
     def _change(self, batch: Batch, switch: str, before: PacketRoutes, after: PacketRoutes) -> None:
         for place, hops in after.items():

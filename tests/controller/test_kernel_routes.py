@@ -29,14 +29,15 @@ TO_RAIL_1 = Match(eth_type=IPV4, ipv4_dst=IPv4Network("10.1.0.0/16"))
 
 def found(routes: PacketRoutes, dead: set[int], headers: Headers) -> list[RouteHop]:
     """Return a packet's live next hops: by its source's table, then by the longest prefix."""
-    for source in (headers.ip_src, None):
-        live = {
-            place.destination: [hop for hop in hops if hop.port not in dead]
-            for place, hops in routes.items()
-            if place.source == source and headers.ip_dst in place.destination
-        }
-        if some := [network for network, hops in live.items() if hops]:
-            return live[max(some, key=lambda network: network.prefixlen)]
+    matched = [
+        place
+        for place in routes
+        if place.source in {headers.ip_src, None} and headers.ip_dst in place.destination
+    ]
+    for place in sorted(matched, key=lambda place: (place.source is None, -place.destination.prefixlen)):
+        live = [hop for hop in routes[place] if hop.port not in dead]
+        if live or place.is_inside(routes):
+            return live
     return []
 
 
@@ -98,11 +99,15 @@ def test_a_flow_has_a_route_in_its_sources_table_and_a_routed_destination_in_the
     assert routes[RoutePlace(network)] == (RouteHop(3, GATEWAY_MAC),)
     assert routes[RoutePlace(network, nic_ip(RAILS, Nic(0, 0)))] == (RouteHop(2, GATEWAY_MAC),)
     every = {switch: packet_routes(RAILS, switch, ruleset) for switch, ruleset in rules.items()}
-    tables = FlowTables(RAILS, rules, hashing="kernel")
-    for source in (Nic(0, 0), Nic(1, 0)):
-        ends = nic_ip(RAILS, source), nic_ip(RAILS, Nic(1, 1))
-        headers = Headers(nic_mac(source), GATEWAY_MAC, *ends, 1, 2)
-        assert walked(RAILS, every, frozenset(), source, headers) == tables.path(source, Nic(1, 1), 1, 2)
+    spine1 = frozenset({RAILS.link_at[Port("leaf0", 3)]})
+    for failed, dropped in ((frozenset[Link](), []), (spine1, [Nic(1, 0)])):
+        tables = FlowTables(RAILS, rules, failed, "kernel")
+        paths = {source: tables.path(source, Nic(1, 1), 1, 2) for source in (Nic(0, 0), Nic(1, 0))}
+        assert [source for source, path in paths.items() if path is None] == dropped
+        for source, path in paths.items():
+            ends = nic_ip(RAILS, source), nic_ip(RAILS, Nic(1, 1))
+            headers = Headers(nic_mac(source), GATEWAY_MAC, *ends, 1, 2)
+            assert walked(RAILS, every, failed, source, headers) == path
 
 
 def test_a_prefix_inside_one_of_higher_priority_has_no_route() -> None:

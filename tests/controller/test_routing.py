@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import permutations
 from statistics import fmean
 from typing import get_args
@@ -121,6 +121,7 @@ def test_rules_of_a_small_rail_fabric() -> None:
     ]
 
 
+@dataclass(frozen=True)
 class Detour:
     """A routing: what is for NIC 1.1 leaves leaf0 over spine1, and of the flow from NIC 0.0 over spine0."""
 

@@ -20,6 +20,7 @@ from tests.emulation.machine import Machine
 from tests.second_run import FinalError
 from tests.tools import need_sandbox
 from topologies.fabric import Fabric
+from topologies.routing import Routing
 from traffic.packets import DEFAULT_MTU
 from traffic.transports.host_settings import HostSettings
 
@@ -74,8 +75,9 @@ def booted(sandbox: Box | None) -> Booted:
         host: HostSettings | None = None,
         hosts: bool = False,
         datapath: Datapath | None = None,
+        routing: Routing | None = None,
     ) -> Live:
-        return Live(fabric, rate_factor, mtu, host, hosts=hosts, datapath=datapath)
+        return Live(fabric, rate_factor, mtu, host, hosts=hosts, datapath=datapath, routing=routing)
 
     return boot
 

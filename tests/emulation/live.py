@@ -15,6 +15,8 @@ from testbed.network.network import Network
 from testbed.network.tap import Tap
 from topologies.addresses import nic_ip
 from topologies.fabric import Fabric, Path
+from topologies.own_routing import CheckedRouting
+from topologies.routing import Routing
 from traffic.packets import DEFAULT_MTU
 from traffic.spraying.policy import QueuePair
 from traffic.transports.connections import ends, ports
@@ -39,9 +41,10 @@ class Live:
         *,
         hosts: bool = False,
         datapath: Datapath | None = None,
+        routing: Routing | None = None,
     ) -> None:
-        self.fabric = fabric
-        self.network = Network(fabric, rate_factor, datapath, host, mtu=mtu, hosts=hosts)
+        self.fabric, own = fabric, CheckedRouting(routing) if routing else None
+        self.network = Network(fabric, rate_factor, datapath, host, mtu=mtu, routing=own, hosts=hosts)
 
     def __enter__(self) -> "Live":
         """Boot."""

@@ -15,6 +15,7 @@ from testbed.cli.cli import FabricCLI
 from testbed.machine.residue import until
 from testbed.network.readback import port_settings, unmet
 from testbed.network.tap import Tap
+from tests.controller.test_routing import Detour
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from tests.emulation.test_entropies import sent
@@ -70,7 +71,9 @@ def assert_all_answer(net: Live) -> None:
     assert net.answered(pairs(net.fabric)) == set(pairs(net.fabric))
 
 
-@pytest.mark.parametrize("fabric", [leaf_spine_fabric(4, 2, 2, nics=2), fat_tree_fabric(4)], ids=str)
+@pytest.mark.parametrize(
+    "fabric", [leaf_spine_fabric(4, 2, 2, nics=2), fat_tree_fabric(4)], ids=lambda fabric: fabric.name
+)
 def test_connections_take_the_paths_of_the_kernels_hash(booted: Booted, fabric: Fabric) -> None:
     asked = pairs(fabric)
     with booted(fabric, datapath="route") as net:
@@ -119,6 +122,22 @@ def test_without_the_controller_rules_stay_and_with_it_switches_learn_what_it_mi
         net.network.revive("controller")
         net.network.await_controller()
         assert_all_answer(net)
+
+
+def test_what_a_routing_leads_over_a_dead_link_goes_nowhere_until_the_rules_are_new(booted: Booted) -> None:
+    fabric = rail_fabric(2, 2, 2)
+    flow = QueuePair(Nic(0, 0), Nic(1, 1))
+    with booted(fabric, datapath="route", routing=Detour()) as net:
+        (path,) = net.paths([flow])
+        assert path[1] == Port("leaf0", 2)
+        uplink = fabric.link_at[path[1]]
+        net.network.turn_link(path[2], works=False)  # the spine's side alone: the leaf's has no carrier
+        assert not net.answered([flow], SHORT_S)
+        net.network.follow([uplink.a])
+        assert net.answered([flow]) == {flow}
+        net.network.turn_link(path[2], works=True)
+        net.network.follow([])
+        assert net.paths([flow]) == (path,)
 
 
 def test_switches_that_are_killed_forward_nothing_and_all_again(booted: Booted) -> None:
