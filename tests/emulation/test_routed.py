@@ -126,16 +126,21 @@ def test_without_the_controller_rules_stay_and_with_it_switches_learn_what_it_mi
 
 def test_what_a_routing_leads_over_a_dead_link_goes_nowhere_until_the_rules_are_new(booted: Booted) -> None:
     fabric = rail_fabric(2, 2, 2)
-    flow = QueuePair(Nic(0, 0), Nic(1, 1))
+    tables = FlowTables(fabric, forwarding_rules(fabric, routing=Detour()), hashing="kernel")
+    flow = next(  # whose answers do not cross the link
+        pair
+        for pair in (QueuePair(Nic(0, 0), Nic(1, 1), entropy) for entropy in range(ENTROPIES))
+        if tables.path(Nic(1, 1), Nic(0, 0), *reversed(ports(pair)))[1] == Port("leaf1", 3)  # type: ignore[index]
+    )
     with booted(fabric, datapath="route", routing=Detour()) as net:
         (path,) = net.paths([flow])
         assert path[1] == Port("leaf0", 2)
-        uplink = fabric.link_at[path[1]]
-        net.network.turn_link(path[2], works=False)  # the spine's side alone: the leaf's has no carrier
+        far = fabric.peer(path[1])
+        net.network.turn_link(far, works=False)  # the leaf's end has no carrier
         assert not net.answered([flow], SHORT_S)
-        net.network.follow([uplink.a])
+        net.network.follow([far])
         assert net.answered([flow]) == {flow}
-        net.network.turn_link(path[2], works=True)
+        net.network.turn_link(far, works=True)
         net.network.follow([])
         assert net.paths([flow]) == (path,)
 
