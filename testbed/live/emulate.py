@@ -26,7 +26,7 @@ from traffic.metrics import communication_s
 from traffic.spraying.policy import QueuePair
 from traffic.transports.datagram_engine import DatagramEngine
 from traffic.transports.loop import STUCK_S, Health, PacketCounts
-from traffic.transports.order import Reordering
+from traffic.transports.reordering import Reordering
 
 IDLE_S = 5.0
 """How long an OCS may take to go dark before an experiment."""

@@ -28,7 +28,7 @@ from traffic.metrics import (
     nic_received_bytes,
     nic_sent_bytes,
 )
-from traffic.transports.order import Reordering
+from traffic.transports.reordering import Reordering
 
 SHARES = ("marked", "recycled", "moved")
 """What the summary has of a reactive scheme: chunks that met congestion, chunks whose entropy was used again,

@@ -20,7 +20,7 @@ from traffic.scheme import Placement
 from traffic.spraying.policy import QueuePair, each_of
 from traffic.steps import demands_of, single
 from traffic.transports.host_settings import TransportSetup
-from traffic.transports.order import Reordering
+from traffic.transports.reordering import Reordering
 from traffic.workloads.synthetic import sparse, uniform
 
 HEALTHY = Measures(

@@ -10,7 +10,7 @@ from testbed.trust.outcome import Outcome, summary
 from tests.testbed.cases import VOID, small_outcomes, with_orders, with_verdict
 from tests.testbed.test_results import RUN
 from traffic.transports.host_settings import TransportSetup
-from traffic.transports.order import Reordering
+from traffic.transports.reordering import Reordering
 
 ECMP, RAILS = ["100.0 %", "0", "0", "0", "0"], ["90.0 %", "0", "4", "20", "300"]
 """What a row says of each."""

@@ -15,7 +15,7 @@ from traffic.collectives.point_to_point import PointToPoint
 from traffic.demand import Demand
 from traffic.job import Collective, Job
 from traffic.steps import single
-from traffic.transports.order import Reordering
+from traffic.transports.reordering import Reordering
 from traffic.workloads.placement import placed
 from traffic.workloads.synthetic import uniform
 

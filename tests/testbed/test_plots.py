@@ -62,7 +62,7 @@ from topologies.big_switch import big_switch_fabric
 from topologies.rail import rail_fabric
 from traffic.metrics import nic_received_bytes, nic_sent_bytes, uplink_bytes
 from traffic.records import NVLINK
-from traffic.transports.order import Reordering
+from traffic.transports.reordering import Reordering
 from traffic.workloads.synthetic import sparse, uniform
 
 SHADES = colours(["ecmp", "rails", "optimal"])

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 from zipfile import ZIP_BZIP2, ZIP_LZMA, ZipFile
 
 import numpy as np
@@ -40,8 +40,9 @@ from tests.testbed.shard_cases import FIRST, OTHER, sharded
 from tests.testbed.test_ocs_report import executed_of
 from tests.testbed.test_unsound import outcomes_with
 from topologies.errors import MachineError, ScenarioError
+from traffic.compiled import MODULES
 from traffic.tables import FLOWS, Tables
-from traffic.transports.order import Reordering
+from traffic.transports.reordering import Reordering
 
 LISTS = ("nodes", "paths", "lanes", "ports", "ocses")
 
@@ -117,6 +118,11 @@ def check_same(one: Outcome, other: Outcome) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_no_file_holds_a_class_that_is_compiled() -> None:
+    kinds = {part for kind in get_type_hints(Outcome).values() for part in get_args(kind) or (kind,)}
+    assert {kind.__module__ for kind in kinds if isinstance(kind, type)}.isdisjoint(MODULES)
+
+
 def test_an_outcome_of_any_kind_is_read_as_it_was_written(kind: str, tmp_path: Path) -> None:
     outcome = outcome_of_kind(kind)
     point = finished(outcome, traced=True)

@@ -60,8 +60,9 @@ from traffic.transports.datagram_sockets import HEADER, PROBE, RECEIVE_BUFFER_BY
 from traffic.transports.feeder import LaneUse
 from traffic.transports.loop import PacketCounts
 from traffic.transports.nic_sender import DEPTH_PACKETS, NicSender
-from traffic.transports.order import MessageOrder, Reordering
+from traffic.transports.order import MessageOrder
 from traffic.transports.packet_feeder import NEW, Burst, PacketFeeder, group_between
+from traffic.transports.reordering import Reordering
 from traffic.transports.transport import LEAST_PACKET_S
 
 SEEDS = st.integers(0, 1 << 16)

@@ -6,7 +6,8 @@ from math import isnan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traffic.transports.order import MessageOrder, Orders, Reordering
+from traffic.transports.order import MessageOrder, Orders
+from traffic.transports.reordering import Reordering
 
 ARRIVALS = st.integers(1, 12).flatmap(lambda packets: st.permutations(range(packets)))
 """The numbers of a message's packets, in the order in which they arrive."""

@@ -59,10 +59,11 @@ from traffic.transports.flow_log import MOST_SOURCES, FlowLog
 from traffic.transports.loop import STUCK_S, TICK_S, Arrival, Health, PacketCounts, QueuePairs
 from traffic.transports.marking import USUAL, Marking
 from traffic.transports.nic_sender import DEPTH_PACKETS, PLACED_PACKETS, NicSender
-from traffic.transports.order import Orders, Reordering
+from traffic.transports.order import Orders
 from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
 from traffic.transports.propagation import Propagation, Received
 from traffic.transports.registry import Algorithm
+from traffic.transports.reordering import Reordering
 from traffic.transports.sources import Sources
 from traffic.transports.transport import HEADER_BYTES, PACKET_BYTES, NicRate, packet_s
 

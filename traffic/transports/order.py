@@ -10,8 +10,9 @@ RFC 4737, "Packet reordering metrics", sections 4 and 5.4 (n-reordering's extent
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from traffic.transports.reordering import Reordering
 
 
 @dataclass
@@ -61,42 +62,6 @@ class MessageOrder:
         while self._next in self._held:
             self.held_bytes -= self._held.pop(self._next)
             self._next += 1
-
-
-@dataclass(frozen=True)
-class Reordering:
-    """How the packets of a run overtook each other."""
-
-    extents: Mapping[int, int]
-    """How many packets were overtaken by how many numbers; 0 for those in order."""
-    held_bytes: int = 0
-    """The most that a receiver would have to hold of one message [bytes]."""
-
-    @property
-    def packets(self) -> int:
-        """How many arrived."""
-        return sum(self.extents.values())
-
-    @property
-    def overtaken(self) -> float:
-        """The share of packets that were overtaken; NaN if none arrived."""
-        late = self.packets - self.extents.get(0, 0)
-        return late / self.packets if self.packets else float("nan")
-
-    def extent(self, share: float) -> float:
-        """Return by how many numbers the packets up to a share were overtaken at most; NaN if none arrived.
-
-        Examples
-        --------
-        >>> Reordering({0: 8, 3: 1, 7: 1}).extent(0.9), Reordering({0: 8, 3: 1, 7: 1}).extent(0.99)
-        (3.0, 7.0)
-        """
-        seen = 0
-        for extent in sorted(self.extents):
-            seen += self.extents[extent]
-            if seen >= share * self.packets:
-                return float(extent)
-        return float("nan")
 
 
 class Orders:
