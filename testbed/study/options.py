@@ -65,8 +65,8 @@ DatapathOption = Annotated[
     typer.Option(
         envvar=DEFAULT,
         help="What forwards: Open vSwitch's daemon (netdev, the same on every machine), the kernel's"
-        " openvswitch module, where the machine has it (kernel), or packet switches that are network namespaces"
-        " and route (route, from Linux 6.11 on).",
+        " openvswitch module, where the machine has it (kernel), or packet switches that are network"
+        " namespaces and route (route, from Linux 6.11 on).",
     ),
 ]
 Out = Annotated[
