@@ -57,7 +57,7 @@ Reading = NDArray[np.float64]
 
 
 class _Look(NamedTuple):
-    """What is asked about the interfaces of a namespace, and whose counters they have."""
+    """A channel to the kernel in one namespace, and the ports that its interfaces are."""
 
     channel: socket.socket
     sent: Mapping[int, int]

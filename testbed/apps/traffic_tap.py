@@ -148,7 +148,7 @@ class TrafficTap:
 
 
 class _Place:
-    """What the interfaces of this network namespace are, in the order of their numbers.
+    """The interfaces of this network namespace, in the order of their numbers.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class Watch:
         self._pid = 0 if restarts or not self._has_daemon else network.openvswitch.pid
         """The switches' daemon; 0 if it is not to be watched."""
         self._of_daemon = math.nan if self._has_daemon else 0.0
-        """What is known of the daemon where it is not watched."""
+        """Each of the daemon's figures where it is not watched."""
         self._stalls = StallWatch(self._pid) if self._pid else None
         self._pulse = PulseWatch() if routers else None
         self._stack = ExitStack()
