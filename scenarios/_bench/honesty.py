@@ -208,7 +208,7 @@ def _in_mid_run(network: Network, disturb: Callable[[], None]) -> Iterator[None]
 
 
 def _sent_bytes(network: Network, port: Port) -> int:
-    """Return what a port has sent so far (proc_net_dev) [bytes]."""
+    """Return the bytes that a port has sent so far, by /proc/net/dev."""
     with network.wiring.inside(port.node):
         text = Path("/proc/thread-self/net/dev").read_text()
     counts = text.split(f"{interface(network.fabric, port)}:")[1].split()

@@ -1,4 +1,4 @@
-"""What forwards: one decision for a run, made before a daemon starts.
+"""The datapath, by which switches forward: one decision for a run, made before a daemon starts.
 
 ``netdev``
     The daemon itself forwards, over packet sockets. It is the same on every machine, and the default, so
