@@ -324,6 +324,7 @@ class LiveBackend:
                 self._engine.dial(number)
         for failed in self._foreseen:
             network = self._network
+            network.foresee(failed)
             around = paths_over(self._fabric, failed, network.routing, self._sprays, network.hashing)
             for queue_pair in queue_pairs:
                 around.crossed(queue_pair)

@@ -236,6 +236,10 @@ class Network:
             self._wait_ready(None)
             self.go_around()
 
+    def foresee(self, failed: Collection[Port]) -> None:
+        """Have what `follow` needs of failed ports computed beforehand."""
+        self.switches.foresee({self.fabric.link_at[port] for port in failed})
+
     def follow(self, failed: Collection[Port]) -> None:
         """Have packet switches have rules around failed ports; without a controller they get none.
 

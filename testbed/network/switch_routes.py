@@ -8,6 +8,7 @@ down, and both are set again when it is up.
 
 import errno
 from collections.abc import Callable, Iterable, Mapping, Set
+from functools import lru_cache
 from ipaddress import IPv4Address
 from pathlib import Path
 from socket import AF_INET
@@ -31,6 +32,8 @@ from topologies.fabric import Fabric, Link, Port
 
 NEXT_SWITCH = IPv4Address("169.254.0.1")
 """The address of whatever switch is at the other end of a link."""
+MOST_FORESEEN = 16
+"""Sets of links that have failed, whose routes are kept."""
 LOST = {
     "snmp": {"InHdrErrors", "InAddrErrors", "InDiscards", "OutDiscards", "OutNoRoutes", "FragFails"},
     "netstat": {"InNoRoutes", "InTruncatedPkts"},
@@ -69,14 +72,15 @@ class SwitchRoutes:
             with wiring.inside(switch):
                 self._indices[switch] = interface_indices()
         self._add_neighbours(port for port in self._fabric.link_at if port.node in wiring.routers)
-        self._wanted = self._routes()
+        self._routes_around = lru_cache(MOST_FORESEEN)(self._routes)
+        self._wanted = self._routes_around(self._failed)
         self._put()
 
     def follow(self, failed: Set[Link]) -> None:
         """Have switches go around links that have failed."""
         if failed != self._failed:
             self._failed = frozenset(failed)
-            self._wanted = self._routes()
+            self._wanted = self._routes_around(self._failed)
             self._put()
 
     def turned(self, ports: Iterable[Port], *, works: bool) -> None:
@@ -113,10 +117,14 @@ class SwitchRoutes:
             files = {file: Path(f"/proc/thread-self/net/{file}").read_text() for file in LOST}
         return sum(_counted(text, LOST[file]) for file, text in files.items())
 
-    def _routes(self) -> dict[str, PacketRoutes]:
+    def foresee(self, failed: Set[Link]) -> None:
+        """Compute the routes around links that will fail: `follow` keeps the engine waiting."""
+        self._routes_around(frozenset(failed))
+
+    def _routes(self, failed: frozenset[Link]) -> dict[str, PacketRoutes]:
         if not self._wiring.routers:
             return {}
-        rules = self._rules_around(self._failed)
+        rules = self._rules_around(failed)
         return {switch: packet_routes(self._fabric, switch, rules[switch]) for switch in self._wiring.routers}
 
     def _put(self) -> None:
