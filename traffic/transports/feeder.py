@@ -78,6 +78,8 @@ class Fed:
     """Its real bytes by what carried them."""
     forgotten: bool = False
     """Whether the policy does not know it any more."""
+    blocked: bool = False
+    """Whether nothing of it may leave, at whichever NIC's turn, until it is woken."""
     real: int = field(init=False)
     """All its real bytes."""
 
@@ -265,6 +267,7 @@ class Feeder(ABC, Generic[Message]):
 
     def _wake(self, number: int) -> None:
         if number in self._parked:
+            self._messages[number].blocked = False
             for line in self._parked.pop(number):
                 line.waiting.append(number)
 
@@ -274,7 +277,7 @@ class Feeder(ABC, Generic[Message]):
         message = self._messages[number]
         if not message.bursts:
             return
-        lane = self._first_with_room(message, line)
+        lane = None if message.blocked else self._first_with_room(message, line)
         if lane is not None and self._policy:
             lane = lane_chosen(self._policy, self._first + number, message.states, self._real_s(at))
         if lane is None:

@@ -213,12 +213,14 @@ class PacketFeeder(Feeder[_Message]):
         A policy may choose any, and be asked whosever turn it is.
         """
         carrier, self._next_bytes = self._carrier, message.bursts[0][1]
-        among = message.among
+        among, is_blocked = message.among, True
         for group, numbers in among.of_turn[line] if self._policy else among.of_line[line]:
             if carrier.allows(group):
+                is_blocked = False
                 for number, lane in numbers:
                     if carrier.takes(number, group, self._next_bytes):
                         return lane
+        message.blocked = is_blocked and self._policy is not None
         return None
 
     def _bind(self, number: int, lane: int, at: float) -> None:
