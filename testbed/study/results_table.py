@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
+from testbed.machine.datapath import Datapath
 from testbed.report.collective_report import links_text
 from testbed.report.doubts import doubts
 from testbed.report.means import transports_of
@@ -18,6 +19,8 @@ from testbed.study.output import sheet_table
 
 SAID = ("nodes", "rings")
 """The reports whose blocks say why a point is not faithful."""
+USUAL: Datapath = "netdev"
+"""What forwards unless something else is said."""
 
 
 def results_table(results: ResultsDirectory) -> Table:
@@ -30,6 +33,7 @@ def results_table(results: ResultsDirectory) -> Table:
     table = results.table
     said = [
         str(shown.caption),
+        f"Datapath: {results.run.datapath}." if results.run.datapath != USUAL else "",
         clairvoyant_text(transports_of(table)),
         alike_text(results.run.alike),
         choices_text(table),

@@ -166,6 +166,14 @@ def test_what_sees_all_sources_is_called_clairvoyant_on_the_terminal(tmp_path: P
     assert clairvoyant_text(["datagrams, tcp", "credit"]) == ""
 
 
+def test_the_terminal_names_a_datapath_that_is_not_the_usual_one(tmp_path: Path) -> None:
+    for datapath in get_args(Datapath):
+        with ResultsDirectory(replace(RUN, datapath=datapath), out=tmp_path / datapath) as results:
+            results.add(under("credit", None))
+        caption = str(results_table(results).caption)
+        assert (f" Datapath: {datapath}." in caption) == (datapath != "netdev")
+
+
 def test_a_report_says_whether_packets_that_acknowledge_wait_behind_data(tmp_path: Path) -> None:
     def acknowledged(*before_data: bool) -> list[Outcome]:
         traffic = [AckTraffic(9, 0.01, before, 1e-6, 2e-6) for before in before_data]
