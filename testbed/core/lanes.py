@@ -6,7 +6,7 @@ entropy.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from testbed.core.packet_paths import path_now
 from testbed.core.state import State
 from testbed.core.steps import Asks, Resume, Steps, opened, reported, stopped
 from topologies.addresses import ENTROPIES
-from topologies.fabric import Nic, Port
+from topologies.fabric import Nic, Path, Port
 from traffic.scheme import Choice, WhileLit
 from traffic.spraying.policy import Lanes, QueuePair, between_nics, each_of
 
@@ -141,20 +141,34 @@ def _forget_choice(state: State, number: int) -> None:
 
 def _book(state: State, reports: Iterable[Left], at_ps: int) -> None:
     """Book the bytes that lanes carried of operations that chose them, as they were reported."""
+    for (op, over), size in _carried(state, reports).items():
+        state.ops.put(op, over, size, state.ops.chose_ps[op])
+        state.ops.landed(op, over, at_ps)
+
+
+def _carried(state: State, reports: Iterable[Left]) -> Mapping[tuple[int, int], int]:
+    """Return the bytes that were carried of each operation, by the number of a lane and path.
+
+    Packets of a lane may go by thousands of entropies, which share few paths.
+    """
+    carried: dict[tuple[int, int], int] = defaultdict(int)
+    sprayed: dict[tuple[int, int, Path], int] = defaultdict(int)
+    by_entropy: dict[int, Sequence[Path]] = {}
     for each in reports:
-        if each.carried:
-            over = _over_which(state, each)
-            state.ops.put(each.op, over, each.carried, state.ops.chose_ps[each.op])
-            state.ops.landed(each.op, over, at_ps)
-
-
-def _over_which(state: State, each: Left) -> int:
-    """Return the number of the lane and path that carried bytes, by entropy if packets of any go by it."""
-    if each.entropy is None:
-        return state.lanes.over[each.lane]
-    lane = state.lanes[each.lane]
-    path = state.backend.packet_paths.by_entropy(lane.pair, lane.around)[each.entropy % ENTROPIES]
-    return state.record.overs.number(lane.pair, path, is_light=False)
+        if not each.carried:
+            continue
+        if each.entropy is None:
+            carried[each.op, state.lanes.over[each.lane]] += each.carried
+        else:
+            if each.lane not in by_entropy:
+                lane = state.lanes[each.lane]
+                by_entropy[each.lane] = state.backend.packet_paths.by_entropy(lane.pair, lane.around)
+            path = by_entropy[each.lane][each.entropy % ENTROPIES]
+            sprayed[each.op, each.lane, path] += each.carried
+    for (op, number, path), size in sprayed.items():
+        over = state.record.overs.number(state.lanes[number].pair, path, is_light=False)
+        carried[op, over] += size
+    return carried
 
 
 # Paths
