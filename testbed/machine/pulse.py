@@ -26,10 +26,10 @@ AHEAD_S, ROUND_S = 0.5, 0.1
 """How far ahead shapers are filled, and how often [s]: a thread that is later than that is a stall too."""
 MOST_CPUS = 8
 """CPUs that have a shaper, the first: a thread that fills more would itself use a part of one."""
-FRAME = bytes.fromhex("ffffffffffff" + "020000000000" + "88b5") + bytes(46)
-"""A packet of an EtherType for experiments (IEEE 802, 0x88b5)."""
+KIND = 0x88B5
+"""An EtherType for experiments (IEEE 802)."""
+FRAME = bytes.fromhex("ffffffffffff" + "020000000000") + KIND.to_bytes(2) + bytes(46)
 QUEUE_BYTES = 1 << 16
-ETH_P_ALL = 3
 SO_TIMESTAMPNS = 35
 TIMESPEC = struct.Struct("@ll")
 UP = {"flags": IFF_UP, "change": IFF_UP}
@@ -74,9 +74,11 @@ class PulseWatch:
         return max(pulse.late_s for pulse in self._pulses)
 
     def _run(self) -> None:
-        while not self._left.wait(ROUND_S):
+        while True:
             for pulse in self._pulses:
                 pulse.look()
+            if self._left.wait(ROUND_S):
+                return
 
 
 class _Pulse:
@@ -87,11 +89,10 @@ class _Pulse:
         self.longest_s = self.late_s = 0.0
         self._last_s = math.nan
         self._sends, self._hears = (
-            stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)))
-            for _ in range(2)
+            stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW)) for _ in range(2)
         )
         self._sends.bind((f"out{cpu}", 0))
-        self._hears.bind((f"in{cpu}", ETH_P_ALL))
+        self._hears.bind((f"in{cpu}", KIND))  # IPv6 has packets of its own there
         self._hears.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._hears.setblocking(False)
         self._began_s, self._sent = time.monotonic(), 0
