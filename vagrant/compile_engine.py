@@ -38,9 +38,12 @@ KEPT = 16
 
 def main() -> None:
     """Compile what is not compiled, and leave it where `traffic.compiled` looks."""
+    if sys.prefix == sys.base_prefix:
+        sys.exit("compile_engine.py: this is no virtual environment's Python; take .venv/bin/python")
     place = folder()
     if place.exists():
-        os.utime(place)  # in use
+        with contextlib.suppress(OSError):  # another's
+            os.utime(place)  # in use
         return
     print("Compiling the engine", flush=True)
     os.chdir(CHECKOUT)
@@ -57,7 +60,7 @@ def main() -> None:
                 _link([objects[source].result() for source in each.sources], built / f"{each.name}.so")
         with contextlib.suppress(OSError):  # another has been quicker
             built.rename(place)
-    for old in sorted(place.parent.glob("[0-9a-f]*"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+    for old in sorted(place.parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -76,7 +79,7 @@ def _translated(scratch: Path) -> "list[Extension]":
                 [*options, *files], target_dir=str(scratch), multi_file=True
             )
     except SystemExit as ended:
-        sys.exit(f"{said.getvalue()}{ended}\nmypyc does not compile the engine; see above")
+        sys.exit(f"{said.getvalue()}{ended}\ncompile_engine.py: mypyc does not take the engine; see above")
     return extensions
 
 
@@ -101,8 +104,11 @@ def _words(*names: str) -> list[str]:
 def _run(command: list[str]) -> None:
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
-        sys.exit(f"{ran.stderr}{command[0]} does not compile the engine; see above")
+        sys.exit(f"{ran.stderr}compile_engine.py: {command[0]} does not take the engine; see above")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ImportError, OSError) as error:  # no mypy, no compiler, or an environment that is another's
+        sys.exit(f"compile_engine.py: {error}")
