@@ -33,6 +33,7 @@ MODULES = (
     "traffic.transports.datagram_sockets",
     "traffic.transports.engine",
     "traffic.transports.feeder",
+    "traffic.transports.flow_log",
     "traffic.transports.late_binding",
     "traffic.transports.loop",
     "traffic.transports.marking",
@@ -42,6 +43,7 @@ MODULES = (
     "traffic.transports.propagation",
     "traffic.transports.round_trips",
     "traffic.transports.sources",
+    "traffic.transports.transport",
 )
 """The modules that are compiled, together: calls among them are those of C."""
 ENGINE = "LIGHTRAIL_ENGINE"
