@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 MODULES = (
+    "traffic.congestion.credit",
     "traffic.spraying.checks",
     "traffic.spraying.plb",
     "traffic.spraying.reps",

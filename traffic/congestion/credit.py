@@ -48,8 +48,7 @@ FIRST_PACKETS = 2
 same senders at first: of 167 packets a NIC, a uniform all-to-all took 1.06 times its bound, and now 1.035."""
 
 
-@dataclass(frozen=True, slots=True)
-class Has:
+class Has(NamedTuple):
     """What a source has, all counted from its first byte on."""
 
     total_bytes: int
@@ -168,7 +167,7 @@ class Receiver:
         return True
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class _Source:
     """A source, as its receiver knows it; bytes count from its first one on."""
 
@@ -198,8 +197,8 @@ class Credit:
         Not used: nothing is random.
     """
 
-    receiver = Receiver
-    marks = Red(0.0, 0.0, MARK_PACKETS)
+    receiver: ClassVar[type[Receiver]] = Receiver
+    marks: ClassVar[Red] = Red(0.0, 0.0, MARK_PACKETS)
     in_packets: ClassVar[Mapping[str, float]] = {
         "granted and not delivered, of a source at least": LEAST_PACKETS
     }
