@@ -48,6 +48,17 @@ BEGUN_BYTES = 500_000
 MIDDLE_S = 20.0
 STOPPED_S = 0.5
 THROTTLED = 0.8
+PAUSED_S, RUNS_S = 0.03, 0.01
+PAUSING = """
+import os, select, signal, sys, time
+engine, paused_s, runs_s = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+print(flush=True)
+while not select.select([sys.stdin], [], [], runs_s)[0]:
+    os.kill(engine, signal.SIGSTOP)
+    time.sleep(paused_s)
+    os.kill(engine, signal.SIGCONT)
+"""
+"""Stops the engine again and again until its standard input is closed; a program, since the engine cannot."""
 BURNERS = 4
 """Busy loops that starve two CPUs."""
 REPEATS = 5
@@ -115,6 +126,20 @@ def starved(_network: Network) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def paused(_network: Network) -> Iterator[None]:
+    """Have the engine run for a quarter of the time only, as a quota of its CPU would, however fast it is."""
+    command = [sys.executable, "-c", PAUSING, str(os.getpid()), str(PAUSED_S), str(RUNS_S)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as pausing:
+        assert pausing.stdin
+        assert pausing.stdout
+        pausing.stdout.readline()
+        try:
+            yield
+        finally:
+            pausing.stdin.close()
+
+
 def stopped(network: Network) -> AbstractContextManager[None]:
     """Stop Open vSwitch for half a second in mid-run."""
 
@@ -164,6 +189,7 @@ def polarised(network: Network) -> Iterator[None]:
 CASES = {
     "healthy": DisturbedRun(nullcontext, ("faithful",), True),
     "starved": DisturbedRun(starved, ("strained", "void"), None),
+    "paused": DisturbedRun(paused, ("strained", "void"), None, "the engine was"),
     "stopped": DisturbedRun(stopped, ("strained", "void"), None, "switches could not run for"),
     "throttled": DisturbedRun(throttled, ("void",), None, f"port {FABRIC.links[0].b} is shaped to"),
     "shallow": DisturbedRun(

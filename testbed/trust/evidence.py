@@ -26,6 +26,7 @@ from topologies.fabric import Port
 from traffic.packets import packet_bytes
 from traffic.tables import PACKET_COUNTS, WIRE
 from traffic.transports.loop import PacketCounts
+from traffic.transports.transport import packet_s
 
 FORWARDING = "softirq_s"
 PRESSURE, STAT = Path("/proc/pressure/cpu"), Path("/proc/stat")
@@ -104,12 +105,14 @@ class Watch:
             other_cpu=max(change["all_cpu_s"] - own_cpu_s, 0.0) / seconds,
             stall_s=emulation.health.stall_s,
             lateness_s=emulation.health.lateness_s,
+            late_packets=0.0,
             aggregate_bps=8.0 * payload_bytes / max(emulation.emulated_s, 1e-9),
             sent_over_granted=emulation.sent_over_granted,
         )
         if packets := emulation.packets:
             counts = {f"packets_{name}": count for name, count in asdict(packets).items()}
-            measures = replace(measures, **counts)
+            late_packets = emulation.health.lateness_s / self._packet_s
+            measures = replace(measures, late_packets=late_packets, **counts)
         return _of_datagrams(measures, light) if light else measures
 
     def of_machine(self, worst_link_error: float) -> Measures:
@@ -135,6 +138,13 @@ class Watch:
             aggregate_bps=8.0 * sum(size for _, size in sent) / seconds,
             worst_link_error=worst_link_error,
         )
+
+    @property
+    def _packet_s(self) -> float:
+        """What a packet takes at the fastest NIC, at emulated scale [s]."""
+        network = self._network
+        fastest_bps = max(map(network.fabric.nic_rate_bps, network.fabric.nics)) * network.rate_factor
+        return packet_s(fastest_bps, packet_bytes(network.mtu))
 
     @property
     def _switch_cpu(self) -> float:

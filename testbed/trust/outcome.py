@@ -109,7 +109,9 @@ class Measures:
     stall_s: float = math.nan
     """The longest that the engine was away from its events [s]."""
     lateness_s: float = math.nan
-    """How long the engine kept events waiting, 99th percentile [s]."""
+    """How long the engine kept an event waiting at most, whenever it came, but for one in ten [s]."""
+    late_packets: float = math.nan
+    """The same in packets of the fastest NIC; 0 where TCP carries bytes, which the kernel sends in time."""
     clock_step_s: float = math.nan
     """By how much the wall clock was set, or for how long the machine was suspended [s]."""
     aggregate_bps: float = math.nan

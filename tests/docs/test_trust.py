@@ -22,6 +22,7 @@ ROWS: dict[str, Limit | str] = {
     "longest time for which switches": "stalls of switches",
     "longest time for which the engine": "stalls of the engine",
     "lateness of the engine": "how late the engine was",
+    "the same in packets": "how many packets the engine",
     "a step of the wall clock": "steps of this machine's clock",
     "datagrams lost": DRAINED,
 }

@@ -22,12 +22,14 @@ from testbed.trust.fidelity import verdict
 from tests.testbed.cases import HEALTHY, experiment_of, small_fabric
 from tests.traffic.relay import taken_back
 from topologies.fabric import Port
-from traffic.packets import DEFAULT_MTU
+from traffic.packets import DEFAULT_MTU, packet_bytes
 from traffic.transports.loop import Health, PacketCounts
+from traffic.transports.transport import packet_s
 from traffic.workloads.synthetic import uniform
 
 FABRIC = small_fabric()
 RUN = predict(experiment_of(FABRIC, uniform(4), "rails"))
+RATE = 1e-3
 COUNTS = PacketCounts(sent=1000, arrived=950, anew=40, late=7)
 PORTS = sorted(FABRIC.link_at)
 SETTING = PortSetting(None, None, DEFAULT_MTU, 0, 0, 0, 0, 0, 0)
@@ -45,6 +47,7 @@ class Machine:
             SimpleNamespace(
                 fabric=FABRIC,
                 mtu=DEFAULT_MTU,
+                rate_factor=RATE,
                 wiring=SimpleNamespace(routers={}),
                 openvswitch=SimpleNamespace(pid=0, packet_drops=lambda: self.late),
                 northbound=SimpleNamespace(ports=self._ports),
@@ -105,6 +108,18 @@ def test_measures_have_what_became_of_packets_where_that_is_known(machine: Machi
     names = ("packets_sent", "packets_arrived", "packets_anew", "packets_late")
     assert [getattr(known, name) for name in names] == [1000, 950, 40, 7]
     assert all(math.isnan(getattr(unknown, name)) for name in names)
+
+
+@pytest.mark.parametrize(("packets", "late"), [(COUNTS, 3.0), (PacketCounts(), 0.0)])
+def test_lateness_counts_in_packets_of_a_nic_where_the_engine_sends_them(
+    machine: Machine, packets: PacketCounts, late: float
+) -> None:
+    with Watch(machine.network) as watch:
+        pass
+    a_packet_s = packet_s(RATE * FABRIC.nic_rate_bps(FABRIC.nics[0]), packet_bytes(DEFAULT_MTU))
+    health = Health(packets=packets, lateness_s=3 * a_packet_s)
+    seen = watch.measures(EmulatedRun(RUN, {}, health, 1.0), 0.0)
+    assert seen.late_packets == pytest.approx(late)
 
 
 @pytest.mark.parametrize("step_s", [0.0, 1e-5, 3.0, -3600.0, 0.002])

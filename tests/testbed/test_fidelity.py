@@ -42,6 +42,7 @@ JUDGED = (
     "switch_stall_s",
     "stall_s",
     "lateness_s",
+    "late_packets",
     "clock_step_s",
     "worst_link_error",
 )
