@@ -4,6 +4,7 @@ import math
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -96,6 +97,44 @@ def test_what_switches_dropped_is_unknown_where_not_all_of_it_counts(
     with Watch(machine.network, **how) as watch:  # type: ignore[arg-type]
         machine.drops(queue=20, late=5, refused=3, missed=1)
     assert rows_of(watch) == [(1000, 950, 40, 7, 20, 5, -1)]
+
+
+class Pulses:
+    """Stands for pulses that were late."""
+
+    longest_s, late_s = 0.2, 1e6
+
+    def __enter__(self) -> "Pulses":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+
+def test_switches_that_route_are_judged_by_the_kernels_counts(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    switches = [switch.name for switch in FABRIC.switches]
+    dropped = SimpleNamespace(dropped=lambda switch: machine.missed if switch == switches[0] else 0)
+    routing = SimpleNamespace(routers=dict.fromkeys(switches, 0))
+    vars(machine.network).update(wiring=routing, switches=dropped)
+    monkeypatch.setattr(evidence, "PulseWatch", Pulses)
+    monkeypatch.setattr(evidence, "STAT", tmp_path / "stat")
+    (tmp_path / "stat").write_text(stat(0, 0))
+    with Watch(machine.network) as watch:
+        machine.drops(queue=20, late=5, refused=3, missed=7)
+        (tmp_path / "stat").write_text(stat(10, 10**6))
+    assert rows_of(watch) == [(1000, 950, 40, 7, 20, 0, 7)], "Open vSwitch's own counts are none of theirs"
+    seen = watch.of_machine(0.0)
+    assert seen.switch_stall_s == Pulses.longest_s
+    assert seen.switch_cpu > 1000, "of the CPU that forwarded most"
+    assert watch.switch_wait > 1000
+
+
+def stat(*softirq_ticks: int) -> str:
+    """Return a /proc/stat in which CPUs did so much of the kernel's deferred work."""
+    rows = [f"cpu{number} 0 0 0 0 0 0 {ticks} 0 0 0" for number, ticks in enumerate(softirq_ticks)]
+    return "\n".join([f"cpu 0 0 0 0 0 0 {sum(softirq_ticks)} 0 0 0", *rows, "intr 0"])
 
 
 def test_measures_have_what_became_of_packets_where_that_is_known(machine: Machine) -> None:
