@@ -151,8 +151,8 @@ class Sender(socket.socket):
         """Send a packet to a NIC, by its name."""
         if self._wire.is_full:
             raise BlockingIOError
-        receiver = self._receivers[nic_of(to[0]).server]
-        self._wire.send(self.nic, to[0], len(data), lambda: self._land(data, receiver))
+        receiver, packet = self._receivers[nic_of(to[0]).server], bytes(data)  # the next is put in its place
+        self._wire.send(self.nic, to[0], len(data), lambda: self._land(packet, receiver))
         return len(data)
 
     def _land(self, data: bytes, receiver: socket.socket) -> None:
