@@ -138,7 +138,10 @@ class Batch:
         # To a request to delete these flags mean something else.
         is_new = kind not in (RTM_DELLINK, RTM_DELRULE)
         if (is_new and "index" not in fields) or kind == RTM_NEWADDR:
-            message["header"]["flags"] |= NLM_F_CREATE | NLM_F_EXCL
+            # A neighbour may be known already: an interface that is up is taken up.
+            message["header"]["flags"] |= NLM_F_CREATE | (
+                NLM_F_REPLACE if kind == RTM_NEWNEIGH else NLM_F_EXCL
+            )
         for name, value in fields.items():
             message[name] = value
         message["attrs"] = list(attributes)

@@ -48,7 +48,7 @@ from testbed.network.switch_routes import SwitchRoutes
 from testbed.network.wiring import (
     Wiring,
     adopt_taps,
-    links_down,
+    ports_down,
     put_netems,
     reshape,
     set_netems,
@@ -275,7 +275,9 @@ class Network:
 
     def links_down(self) -> list[Link]:
         """Return the links of which an end at a switch is down; a server's own ends stay up."""
-        return links_down(self.wiring)
+        down = ports_down(self.wiring)
+        self.switches.found_down(down)
+        return [link for link in self.fabric.links if {link.a, link.b} & down]
 
     def shape_link(self, port: Port, rate: float, loss: float) -> None:
         """Have the link at a port pass a share of its rate, both ways, and lose more packets than its own.
@@ -549,6 +551,7 @@ class Network:
     def _turn_by_hand(self, name: str, works: bool) -> None:
         """Take an interface of a switch that routes down, or up again, as Mininet's ``link`` does."""
         (port,) = (port for port in self.fabric.link_at if interface(self.fabric, port) == name)
+        self.links_down()
         self.turn_link(port, works=works)
         self.go_around()
 

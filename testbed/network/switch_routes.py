@@ -91,6 +91,17 @@ class SwitchRoutes:
             self._add_neighbours(mine)
         self._put()
 
+    def found_down(self, ports: Set[Port]) -> None:
+        """Put all routes anew, and leave out ports that are down.
+
+        A shell on a switch may have taken some down, or down and up, and the kernel forgets routes then.
+        """
+        mine = {port for port in self._fabric.link_at if port.node in self._wiring.routers}
+        self.down = frozenset(mine & ports)
+        self._add_neighbours(mine - ports)
+        self._set = {switch: {} for switch in self._set}
+        self._put()
+
     def stop(self) -> None:
         """Have switches forward nothing."""
         self._is_stopped = True

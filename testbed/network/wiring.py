@@ -56,7 +56,7 @@ from topologies.addresses import (
     subnet,
 )
 from topologies.errors import ScenarioError
-from topologies.fabric import Fabric, Link, Nic, Port
+from topologies.fabric import Fabric, Nic, Port
 from topologies.light import light_peers
 from topologies.packet_part import on_packet_switch
 from traffic.packets import DEFAULT_MTU, burst_bytes
@@ -352,14 +352,14 @@ def adopt_taps(wiring: Wiring) -> None:
     batch.commit()
 
 
-def links_down(wiring: Wiring) -> list[Link]:
-    """Return the links of which an end at a switch is down; a server's own ends stay up."""
-    fabric, down = wiring.fabric, set[Link]()
+def ports_down(wiring: Wiring) -> set[Port]:
+    """Return the switches' ports that are down."""
+    fabric, down = wiring.fabric, set[Port]()
     for ports in wiring.together(port for port in fabric.link_at if port.node in fabric.switch_index):
         with wiring.inside(ports[0].node), IPRoute() as kernel:
             up = {link.get_attr("IFLA_IFNAME") for link in kernel.get_links() if link["flags"] & IFF_UP}
-        down |= {fabric.link_at[port] for port in ports if interface(fabric, port) not in up}
-    return [link for link in fabric.links if link in down]
+        down |= {port for port in ports if interface(fabric, port) not in up}
+    return down
 
 
 def turn_ports(wiring: Wiring, ports: Iterable[Port], *, works: bool) -> None:

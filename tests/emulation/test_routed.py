@@ -222,5 +222,12 @@ def test_hosts_reach_each_other_and_links_are_cut_by_hand(
         assert net.network.links_down() == []
         cli.onecmd("fail link:leaf1-spine1")
         assert net.network.mininet.pingAll(timeout="2") == 0
+        for word in ("down", "up"):  # the kernel forgets routes and neighbours
+            net.network.mininet["leaf0"].cmd(f"ip link set leaf0-p4 {word}")
+        cli.onecmd("link leaf0 spine0 up")
+        net.network.mininet["leaf1"].cmd("ip link set leaf1-p4 down")
+        cli.onecmd("mend")
+        assert net.network.links_down() == []
+        assert net.network.mininet.pingAll(timeout="2") == 0
         cli.onecmd("dpctl show")
         assert "leaf0 routes, and has no flows" in capsys.readouterr().out
