@@ -42,7 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get(ENGINE) != COMPILED and CompiledModules in sys.meta_path:
         sys.meta_path.remove(CompiledModules)
     picked = [config.getoption(name, None) for name in ("keyword", "deselect", "lf")]
-    if config.getoption("markexpr", "") not in ("", QUICK):
+    # Of the tests by default, those that the compiled engine takes: with few examples, too.
+    if config.getoption("markexpr", "") not in ("", QUICK, f"{QUICK} and not interpreted"):
         settings.load_profile(ALL)
         picked.append(True)
     # Taken out, because sessions in sandboxes would write their notes over these.
