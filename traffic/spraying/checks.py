@@ -5,7 +5,7 @@ scheme begin and end, and how many bytes they carry, is checked when the scheme 
 (`traffic.placing`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
 import numpy as np
@@ -103,7 +103,8 @@ def choice(policy: Chooser, message: int, states: Sequence[LaneState], now: floa
     ScenarioError
         If there is no such lane.
     """
-    lane: object = policy.choose(message=message, states=states, now=now)
+    choose: Callable[..., object] = policy.choose  # compiled, a call of the method itself takes ints alone
+    lane = choose(message=message, states=states, now=now)
     if lane is None:
         return None
     lanes = len(states)

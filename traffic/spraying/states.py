@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from operator import index
+from typing import SupportsIndex, overload
 
 
 @dataclass(init=False)
@@ -20,6 +21,10 @@ class LaneState:
         self, backlog_bytes: int, rtt_s: float, room: bool
     ) -> None:  # compiled, unlike a dataclass's
         self.backlog_bytes, self.rtt_s, self.room = backlog_bytes, rtt_s, room
+
+    def __reduce__(self) -> tuple[type["LaneState"], tuple[int, float, bool]]:
+        """Return what makes a copy: compiled, the usual one would be made without arguments."""
+        return LaneState, (self.backlog_bytes, self.rtt_s, self.room)
 
 
 class States(Sequence[LaneState]):
@@ -51,11 +56,15 @@ class States(Sequence[LaneState]):
         return map(self._state, range(self._count))
 
     @overload
-    def __getitem__(self, lane: int) -> LaneState: ...
+    def __getitem__(self, lane: SupportsIndex) -> LaneState: ...
     @overload
     def __getitem__(self, lane: slice) -> list[LaneState]: ...
-    def __getitem__(self, lane: int | slice) -> LaneState | list[LaneState]:
-        """Return the state of a lane; from the end too, and IndexError beyond it, as of a list."""
+    def __getitem__(self, lane: SupportsIndex | slice) -> LaneState | list[LaneState]:
+        """Return the state of a lane; from the end too, and IndexError beyond it, as of a list.
+
+        A lane that numpy drew is one too, which compiled code would not take for an `int`.
+        """
         if isinstance(lane, slice):
             return [self._state(each) for each in range(self._count)[lane]]
-        return self._state(lane if 0 <= lane < self._count else range(self._count)[lane])
+        number = lane if isinstance(lane, int) else index(lane)
+        return self._state(number if 0 <= number < self._count else range(self._count)[number])

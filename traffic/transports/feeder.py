@@ -302,6 +302,5 @@ class Feeder(ABC, Generic[Message]):
             return
         rtt_s /= self._time
         use.took(rtt_s)
-        self._policy.acknowledged(
-            message=self._first + number, lane=lane, rtt_s=rtt_s, marked=marked, now=self._real_s(at)
-        )
+        hear: Callable[..., object] = self._policy.acknowledged  # a user's may return something
+        hear(message=self._first + number, lane=lane, rtt_s=rtt_s, marked=marked, now=self._real_s(at))
