@@ -32,6 +32,7 @@ from math import inf
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from mypy_extensions import mypyc_attr
 
 from traffic.congestion.control import Acknowledged, Lost, Pipe, Red, Sent
 from traffic.transports.round_trips import MARK_PACKETS
@@ -70,6 +71,7 @@ class CreditGrant(NamedTuple):
     """How often the receiver had heard that something was taken back."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Receiver:
     """A NIC that grants, and all that it knows.
 
@@ -186,6 +188,7 @@ class _Source:
     """True while it has a turn to come."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Credit:
     """A source that sends what it was granted.
 
