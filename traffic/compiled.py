@@ -22,6 +22,7 @@ from types import ModuleType
 
 MODULES = (
     "traffic.congestion.credit",
+    "traffic.congestion.nscc",
     "traffic.spraying.checks",
     "traffic.spraying.plb",
     "traffic.spraying.reps",

@@ -37,6 +37,8 @@ AVERAGED = 0.0125
 """g, share of D that the latest packet has."""
 GOOD_DELAY = 0.25
 """Sample of D from an unmarked packet with q > T, since other paths have no queue [R]."""
+TARGET = 1.0
+"""T where no switch trims packets [R]."""
 QUICK_DELAY = 4.0
 """Delay q above which quick adapt answers [T]."""
 QUICK_SHARE = 1 / 8
@@ -62,18 +64,18 @@ ADJUST_PACKETS = 8
 class Nscc(PerPacket):
     """A window that quick adapt, four increases and one decrease move, an acknowledgement at a time."""
 
-    marks = Red(0.2, 0.8)
-    target = 1.0
-    """T where no switch trims packets [R]."""
+    marks: ClassVar[Red] = Red(0.2, 0.8)
+    target: ClassVar[float] = TARGET
+    """T [R]."""
     in_packets: ClassVar[Mapping[str, float]] = {
         "least window": 1,
         "acknowledged before a window grows, at most": ADJUST_PACKETS,
     }
     in_round_trips: ClassVar[Mapping[str, float]] = {
         "largest window, and the first": MOST_BDP,
-        "queue delay aimed at": target,
+        "queue delay aimed at": TARGET,
         "queue delay that counts as none": NO_DELAY,
-        "queue delay that quick adapt answers": QUICK_DELAY * target,
+        "queue delay that quick adapt answers": QUICK_DELAY * TARGET,
     }
 
     def __init__(self, pipe: Pipe, rng: np.random.Generator) -> None:
@@ -86,7 +88,7 @@ class Nscc(PerPacket):
         """inc [bytes^2]."""
         self._since_adjusted = 0
         """Bytes acknowledged since W last took what was pending."""
-        self._undelayed: float = 0
+        self._undelayed = 0.0
         """Bytes acknowledged with nearly no delay in a row; infinity once they were more than W."""
         self._last_eta_s = self._last_decrease_s = -inf
         self._sent = 0
@@ -127,7 +129,7 @@ class Nscc(PerPacket):
         self._since_adjusted += n
         late = delay_s >= self._target_s
         if delay_s >= NO_DELAY * self.pipe.round_trip_s:
-            self._undelayed = 0
+            self._undelayed = 0.0
         if not packet.marked and late:
             self._increase += FAIR * self._m_a * n
         elif not packet.marked:
