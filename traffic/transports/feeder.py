@@ -32,18 +32,23 @@ SWEEP_PACKETS = 50
 for time."""
 
 
-@dataclass(eq=False)
 class LaneUse:
-    """What is on a lane, whichever messages go by it, and how long it takes."""
+    """What is on a lane, whichever messages go by it, and how long it takes.
 
-    number: int
-    """The carrier's of its queue pair, or of its two NICs."""
-    entropy: int | None
-    """That by which its packets go, if they choose one."""
-    backlog: int = 0
-    """What was bound to it and is neither acknowledged nor lost [emulated bytes]."""
-    rtt_s: float = 0.0
-    """Its smoothed round trip at real scale; 0 before the first [s]."""
+    Parameters
+    ----------
+    number
+        The carrier's of its queue pair, or of its two NICs.
+    entropy
+        That by which its packets go, if they choose one.
+    """
+
+    def __init__(self, number: int, entropy: int | None) -> None:  # compiled, unlike a dataclass's
+        self.number, self.entropy = number, entropy
+        self.backlog = 0
+        """What was bound to it and is neither acknowledged nor lost [emulated bytes]."""
+        self.rtt_s = 0.0
+        """Its smoothed round trip at real scale; 0 before the first [s]."""
 
     def took(self, rtt_s: float) -> None:
         """Smooth the round trip as TCP does (RFC 6298, 2.2 and 2.3)."""
@@ -167,6 +172,8 @@ class Feeder(ABC, Generic[Message]):
         self._sharing: dict[Hashable, list[int]] = defaultdict(list)
         """The messages by what makes room for them."""
         self._sweep_s = 0.0
+        self._at = self._at_real_s = -inf
+        """When policies were asked last: emulated and real [s]."""
         self._messages = self._cut(offer, chunk_bytes, numbers, names)
         self._message_of = {name: number for number, name in enumerate(names)}
         self._open = sum(bool(message.left) for message in self._messages)
@@ -279,12 +286,18 @@ class Feeder(ABC, Generic[Message]):
             return
         lane = None if message.blocked else self._first_with_room(message, line)
         if lane is not None and self._policy:
-            lane = lane_chosen(self._policy, self._first + number, message.states, self._real_s(at))
+            lane = lane_chosen(self._policy, self._first + number, message.states, self._turn_s(at))
         if lane is None:
             self._parked.setdefault(number, []).append(line)
             return
         line.waiting.append(number)
         self._bind(number, lane, at)
+
+    def _turn_s(self, at: float) -> float:
+        """Return what the policy calls the time of a turn, in which it is asked often [s]."""
+        if at != self._at:
+            self._at, self._at_real_s = at, self._real_s(at)
+        return self._at_real_s
 
     def _first_with_room(self, _message: Message, _line: Line) -> int | None:
         """Return the first lane that takes what is next of a message; None if no lane does."""

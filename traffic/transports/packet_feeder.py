@@ -236,9 +236,9 @@ class PacketFeeder(Feeder[_Message]):
 
     def use(self, pair: int, entropy: int) -> LaneUse:
         """Return what is on a lane, of all messages that may use it."""
-        if (pair, entropy) not in self._uses:
-            self._uses[pair, entropy] = LaneUse(pair, entropy)
-        return self._uses[pair, entropy]
+        if (found := self._uses.get((pair, entropy))) is None:
+            found = self._uses[pair, entropy] = LaneUse(pair, entropy)
+        return found
 
     def state(self, lane: "_Lane") -> LaneState:
         """Return what a policy may know of a lane."""
@@ -294,15 +294,19 @@ class PacketFeeder(Feeder[_Message]):
         burst.use.backlog -= size
 
 
-@dataclass(eq=False)
 class _Lane:
-    """A lane, as the messages that may use it know it."""
+    """A lane, as the messages that may use it know it.
 
-    pair: int
-    """The carrier's number of its two NICs."""
-    entropy: int
-    group: Group
-    use: LaneUse
+    Parameters
+    ----------
+    pair
+        The carrier's number of its two NICs.
+    entropy, group, use
+        Its own.
+    """
+
+    def __init__(self, pair: int, entropy: int, group: Group, use: LaneUse) -> None:
+        self.pair, self.entropy, self.group, self.use = pair, entropy, group, use
 
 
 _Asked = list[tuple[Group, list[tuple[int, int]]]]
@@ -350,12 +354,12 @@ class _Among:
 
     def lane(self, lane: int) -> _Lane:
         """Return one of the lanes."""
-        if lane not in self._lanes:
+        if (found := self._lanes.get(lane)) is None:
             place = bisect_right(self._first, lane) - 1
             pair, entropy = self._numbers[place], self._entropies[place][lane - self._first[place]]
-            use = self._feeder.use(pair, entropy)
-            self._lanes[lane] = _Lane(pair, entropy, self.group_of[pair], use)
-        return self._lanes[lane]
+            found = _Lane(pair, entropy, self.group_of[pair], self._feeder.use(pair, entropy))
+            self._lanes[lane] = found
+        return found
 
 
 def _that_hears(policy: object) -> HearsLosses | None:
