@@ -48,7 +48,7 @@ BEGUN_BYTES = 500_000
 MIDDLE_S = 20.0
 STOPPED_S = 0.5
 THROTTLED = 0.8
-PAUSED_S, RUNS_S = 0.03, 0.01
+PAUSED_S, RUNS_S = 0.08, 0.02
 PAUSING = """
 import os, select, signal, sys, time
 engine, paused_s, runs_s = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
@@ -128,7 +128,7 @@ def starved(_network: Network) -> Iterator[None]:
 
 @contextmanager
 def paused(_network: Network) -> Iterator[None]:
-    """Have the engine run for a quarter of the time only, as a quota of its CPU would, however fast it is."""
+    """Have the engine run for a fifth of the time only, as a quota of its CPU would, however fast it is."""
     command = [sys.executable, "-c", PAUSING, str(os.getpid()), str(PAUSED_S), str(RUNS_S)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as pausing:
         assert pausing.stdin

@@ -53,7 +53,7 @@ HELD, HELD_TRIES = 1.04, 2
 """How many times the known time each try may take."""
 HELD_PACKETS = 400
 """Packets that a NIC sends in a try at least: the first one's grant and path take as long as some 3."""
-EMULATED_CCT_S = 1.5
+EMULATED_CCT_S = 1.2
 """How long the lower bound of a point takes at emulated scale: long against start-up, short for a user."""
 EMULATED_STEP_S = 0.08
 """The same for each step of a collective of many."""
