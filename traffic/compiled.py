@@ -72,7 +72,14 @@ def extensions() -> dict[str, Path]:
     """Return the files of the compiled modules and of their library; none where the engine is interpreted."""
     if os.environ.get(ENGINE) == INTERPRETED:
         return {}
-    return {path.name.removesuffix(".so"): path for path in folder().glob("*.so")}
+    place = folder()
+    return {path.name.removesuffix(".so"): path for path in place.glob("*.so")} if is_whole(place) else {}
+
+
+def is_whole(place: Path) -> bool:
+    """Return whether a folder holds all compiled modules and their library: half of them would not agree."""
+    names = {path.name.removesuffix(".so") for path in place.glob("*.so")}
+    return names.issuperset(MODULES) and any(name.endswith(SHARED) for name in names)
 
 
 def engine() -> str:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT))
-from traffic.compiled import MODULES, folder  # noqa: E402
+from traffic.compiled import MODULES, folder, is_whole  # noqa: E402
 
 SETTINGS = """\
 [mypy]
@@ -34,21 +35,31 @@ follow_imports_for_stubs = True
 """For mypyc. The engine itself uses neither library; to read their types takes 15 s of 18."""
 KEPT = 16
 """How many folders an environment keeps: checkouts may share it, and each edit makes one."""
+SCRATCH = "new-"
+"""How the name begins of a folder that something is compiled in."""
+LEFT_S = 3600.0
+"""After how long such a folder is of a process that was killed [s]."""
 
 
 def main() -> None:
     """Compile what is not compiled, and leave it where `traffic.compiled` looks."""
-    if sys.prefix == sys.base_prefix:
-        sys.exit("compile_engine.py: this is no virtual environment's Python; take .venv/bin/python")
-    place = folder()
-    if place.exists():
-        with contextlib.suppress(OSError):  # another's
-            os.utime(place)  # in use
+    os.umask(0o022)  # who may read the environment may have the engine
+    try:
+        _compile_into(folder())
+    except ModuleNotFoundError as error:
+        sys.exit(f"the engine is not compiled: this Python has no {error.name}; install mypy")
+    except OSError as error:
+        sys.exit(f"the engine is not compiled: {error.filename or CHECKOUT}: {error.strerror}")
+
+
+def _compile_into(place: Path) -> None:
+    if is_whole(place):
+        os.utime(place)  # in use
         return
     print("Compiling the engine", flush=True)
     os.chdir(CHECKOUT)
     place.parent.mkdir(exist_ok=True)
-    with TemporaryDirectory(dir=place.parent, prefix="new-") as scratch:
+    with TemporaryDirectory(dir=place.parent, prefix=SCRATCH) as scratch:
         built = Path(scratch, "built")
         built.mkdir()
         extensions = _translated(Path(scratch))
@@ -58,9 +69,21 @@ def main() -> None:
             }
             for each in extensions:
                 _link([objects[source].result() for source in each.sources], built / f"{each.name}.so")
+        if folder() != place:
+            sys.exit("the sources of the engine were edited while it was compiled; compile it again")
+        if place.exists() and not is_whole(place):  # someone removed a part of it
+            shutil.rmtree(place)
         with contextlib.suppress(OSError):  # another has been quicker
             built.rename(place)
-    for old in sorted(place.parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+    with contextlib.suppress(OSError):  # another cleans, too
+        _clean(place.parent)
+
+
+def _clean(parent: Path) -> None:
+    """Remove what was compiled long ago, and what is left of those who were killed."""
+    kept = sorted(parent.glob("[0-9a-f]*"), key=lambda path: path.stat().st_mtime)
+    left = [each for each in parent.glob(f"{SCRATCH}*") if time.time() - each.stat().st_mtime > LEFT_S]
+    for old in kept[:-KEPT] + left:
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -102,7 +125,12 @@ def _words(*names: str) -> list[str]:
 
 
 def _run(command: list[str]) -> None:
-    ran = subprocess.run(command, capture_output=True, text=True)
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        sys.exit(
+            f"the engine is not compiled: there is no {command[0]}; run as root: bash vagrant/provision.sh"
+        )
     if ran.returncode:
         sys.exit(f"{ran.stderr}compile_engine.py: {command[0]} does not take the engine; see above")
 

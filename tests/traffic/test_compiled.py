@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools import CHECKOUT, need_compiled_engine
-from traffic.compiled import COMPILED, ENGINE, INTERPRETED, MODULES
+from traffic.compiled import COMPILED, ENGINE, INTERPRETED, MODULES, SHARED, folder
 
 FILES = [
     *("ack_packets", "congestion_seam", "datagram_engine", "engine", "engine_conservation", "late_binding"),
@@ -33,10 +33,10 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def found(checkout: Path, **environment: str) -> str:
+def found(checkout: Path, before: str = "", **environment: str) -> str:
     """Return which engine a checkout has, whether it gives advice, and what loads its modules."""
     ran = subprocess.run(
-        [sys.executable, "-B", "-c", FOUND],
+        [sys.executable, "-B", "-c", f"{before}\n{FOUND}"],
         cwd=checkout,
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
@@ -65,6 +65,15 @@ def test_what_was_made_of_other_sources_is_not_run(checkout: Path, path: str, ex
 
 def test_the_interpreted_one_may_be_asked_for(checkout: Path) -> None:
     assert found(checkout, **{ENGINE: INTERPRETED}) == f"{INTERPRETED} False py"
+
+
+@pytest.mark.parametrize("lacks", [f"{MODULES[0]}.so", f"*{SHARED}.so"])
+def test_what_lacks_a_part_is_not_run(checkout: Path, lacks: str) -> None:
+    kept = shutil.copytree(folder(), checkout / "lightrail-engine" / folder().name)
+    before = f"import sys; sys.prefix = {str(checkout)!r}"
+    assert found(checkout, before) == NATIVE
+    next(kept.glob(lacks)).unlink()
+    assert found(checkout, before) == PLAIN
 
 
 @pytest.mark.early
