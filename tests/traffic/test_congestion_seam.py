@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from math import inf, nan
+from typing import cast
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ from traffic.congestion.credit import QUEUE_PACKETS
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import Lanes, LaneSet, LaneState, Message, QueuePair
 from traffic.transports.datagram_lane import Crossed
-from traffic.transports.registry import NAMED
+from traffic.transports.registry import NAMED, algorithm_named
 from traffic.transports.transport import UNLIMITED_BYTES
 
 DELAYS_S = st.sampled_from([0.0, 0.003, 0.02])
@@ -52,6 +53,18 @@ def _named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controls.FirstWaits, "made", 0)
     for own_control in (Raises, RaisingCredit):
         monkeypatch.setattr(own_control, "where", "")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_users_own_may_be_derived_from_one_of_lightrail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    control = algorithm_named(name)
+    receiver = control.receiver and type("OwnReceiver", (cast(type, control.receiver),), {})
+    derived = type("Derived", (cast(type, NAMED[name]),), {"receiver": receiver})
+    monkeypatch.setattr(controls, "Derived", derived, raising=False)
+    with net(control=own(derived)) as servers:
+        (number,) = servers.lanes(ONE)
+        servers.post((number, 3 * PACKET, 0))
+        assert [arrival.message for arrival in servers.finish()] == [0]
 
 
 def heard_by(of: Net) -> Recorder:

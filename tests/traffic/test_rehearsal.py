@@ -31,6 +31,11 @@ def test_schemes_of_lightrail_answer(name: str, work: Work, seed: int) -> None:
     rehearsed(policy_named(name), work, seed)
 
 
+@pytest.mark.parametrize("name", REACTIVE)
+def test_a_users_own_may_be_derived_from_one_of_lightrail(name: str) -> None:
+    rehearsed(type("Own", (type(policy_named(name)),), {"name": "own"})())
+
+
 class Seen(MinRtt):
     """Writes down what it is asked, and what is acknowledged."""
 
