@@ -56,18 +56,20 @@ def listening(heard: dict[int, Heard]) -> Callable[[str], Algorithm]:
     def named(name: str) -> Algorithm:
         algorithm = registry.algorithm_named(name)
 
-        def made(*arguments: object) -> CongestionControl:
-            control, counts = algorithm.make(*arguments), Heard()
-            hears = control.on_events
-
+        class Listens(algorithm.make):  # type: ignore[name-defined,misc]  # a class, of each of those here
             def on_events(
-                sent: Sequence[Sent], acknowledged: Sequence[Acknowledged], lost: Sequence[Lost], now_s: float
+                self,
+                sent: Sequence[Sent],
+                acknowledged: Sequence[Acknowledged],
+                lost: Sequence[Lost],
+                now_s: float,
             ) -> None:
-                counts.hear(sent, acknowledged, lost)
-                hears(sent, acknowledged, lost, now_s)
+                heard[id(self)].hear(sent, acknowledged, lost)
+                super().on_events(sent, acknowledged, lost, now_s)
 
-            control.on_events = on_events  # type: ignore[method-assign]  # of this object only
-            heard[id(control)] = counts
+        def made(*arguments: object) -> CongestionControl:
+            control: CongestionControl = Listens(*arguments)
+            heard[id(control)] = Heard()
             return control
 
         return replace(algorithm, make=made)

@@ -21,13 +21,14 @@ Ultra Ethernet Specification 1.0, section 3.6.13, network-signal-based congestio
 leaves open, the simulator uet-htsim at commit 40ccb05, sim/uec.cpp.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import ClassVar
 
 import numpy as np
+from mypy_extensions import mypyc_attr
 
-from traffic.congestion.control import SILENT, Acknowledged, Lost, PerPacket, Pipe, Red, Sent
+from traffic.congestion.control import SILENT, TAKEN_BACK, Acknowledged, Lost, Pipe, Red, Sent
 
 REFERENCE_BDP_BYTES = 150_000
 """Bandwidth-delay product of 100 Gbit/s and 12 us, where a is 1 [bytes]."""
@@ -37,8 +38,6 @@ AVERAGED = 0.0125
 """g, share of D that the latest packet has."""
 GOOD_DELAY = 0.25
 """Sample of D from an unmarked packet with q > T, since other paths have no queue [R]."""
-TARGET = 1.0
-"""T where no switch trims packets [R]."""
 QUICK_DELAY = 4.0
 """Delay q above which quick adapt answers [T]."""
 QUICK_SHARE = 1 / 8
@@ -53,6 +52,8 @@ FAST = 0.25
 """fast: growth of W for each byte acknowledged with nearly no delay [a]."""
 NO_DELAY = 1 / 12
 """Delay q under which there is nearly none [R]."""
+TARGET = 1.0
+"""T where no switch trims packets [R]."""
 GAMMA = 0.8
 """gamma: share of (D - T) / D that W loses in a decrease."""
 LEAST_KEPT = 0.5
@@ -61,12 +62,11 @@ ADJUST_PACKETS = 8
 """Packets whose bytes are acknowledged before W takes what is pending, if that is sooner than R."""
 
 
-class Nscc(PerPacket):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Nscc:
     """A window that quick adapt, four increases and one decrease move, an acknowledgement at a time."""
 
     marks: ClassVar[Red] = Red(0.2, 0.8)
-    target: ClassVar[float] = TARGET
-    """T [R]."""
     in_packets: ClassVar[Mapping[str, float]] = {
         "least window": 1,
         "acknowledged before a window grows, at most": ADJUST_PACKETS,
@@ -78,10 +78,12 @@ class Nscc(PerPacket):
         "queue delay that quick adapt answers": QUICK_DELAY * TARGET,
     }
 
-    def __init__(self, pipe: Pipe, rng: np.random.Generator) -> None:
-        super().__init__(pipe, rng)
+    def __init__(self, pipe: Pipe, rng: np.random.Generator, target: float = TARGET) -> None:
+        self.pipe, self._target = pipe, target
         self._scale(pipe)
-        self.window_bytes = self._most
+        self.window_bytes: float = self._most
+        self.on_the_way = 0
+        """The bytes sent that neither arrived nor are lost."""
         self._delay_s = 0.0
         """D [s]."""
         self._increase = 0.0
@@ -90,7 +92,8 @@ class Nscc(PerPacket):
         """Bytes acknowledged since W last took what was pending."""
         self._undelayed = 0.0
         """Bytes acknowledged with nearly no delay in a row; infinity once they were more than W."""
-        self._last_eta_s = self._last_decrease_s = -inf
+        self._last_eta_s = -inf
+        self._last_decrease_s = -inf
         self._sent = 0
         """Bytes ever sent."""
         self._ignored_until = 0
@@ -104,20 +107,43 @@ class Nscc(PerPacket):
 
     def _scale(self, pipe: Pipe) -> None:
         """Reckon the constants of a path."""
-        self._most = max(MOST_BDP * pipe.bdp_bytes, pipe.packet_bytes)
+        self._most = max(MOST_BDP * pipe.bdp_bytes, float(pipe.packet_bytes))
         self._a = pipe.bdp_bytes / REFERENCE_BDP_BYTES
         self._m_a = pipe.packet_bytes * self._a
-        self._target_s = self.target * pipe.round_trip_s
+        self._target_s = self._target * pipe.round_trip_s
 
     def rates_changed(self, pipe: Pipe) -> None:
         """Reckon with another path from now on, within its bounds."""
-        super().rates_changed(pipe)
+        self.pipe = pipe
         self._scale(pipe)
         self._set_window(self.window_bytes)
 
-    def on_sent(self, packet: Sent, now_s: float) -> None:
-        """Count a packet."""
-        self._sent += packet.bytes
+    def on_events(
+        self,
+        sent: Sequence[Sent],
+        acknowledged: Sequence[Acknowledged],
+        lost: Sequence[Lost],
+        now_s: float,
+    ) -> None:
+        """Hear a packet at a time what was sent, acknowledged and lost."""
+        for packet in sent:
+            self.on_the_way += packet.bytes
+            self._sent += packet.bytes
+        for each in acknowledged:
+            self.on_the_way -= each.bytes
+            self.on_acknowledged(each, now_s)
+        for gone in lost:
+            self.on_the_way -= gone.bytes
+            if gone.how != TAKEN_BACK:
+                self.on_lost(gone, now_s)
+
+    def may_send(self, now_s: float) -> int:
+        """Return the room in the window beside what is on the way."""
+        return max(int(self.window_bytes - self.on_the_way), 0)
+
+    def next_s(self, now_s: float) -> float:
+        """Return infinity: a window opens when something happens."""
+        return inf
 
     def on_acknowledged(self, packet: Acknowledged, now_s: float) -> None:
         """Move the window by a packet's delay and mark."""
@@ -162,7 +188,7 @@ class Nscc(PerPacket):
         congested = self._loss_seen or delay_s > QUICK_DELAY * self._target_s
         adapts = not first and congested and self._achieved < QUICK_SHARE * self._most
         if adapts:
-            self._set_window(self._achieved)
+            self._set_window(float(self._achieved))
             self._ignored_until = self._sent
             self._loss_seen = False
             self._increase, self._since_adjusted = 0.0, 0
@@ -196,4 +222,4 @@ class Nscc(PerPacket):
                 self._last_eta_s = now_s
 
     def _set_window(self, window_bytes: float) -> None:
-        self.window_bytes = min(max(window_bytes, self.pipe.packet_bytes), self._most)
+        self.window_bytes = min(max(window_bytes, float(self.pipe.packet_bytes)), self._most)

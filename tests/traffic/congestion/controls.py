@@ -17,7 +17,8 @@ class Constant(PerPacket):
 class Late(Nscc):
     """NSCC with T = 4 R."""
 
-    target = 4.0
+    def __init__(self, pipe: Pipe, rng: np.random.Generator) -> None:
+        super().__init__(pipe, rng, target=4.0)
 
 
 class ThirdPerMark(Constant):

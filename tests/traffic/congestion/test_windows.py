@@ -49,13 +49,13 @@ def events(*phases: Phase, packets: float = 1.0) -> list[Event]:
     return found
 
 
-def window(control: PerPacket) -> float:
+def window(control: Nscc | PerPacket) -> float:
     """Return W [packets]."""
     window_bytes = control.cwnd_bytes if isinstance(control, Swift) else control.window_bytes
     return window_bytes / PACKET_BYTES
 
 
-def windows(control: PerPacket, batches: Sequence[Sequence[Event]]) -> list[float]:
+def windows(control: Nscc | PerPacket, batches: Sequence[Sequence[Event]]) -> list[float]:
     """Return W after each batch [packets]; all of a batch is heard when its last event is."""
     found = []
     for batch in batches:
@@ -95,7 +95,7 @@ def of_swift(bdp: float, sequence: Sequence[Event]) -> tuple[list[float], list[f
     return product, reference_swift.windows(sequence, bdp)
 
 
-ALGORITHMS: list[type[PerPacket]] = [Nscc, Dctcp, Swift]
+ALGORITHMS: list[type[Nscc | PerPacket]] = [Nscc, Dctcp, Swift]
 of_each = pytest.mark.parametrize("of", [of_nscc, of_dctcp, of_swift], ids=["nscc", "dctcp", "swift"])
 Both = Callable[[float, Sequence[Event]], tuple[list[float], list[float]]]
 
@@ -275,7 +275,9 @@ def test_each_branch_of_swift_moves_the_window_as_its_formula_says(
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(st.lists(phases, min_size=1, max_size=8))
-def test_windows_are_the_same_at_every_emulated_rate(algorithm: type[PerPacket], drawn: list[Phase]) -> None:
+def test_windows_are_the_same_at_every_emulated_rate(
+    algorithm: type[Nscc | PerPacket], drawn: list[Phase]
+) -> None:
     at_8, at_24 = (
         windows(algorithm(pipe(BDP, rate), np.random.default_rng(0)), one_by_one(events(*drawn)))
         for rate in (8e6, 24e6)
@@ -286,7 +288,7 @@ def test_windows_are_the_same_at_every_emulated_rate(algorithm: type[PerPacket],
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(st.lists(phases, min_size=1, max_size=8), st.integers(2, 12))
 def test_a_batch_is_its_events_one_at_a_time(
-    algorithm: type[PerPacket], drawn: list[Phase], together: int
+    algorithm: type[Nscc | PerPacket], drawn: list[Phase], together: int
 ) -> None:
     sequence = events(*drawn)
     chunks = [sequence[i : i + together] for i in range(0, len(sequence), together)]
@@ -302,7 +304,7 @@ def test_a_batch_is_its_events_one_at_a_time(
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_window_keeps_within_the_bounds_of_a_path_that_changed(algorithm: type[PerPacket]) -> None:
+def test_a_window_keeps_within_the_bounds_of_a_path_that_changed(algorithm: type[Nscc | PerPacket]) -> None:
     control = algorithm(pipe(BDP), np.random.default_rng(0))
     control.rates_changed(pipe(BDP / 4))
     assert window(control) == pytest.approx(6)
