@@ -17,6 +17,7 @@ from rich.text import Text
 
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.running import CHECKS
+from testbed.machine.datapath import default_datapath, hashing_of
 from testbed.machine.signals import hear, heard, ignore, said_of
 from testbed.machine.stopped import say_what_is_stopped
 from testbed.report.results import ENTERED
@@ -254,7 +255,8 @@ def run(describe: Callable[..., Study]) -> NoReturn:
                 "--emulated-rate": options.emulated_rate_mbps,
                 "--no-sandbox": options.no_sandbox,
                 "--no-wait": options.no_wait,
-                "--datapath": options.datapath != Options.datapath,
+                "--datapath": options.datapath not in {Options.datapath, default_datapath()}
+                and hashing_of(options.datapath) == hashing_of(Options.datapath),
             }
             check_effect("--model-only emulates nothing", emulation)
         study = changes.made(describe(**given), model_only=options.model_only)

@@ -4,8 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from testbed.machine.datapath import DEFAULT
 from tests.scenarios.command import ran
 from tests.tools import CHECKOUT
 from tests.traffic.trace_files import router_record
@@ -64,6 +66,7 @@ MATRIX_OF_64 = "\n".join([" ".join(["1000"] * 64)] * 64)
             "",
             "--model-only emulates nothing, so --volume and --emulated-rate and --no-sandbox have no effect",
         ),
+        (["--datapath", "kernel"], "", "--model-only emulates nothing, so --datapath has no effect"),
         (["--detect-us", "-1"], "", "known after -1 us; give --detect-us from 0"),
         (["--fail", f"nic:{'9' * 5000}:0@1ms"], "", "is not a valid fault"),
         (
@@ -84,6 +87,20 @@ def test_bad_input_is_told_in_a_sentence(tmp_path: Path, options: list[str], tex
     assert len(told) == 1
     assert said in told[0]
     assert not out.exists()
+
+
+@pytest.mark.slow
+def test_predictions_alone_are_those_for_what_forwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = ["--schemes", "ecmp", "--sparsity", "0.6", "--trace", "none", "--seeds", "1"]
+    found = {}
+    for named in ("netdev", "kernel", "route"):
+        monkeypatch.setenv(DEFAULT, named)
+        done = ran("rails_sparse", "--model-only", *small, "--out", tmp_path / named)
+        assert done.returncode == 0, done.stderr
+        found[named] = pd.read_csv(tmp_path / named / "records.csv").path.tolist()
+    assert found["netdev"] == found["kernel"] != found["route"]
 
 
 def test_results_without_a_name_are_refused(tmp_path: Path) -> None:
