@@ -54,7 +54,8 @@ def main() -> None:
 
 def _compile_into(place: Path) -> None:
     if is_whole(place):
-        os.utime(place)  # in use
+        with contextlib.suppress(OSError):  # of another user, who has it all the same
+            os.utime(place)  # in use
         return
     print("Compiling the engine", flush=True)
     os.chdir(CHECKOUT)

@@ -61,6 +61,13 @@ def test_what_lacks_a_part_is_compiled_again(tmp_path: Path) -> None:
         (engine / f"{MODULES[0]}.so").unlink()
 
 
+def test_what_is_compiled_already_need_not_be_ones_own(tmp_path: Path) -> None:
+    assert compiled(tmp_path, QUICK).returncode == 0
+    refuses = "def utime(*_): raise PermissionError\nos.utime = utime"
+    ran = compiled(tmp_path, refuses)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
 def test_what_a_killed_one_left_is_removed_in_time(tmp_path: Path) -> None:
     for name, age_s in (("new-old", 2 * 3600), ("new-now", 0)):
         left = tmp_path / "lightrail-engine" / name
