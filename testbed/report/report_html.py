@@ -275,8 +275,8 @@ MACHINE_CAPTION = (
     "(ECN), for tcp:dctcp. Drops: by full port queues, by Open vSwitch's sockets, by Open vSwitch itself. "
     "CPU pressure: share of the run in which something waited for a CPU. Switch CPUs: used by Open vSwitch. "
     "Engine CPU: the share of one that the engine used, which has one thread. Lateness: how long the engine "
-    "kept events waiting, 99th percentile. Stalls: the longest that the engine and Open vSwitch stood still. "
-    "Link error: the worst of the links sampled before the run, against its nominal rate; "
+    "kept an event waiting at most, but for one in ten. Stalls: the longest that the engine and Open vSwitch "
+    "stood still. Link error: the worst of the links sampled before the run, against its nominal rate; "
     "circuits, which go one way, have none. Control: how far traffic of a known duration, at the same "
     "packet rate, was off it before or after. A dash is unknown."
 )

@@ -106,6 +106,7 @@ class Watch:
             stall_s=emulation.health.stall_s,
             lateness_s=emulation.health.lateness_s,
             late_packets=0.0,
+            away=emulation.health.away,
             aggregate_bps=8.0 * payload_bytes / max(emulation.emulated_s, 1e-9),
             sent_over_granted=emulation.sent_over_granted,
         )

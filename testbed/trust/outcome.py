@@ -112,6 +112,8 @@ class Measures:
     """How long the engine kept an event waiting at most, whenever it came, but for one in ten [s]."""
     late_packets: float = math.nan
     """The same in packets of the fastest NIC; 0 where TCP carries bytes, which the kernel sends in time."""
+    away: float = math.nan
+    """Share of the run in which NICs had nothing to send as the engine was away, 0..1; 0 over TCP."""
     clock_step_s: float = math.nan
     """By how much the wall clock was set, or for how long the machine was suspended [s]."""
     aggregate_bps: float = math.nan

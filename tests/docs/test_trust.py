@@ -23,6 +23,7 @@ ROWS: dict[str, Limit | str] = {
     "longest time for which the engine": "stalls of the engine",
     "lateness of the engine": "how late the engine was",
     "the same in packets": "how many packets the engine",
+    "time in which NICs had nothing": "for how long the engine was away",
     "a step of the wall clock": "steps of this machine's clock",
     "datagrams lost": DRAINED,
 }

@@ -38,6 +38,7 @@ HEALTHY = Measures(
     stall_s=0.02,
     lateness_s=0.001,
     late_packets=0.5,
+    away=0.005,
     clock_step_s=1e-6,
     aggregate_bps=1e9,
     worst_link_error=0.01,

@@ -43,6 +43,7 @@ JUDGED = (
     "stall_s",
     "lateness_s",
     "late_packets",
+    "away",
     "clock_step_s",
     "worst_link_error",
 )

@@ -48,6 +48,16 @@ def test_a_loop_that_cannot_run_when_a_wait_is_over_is_late() -> None:
     assert loop.lateness_s == loop.stall_s >= AWAY_S
 
 
+def test_stops_of_a_loop_add_up_but_for_what_nics_hold_meanwhile() -> None:
+    with Loop() as loop:
+        for _ in range(2):
+            rounds(loop, 1)
+            time.sleep(AWAY_S)
+            rounds(loop, 16, AWAY_S)
+        assert 0.03 < loop.away(AWAY_S / 6) < loop.away(0.0) < 1.0
+        assert loop.away(100 * AWAY_S) == 0.0
+
+
 @pytest.mark.parametrize("counts", [False, True])
 def test_nobody_waits_for_a_loop_that_rests_or_has_nothing_to_do(counts: bool) -> None:
     with Loop() as loop:

@@ -69,6 +69,8 @@ from traffic.transports.transport import HEADER_BYTES, PACKET_BYTES, NicRate, pa
 
 TICK_PACKETS = 0.5
 """After how many packets' time of the fastest NIC congestion controls are asked, and NICs looked at."""
+HELD_PACKETS = 4.0
+"""Packets of the fastest NIC in whose time NICs go on with what they hold, about, while nobody looks."""
 LOST_ROUND_TRIPS, LOST_PACKETS, LOSSY_PACKETS = 8.0, 250, 50
 """For how many round trips a packet is missing before it counts as lost, and for how many packets' time of
 its NIC at least: a queue may grow faster than the smoothed round trip; fewer where links lose packets."""
@@ -180,7 +182,8 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         """How all went until now."""
         counted = sum(lane.counted for lane in self._pairs)
         loop = self.loop
-        return Health(self._resent, loop.lateness_s, counted, loop.stall_s, self.packets)
+        away = loop.away(HELD_PACKETS * self._tick_s / TICK_PACKETS)
+        return Health(self._resent, loop.lateness_s, counted, loop.stall_s, self.packets, away)
 
     @property
     def packets(self) -> PacketCounts:

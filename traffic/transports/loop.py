@@ -99,6 +99,18 @@ class Loop:
         longest = int(np.searchsorted(covered_s, LATE_SHARE * (self._asleep_s + sum(self._away_s))))
         return float(away_s[longest]) if longest < len(away_s) else 0.0
 
+    def away(self, held_s: float) -> float:
+        """Return the share of the time that it was away beyond what others bridge of each time, 0..1.
+
+        Parameters
+        ----------
+        held_s
+            For how long NICs go on with what they hold [s].
+        """
+        beyond_s = sum([away_s - held_s for away_s in self._away_s if away_s > held_s])
+        awaited_s = self._asleep_s + sum(self._away_s)
+        return beyond_s / awaited_s if awaited_s else 0.0
+
     @property
     def stall_s(self) -> float:
         """The longest that it was away [s]."""
@@ -133,6 +145,8 @@ class Health:
     """The longest that the loop was away: a round of it, with the wait before if that ended too late [s]."""
     packets: PacketCounts = PacketCounts()
     """The fates of datagrams; of these, what is sent again is what counted as lost."""
+    away: float = 0.0
+    """Share of the time in which NICs had nothing to send as the loop was away, 0..1; 0 over TCP."""
 
 
 class Arrival(NamedTuple):
