@@ -88,7 +88,7 @@ def engine() -> str:
 
 
 def advice() -> str:
-    """Return what to say where the engine is interpreted and nobody asked for it; else nothing."""
+    """Return a sentence where the engine is interpreted and nobody asked for it; else nothing."""
     if extensions() or os.environ.get(ENGINE) == INTERPRETED:
         return ""
     return (

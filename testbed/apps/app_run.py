@@ -39,7 +39,7 @@ from testbed.machine.signals import said_of
 from testbed.network.link_sample import worst_link_error
 from testbed.network.network import Network
 from testbed.network.readback import effective, port_settings, unmet
-from testbed.trust.calibrate import Load
+from testbed.trust.calibrate import CarriedLoad
 from testbed.trust.control import Control, control, shift
 from testbed.trust.evidence import Watch
 from topologies.errors import LightrailError
@@ -159,11 +159,11 @@ def applied(plan: AppPlan) -> Iterator[AppNews]:
         yield run.record(link_error, [before, after], broken, effects)
 
 
-def full_load(fabric: Fabric, mtu: int) -> Load:
-    """Return what hosts have a machine carry while all their NICs send; nothing without packet switches."""
+def full_load(fabric: Fabric, mtu: int) -> CarriedLoad:
+    """Return the load of hosts while all their NICs send; none without packet switches."""
     sent_bps = {path: fabric.nic_rate_bps(pair.source) for pair, path in shift(fabric, math.inf).items()}
     hop_bps = sum((len(path) - 1) * rate_bps for path, rate_bps in sent_bps.items())
-    return Load(sum(sent_bps.values()), hop_bps) * (packet_bytes(mtu) / frame_bytes(mtu))
+    return CarriedLoad(sum(sent_bps.values()), hop_bps) * (packet_bytes(mtu) / frame_bytes(mtu))
 
 
 def words_of(plan: AppPlan) -> str:

@@ -39,7 +39,7 @@ def sources() -> str:
 
 
 def machine() -> dict[str, str | int]:
-    """Return what the machine is, without its name, and which engine it emulates with."""
+    """Return a description of the machine, without its name, and which engine it emulates with."""
     return {"architecture": platform.machine(), "cpus": os.cpu_count() or 0, "engine": engine()}
 
 

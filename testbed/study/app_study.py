@@ -30,7 +30,7 @@ from testbed.report.results import directory_asked_for, directory_by_time
 from testbed.study.machine import measured
 from testbed.study.output import say, standard_output
 from testbed.study.worker import EmulationWorker
-from testbed.trust.calibrate import Load, rate_factor
+from testbed.trust.calibrate import CarriedLoad, rate_factor
 from testbed.trust.fidelity import NOTHING_SENT
 from testbed.trust.scale import BY_TCP, plain
 from topologies.errors import LightrailError, MachineError
@@ -151,7 +151,7 @@ def _rate(worker: EmulationWorker, plan: AppPlan, how: Carrying) -> float:
     machine.told()
     load = full_load(fabric, plan.mtu)
     if not load.hop_bps:  # over circuits a packet crosses one switch
-        load = Load(*2 * [sum(map(fabric.nic_rate_bps, fabric.nics))])
+        load = CarriedLoad(*2 * [sum(map(fabric.nic_rate_bps, fabric.nics))])
     return rate_factor(plain(fabric), load * BY_TCP, machine.calibration, None, plan.mtu)
 
 

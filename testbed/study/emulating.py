@@ -20,7 +20,7 @@ from testbed.network.netem import check_netem, link_netems
 from testbed.network.network import Network
 from testbed.network.readback import effective, port_settings, unmet
 from testbed.report.finished import Finished, finished
-from testbed.trust.calibrate import CALIBRATIONS, Calibration, ContradictedError, Load
+from testbed.trust.calibrate import CALIBRATIONS, Calibration, CarriedLoad, ContradictedError
 from testbed.trust.constants import constant_numbers, constants
 from testbed.trust.control import Control, control
 from testbed.trust.fidelity import with_control
@@ -206,7 +206,7 @@ class ControlledPoints:
             )
             yield found
 
-    def _check(self, load: Load, mtu: int) -> None:
+    def _check(self, load: CarriedLoad, mtu: int) -> None:
         """Hold the calibration against the last control, which carried a load or less."""
         if not (self._doubtful and self._done):
             return

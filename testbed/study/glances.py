@@ -20,7 +20,7 @@ from testbed.experiment.experiment import Experiment
 from testbed.machine.processes import PROCESSES, in_processes
 from testbed.model.predict import predict
 from testbed.report.means import BIG_SWITCH
-from testbed.trust.calibrate import Load
+from testbed.trust.calibrate import CarriedLoad
 from testbed.trust.scale import busy_s, load_of, plain
 from testbed.trust.similitude import Facts, facts_of
 from topologies.fabric import Fabric
@@ -58,8 +58,8 @@ class Glance:
     """How long it keeps an emulation busy [s]."""
     level_s: float
     """The same over links without delay and loss, which decides its scale [s]."""
-    load: Load
-    """What it has a machine carry over such links (`testbed.trust.scale.load_of`)."""
+    load: CarriedLoad
+    """Its load over such links (`testbed.trust.scale.load_of`)."""
     messages: float
     """How many it has."""
     queue_pairs: float

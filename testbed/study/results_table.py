@@ -20,7 +20,7 @@ from testbed.study.output import sheet_table
 SAID = ("nodes", "rings")
 """The reports whose blocks say why a point is not faithful."""
 USUAL: Datapath = "netdev"
-"""What forwards unless something else is said."""
+"""The datapath that forwards unless another is named."""
 
 
 def results_table(results: ResultsDirectory) -> Table:

@@ -60,34 +60,34 @@ EMULATED_STEP_S = 0.08
 CONTRADICTED_SHARE = 0.5
 """Below this share of what the machine carries at most, traffic takes the time that is known for it."""
 OWN_CPU = 0.8
-"""What of a CPU the engine or Open vSwitch has at least when nothing else uses the CPUs: overloaded, the
-slower of them needs one."""
+"""The share of a CPU that the engine or Open vSwitch has at least when nothing else uses the CPUs:
+overloaded, the slower of them needs one."""
 SLOWEST_NIC_BPS = 1e6
 FASTEST_NIC_BPS = 1e9
 
 
 @dataclass(frozen=True)
-class Load:
-    """What an experiment has a machine carry in a second."""
+class CarriedLoad:
+    """The load that an experiment puts on a machine, in a second."""
 
     sent_bps: float
     """Payload that NICs send [bit/s]."""
     hop_bps: float
     """Payload times switch hops [bit/s]."""
 
-    def __mul__(self, factor: float) -> "Load":
+    def __mul__(self, factor: float) -> "CarriedLoad":
         """Return the load at so many times its rate."""
-        return Load(self.sent_bps * factor, self.hop_bps * factor)
+        return CarriedLoad(self.sent_bps * factor, self.hop_bps * factor)
 
 
 @dataclass(frozen=True)
 class Calibration(Measured):
-    """What a machine carries; it was alone if the engine or Open vSwitch had a CPU to itself."""
+    """The load that a machine carries; it was alone if the engine or Open vSwitch had a CPU to itself."""
 
     packets_s: Annotated[float, Field(gt=0, strict=True)]
     """Packets of the default MTU that engine and switches carry in a second over one hop at most [1/s]."""
     further_hop: Annotated[float, Field(gt=0, le=MOST_FURTHER, strict=True)]
-    """What each further hop costs, as a share of what a packet over one hop does."""
+    """The cost of each further hop, as a share of that of a packet over one hop."""
     safe_share: Annotated[float, Field(gt=0, le=1, strict=True)]
     """The share of the most at which engine and switches take the time that is known for traffic."""
 
@@ -96,8 +96,8 @@ class Calibration(Measured):
         """Packets over one hop that an emulation may have carried in a second [1/s]."""
         return self.safe_share * self.packets_s
 
-    def share(self, load: Load, mtu: int) -> float:
-        """Return what share of the most that the machine carries a load in packets of an MTU is.
+    def share(self, load: CarriedLoad, mtu: int) -> float:
+        """Return a load in packets of an MTU as a share of the most that the machine carries.
 
         A small packet is taken to cost as much as a large one.
         """
@@ -146,13 +146,13 @@ def measure(datapath: Datapath) -> Calibration:
     )
 
 
-def further_hop(one: Load, many: Load) -> float:
-    """Return what a further hop costs of what a packet over one does, by the most over one and over many."""
+def further_hop(one: CarriedLoad, many: CarriedLoad) -> float:
+    """Return the cost of a further hop as a share of that of a packet over one, by the most over one and over many."""
     further = (one.sent_bps / many.sent_bps - 1) / (many.hop_bps / many.sent_bps - 1)
     return float(np.clip(further, LEAST_FURTHER, MOST_FURTHER))
 
 
-def _most(fabric: Fabric, scheme: str, datapath: Datapath) -> tuple[Load, float]:
+def _most(fabric: Fabric, scheme: str, datapath: Datapath) -> tuple[CarriedLoad, float]:
     """Return the most that is carried over a fabric, and the CPU of the busier of engine and Open vSwitch."""
     experiment = _all_to_all(fabric, scheme, OVERLOAD_BPS, OVERLOAD_PACKETS / len(fabric.nics))
     with Network(fabric, experiment.dilation.rate, datapath, experiment.host) as network:
@@ -170,8 +170,8 @@ def _all_to_all(fabric: Fabric, scheme: str, nic_bps: float, packets: float) -> 
     return replace(full, dilation=Dilation(nic_bps / real_bps, volume))
 
 
-def _trial(experiment: Experiment, network: Network) -> tuple[Load, float]:
-    """Return what was carried, and the CPU that the busier of engine and Open vSwitch had, 0..1."""
+def _trial(experiment: Experiment, network: Network) -> tuple[CarriedLoad, float]:
+    """Return the load that was carried, and the CPU that the busier of engine and Open vSwitch had, 0..1."""
     began_at, before_s = time.monotonic(), _cpu_s(network)
     tables = emulate(experiment, network).run.tables
     took_s, after_s = time.monotonic() - began_at, _cpu_s(network)
@@ -208,16 +208,16 @@ def _holds(sent_bps: float, datapath: Datapath) -> bool:
     )
 
 
-def carried(tables: Tables, seconds: float) -> Load:
-    """Return what legs had a machine carry, on average over a time [s]."""
+def carried(tables: Tables, seconds: float) -> CarriedLoad:
+    """Return the load of legs on a machine, on average over a time [s]."""
     size_of = path_bytes(tables)
     hop_bytes = sum((len(path) - 1) * size for path, size in size_of.items())
-    return Load(sum(size_of.values()), hop_bytes) * (8.0 / seconds if seconds else 0.0)
+    return CarriedLoad(sum(size_of.values()), hop_bytes) * (8.0 / seconds if seconds else 0.0)
 
 
 def rate_factor(
     fabric: Fabric,
-    load: Load,
+    load: CarriedLoad,
     machine: Calibration,
     emulated_rate_bps: float | None,
     mtu: int = DEFAULT_MTU,

@@ -142,7 +142,7 @@ class Watch:
 
     @property
     def _packet_s(self) -> float:
-        """What a packet takes at the fastest NIC, at emulated scale [s]."""
+        """The time of a packet at the fastest NIC, at emulated scale [s]."""
         network = self._network
         fastest_bps = max(map(network.fabric.nic_rate_bps, network.fabric.nics)) * network.rate_factor
         return packet_s(fastest_bps, packet_bytes(network.mtu))

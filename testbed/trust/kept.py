@@ -139,7 +139,7 @@ class KeptMeasurements(Generic[T]):
 
 
 def machine_name(datapath: Datapath) -> str:
-    """Return what identifies this machine, a datapath and the engine for a measurement."""
+    """Return the name of this machine, a datapath and the engine for a measurement."""
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     processor = model[0].split(":")[1].strip() if model else platform.machine()
     version = _switch_version()

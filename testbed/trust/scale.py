@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
-from testbed.trust.calibrate import Load, carried, volume_factor
+from testbed.trust.calibrate import CarriedLoad, carried, volume_factor
 from topologies.fabric import Fabric
 from traffic.collectives.ring import Ring
 from traffic.job import Collective, Job
@@ -25,8 +25,8 @@ LONGEST_S = 120.0
 """How long a job takes at most at emulated scale, whatever that does to its smallest messages."""
 
 
-def load_of(experiment: Experiment, predicted: Run) -> Load:
-    """Return what an experiment has a machine carry at real rates.
+def load_of(experiment: Experiment, predicted: Run) -> CarriedLoad:
+    """Return the load of an experiment on a machine, at real rates.
 
     That is the mean while collectives follow each other; where they overlap, or circuits are lit in slots,
     all NICs may send at once.

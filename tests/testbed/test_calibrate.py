@@ -23,7 +23,7 @@ from testbed.trust.calibrate import (
     MOST_FURTHER,
     SAFE_SHARES,
     Calibration,
-    Load,
+    CarriedLoad,
     further_hop,
     rate_factor,
     safe_share,
@@ -228,8 +228,8 @@ def test_no_share_is_chosen_at_which_known_traffic_takes_longer_unless_none_hold
 def test_a_fabric_of_slow_nics_is_refused_for_its_rates_and_not_for_its_size() -> None:
     said = "the fastest NIC has 100 bit/s, and one of an emulation 1e.06 at least; give rates in bit/s"
     with pytest.raises(MachineError, match=said):
-        rate_factor(rail_fabric(2, 1, rate_bps=100), Load(100.0, 100.0), KEPT, None)
-    assert rate_factor(rail_fabric(2, 1, rate_bps=1e6), Load(1e6, 1e6), KEPT, None) == 1
+        rate_factor(rail_fabric(2, 1, rate_bps=100), CarriedLoad(100.0, 100.0), KEPT, None)
+    assert rate_factor(rail_fabric(2, 1, rate_bps=1e6), CarriedLoad(1e6, 1e6), KEPT, None) == 1
 
 
 @hypothesis.given(
@@ -241,16 +241,19 @@ def test_what_two_overloads_carried_is_all_that_a_machine_carries(
     """A packet over several hops costs what one over one hop does, and a share of that for each other."""
     packet_bits = 8 * packet_bytes(DEFAULT_MTU)
     many_s = packets_s / (1 + further * (hops - 1))
-    one, many = Load(packets_s, packets_s) * packet_bits, Load(many_s, hops * many_s) * packet_bits
+    one, many = (
+        CarriedLoad(packets_s, packets_s) * packet_bits,
+        CarriedLoad(many_s, hops * many_s) * packet_bits,
+    )
     assert further_hop(one, many) == pytest.approx(further)
     found = replace(KEPT, packets_s=packets_s, further_hop=further_hop(one, many))
     assert [found.share(load, DEFAULT_MTU) for load in (one, many, many * 0.5)] == pytest.approx([1, 1, 0.5])
 
 
 def test_an_overload_that_something_disturbed_makes_no_hop_free_and_none_dearer_than_a_packet() -> None:
-    one = Load(1e9, 1e9)
-    assert further_hop(one, Load(1.2e9, 4e9)) == LEAST_FURTHER
-    assert further_hop(one, Load(1e8, 4e8)) == MOST_FURTHER
+    one = CarriedLoad(1e9, 1e9)
+    assert further_hop(one, CarriedLoad(1.2e9, 4e9)) == LEAST_FURTHER
+    assert further_hop(one, CarriedLoad(1e8, 4e8)) == MOST_FURTHER
 
 
 @pytest.mark.parametrize("hops", [1, 3, 6])
@@ -258,7 +261,7 @@ def test_the_automatic_rate_is_the_safe_share_of_what_is_carried(hops: int) -> N
     """Each NIC sends all the time over so many hops, so that the load is known."""
     fabric = rail_fabric(8, 4)
     full = sum(map(fabric.nic_rate_bps, fabric.nics))
-    load = Load(full, hops * full)
+    load = CarriedLoad(full, hops * full)
     rate = rate_factor(fabric, load, KEPT, None)
     assert 0.9 * SAFE_SHARE < KEPT.share(load * rate, DEFAULT_MTU) <= SAFE_SHARE
     most_bps = rate * fabric.nic_rate_bps(fabric.nics[0]) / SAFE_SHARE

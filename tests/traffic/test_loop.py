@@ -1,4 +1,4 @@
-"""What the loop of an engine says of how late it was."""
+"""How late the loop of an engine says it was."""
 
 import ctypes
 import threading

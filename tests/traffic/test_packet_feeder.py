@@ -31,7 +31,7 @@ from traffic.spraying.policy import (
 from traffic.spraying.registry import policy_named
 from traffic.spraying.reps import Reps
 from traffic.transports.feeder import LaneUse
-from traffic.transports.packet_feeder import NEW, Burst, Group, PacketFeeder, group_between
+from traffic.transports.packet_feeder import NEW, Burst, NicGroup, PacketFeeder, group_between
 from traffic.transports.round_trips import Crossing
 from traffic.transports.transport import NicRate
 
@@ -58,10 +58,10 @@ class Wire:
     def room(self, nic: Nic) -> bool:
         return nic not in self.full
 
-    def allows(self, group: Group) -> bool:
+    def allows(self, group: NicGroup) -> bool:
         return True
 
-    def takes(self, number: int, group: Group, size: int) -> bool:
+    def takes(self, number: int, group: NicGroup, size: int) -> bool:
         return self.under_way(number) < self.window and self.room(self.nic_of[number])
 
     turn_is_over = False

@@ -41,7 +41,7 @@ def compiled(environment: Path, patch: str) -> "subprocess.CompletedProcess[str]
 
 
 def engines(environment: Path) -> list[Path]:
-    """Return what is left where engines are kept."""
+    """Return the names that are left where engines are kept."""
     return list((environment / "lightrail-engine").glob("*"))
 
 

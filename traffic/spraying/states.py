@@ -23,7 +23,7 @@ class LaneState:
         self.backlog_bytes, self.rtt_s, self.room = backlog_bytes, rtt_s, room
 
     def __reduce__(self) -> tuple[type["LaneState"], tuple[int, float, bool]]:
-        """Return what makes a copy: compiled, the usual one would be made without arguments."""
+        """Return a copy's class and arguments: compiled, the usual one would be made without arguments."""
         return LaneState, (self.backlog_bytes, self.rtt_s, self.room)
 
 

@@ -60,7 +60,7 @@ from traffic.transports.loop import STUCK_S, TICK_S, Arrival, Health, PacketCoun
 from traffic.transports.marking import USUAL, Marking
 from traffic.transports.nic_sender import DEPTH_PACKETS, PLACED_PACKETS, NicSender
 from traffic.transports.order import Orders
-from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
+from traffic.transports.packet_feeder import Burst, NicGroup, PacketFeeder
 from traffic.transports.propagation import Propagation, Received
 from traffic.transports.registry import Algorithm
 from traffic.transports.reordering import Reordering
@@ -146,7 +146,7 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         self.marking = Marking(red or USUAL, np.random.default_rng(seed))
         self._nics: dict[Nic, NicSender] = {}
         self._receivers: dict[int, socket.socket] = {}
-        self._groups: dict[Group, Source] = {}
+        self._groups: dict[NicGroup, Source] = {}
         self._addresses: dict[Nic, list[Address]] = {}
         """Those of each NIC to which packets go by any entropy, by that."""
         self._ready: dict[NicSender, deque[DatagramLane]] = defaultdict(deque)
@@ -348,12 +348,12 @@ class DatagramEngine(QueuePairs[DatagramLane, PacketFeeder]):
         has_time = nic.clear_s - time.monotonic() <= self._ahead_s
         return has_time and nic.room(PLACED_PACKETS, self._turns)  # it may be slower than known
 
-    def allows(self, group: Group) -> bool:
+    def allows(self, group: NicGroup) -> bool:
         """Return whether a packet of a group may leave; one that waits is larger than what is allowed."""
         source = self._groups[group]
         return source.allowed > 0 and not source.waiting
 
-    def takes(self, number: int, group: Group, size: int) -> bool:
+    def takes(self, number: int, group: NicGroup, size: int) -> bool:
         """Return whether so many bytes between two NICs may leave."""
         lane = self._pairs[number]
         return (

@@ -27,7 +27,7 @@ from traffic.transports.loop import QueuePairState
 from traffic.transports.marking import UNMARKED, MarkCurve
 from traffic.transports.nic_sender import NicSender
 from traffic.transports.order import MessageOrder
-from traffic.transports.packet_feeder import Burst, Group, PacketFeeder
+from traffic.transports.packet_feeder import Burst, NicGroup, PacketFeeder
 from traffic.transports.transport import packet_s
 
 NOT_NUMBERED = -1
@@ -139,7 +139,7 @@ class PacketPath:
         self._sent = Sent(0, entropy)
 
     def sent(self, size: int) -> Sent:
-        """Return what a congestion control hears of a packet that is sent: mostly what it heard before."""
+        """Return the news of a packet that is sent, for its congestion control: mostly the same as before."""
         if self._sent.bytes != size:
             self._sent = Sent(size, self.entropy)
         return self._sent
@@ -182,7 +182,7 @@ class Source:
     """The NIC that receives."""
     lane: "DatagramLane"
     """The queue pair; the first of a group."""
-    key: Group | None = None
+    key: NicGroup | None = None
     """The group, unless it is a queue pair's."""
     order: int = 0
     """Sources are asked in the order of this."""

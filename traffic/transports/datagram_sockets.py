@@ -41,7 +41,7 @@ EXPEDITED = 46 << 2
 AT_ONCE = 64
 """So many packets of a socket are read before others have their turn."""
 ANCILLARY_BYTES, TOS_AT = socket.CMSG_SPACE(4), socket.CMSG_LEN(0)
-"""What the kernel says of a packet besides, which is its type of service, and where that is."""
+"""The kernel's other words on a packet: its type of service, and where that is."""
 VECTOR, MESSAGE = struct.Struct("@PN"), struct.Struct("@PIPNPNi4xI4x")
 """Of C: where to put a packet, and how many bytes of it (struct iovec); and all that recvmmsg(2) takes and
 says of one (struct mmsghdr)."""
@@ -56,7 +56,7 @@ FORCE = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 UDP_HEADER_BYTES = 8
 Address = tuple[str, int]
 _UNSENT = array("i", [0])
-"""What the kernel answers; made anew for each question it took half of the 2 us."""
+"""The kernel's answer; made anew for each question it took half of the 2 us."""
 _recvmmsg = ctypes.CDLL(None, use_errno=True).recvmmsg
 _recvmmsg.argtypes = ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p
 

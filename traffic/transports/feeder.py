@@ -33,7 +33,7 @@ for time."""
 
 
 class LaneUse:
-    """What is on a lane, whichever messages go by it, and how long it takes.
+    """The use of a lane, whichever messages go by it, and how long it takes.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class LaneUse:
     def __init__(self, number: int, entropy: int | None) -> None:  # compiled, unlike a dataclass's
         self.number, self.entropy = number, entropy
         self.backlog = 0
-        """What was bound to it and is neither acknowledged nor lost [emulated bytes]."""
+        """The bytes bound to it that are neither acknowledged nor lost [emulated bytes]."""
         self.rtt_s = 0.0
         """Its smoothed round trip at real scale; 0 before the first [s]."""
 
@@ -56,7 +56,7 @@ class LaneUse:
 
 
 @dataclass(eq=False)
-class Line:
+class NicTurns:
     """The messages that wait for their turn at a NIC, by number."""
 
     nic: Nic
@@ -71,7 +71,7 @@ class Fed:
     """As the carrier calls it."""
     states: States
     """What the policy may know of its lanes."""
-    lines: tuple[Line, ...]
+    lines: tuple[NicTurns, ...]
     """Those of the NICs by which it may leave."""
     by: tuple[Hashable, ...]
     """What makes room for it when something of it arrives, or is granted."""
@@ -167,8 +167,10 @@ class Feeder(ABC, Generic[Message]):
         for lanes, own in dict.fromkeys(zip(offer.lanes, numbers, strict=True)):
             self.pairs.update(zip(own, self.listed(lanes), strict=True))
         self._place = {number: place for place, number in enumerate(self.pairs)}
-        self._lines = {nic: Line(nic) for nic in dict.fromkeys(each.source for each in self.pairs.values())}
-        self._parked: dict[int, list[Line]] = {}
+        self._lines = {
+            nic: NicTurns(nic) for nic in dict.fromkeys(each.source for each in self.pairs.values())
+        }
+        self._parked: dict[int, list[NicTurns]] = {}
         self._sharing: dict[Hashable, list[int]] = defaultdict(list)
         """The messages by what makes room for them."""
         self._sweep_s = 0.0
@@ -278,7 +280,7 @@ class Feeder(ABC, Generic[Message]):
             for line in self._parked.pop(number):
                 line.waiting.append(number)
 
-    def _offer(self, line: Line, at: float) -> None:
+    def _offer(self, line: NicTurns, at: float) -> None:
         """Give the next message its turn at a NIC; it waits until it is woken if it may send nothing."""
         number = line.waiting.popleft()
         message = self._messages[number]
@@ -294,12 +296,12 @@ class Feeder(ABC, Generic[Message]):
         self._bind(number, lane, at)
 
     def _turn_s(self, at: float) -> float:
-        """Return what the policy calls the time of a turn, in which it is asked often [s]."""
+        """Return the policy's time of a turn, in which it is asked often [s]."""
         if at != self._at:
             self._at, self._at_real_s = at, self._real_s(at)
         return self._at_real_s
 
-    def _first_with_room(self, _message: Message, _line: Line) -> int | None:
+    def _first_with_room(self, _message: Message, _line: NicTurns) -> int | None:
         """Return the first lane that takes what is next of a message; None if no lane does."""
         return 0
 

@@ -30,15 +30,15 @@ from traffic.spraying.policy import (
     entropies_between,
 )
 from traffic.spraying.states import States
-from traffic.transports.feeder import Fed, Feeder, LaneUse, Line, Offer
+from traffic.transports.feeder import Fed, Feeder, LaneUse, NicTurns, Offer
 
 NEW = -1
 """Stands for the place in its message of what was never sent."""
 
 
 @dataclass(eq=False)
-class Group:
-    """What is granted together: all from some NICs of a server to another NIC that may go by any of them.
+class NicGroup:
+    """A group of what is granted together: all from some NICs of a server to another NIC that may go by any of them.
 
     What may go by one NIC only has grants of its own: others' paths do not hold it up. There is one for equal
     ends (`group_between`), so that it is looked up by identity: a hash of its NICs took 0.5 us.
@@ -48,9 +48,9 @@ class Group:
 
 
 @cache
-def group_between(ends: SourceEnds) -> Group:
+def group_between(ends: SourceEnds) -> NicGroup:
     """Return the group of all that goes between some ends."""
-    return Group(ends)
+    return NicGroup(ends)
 
 
 class Burst:
@@ -80,7 +80,7 @@ class Burst:
         name: int,
         lane: int,
         number: int,
-        group: Group,
+        group: NicGroup,
         use: LaneUse,
         entropy: int,
         real: int,
@@ -109,10 +109,10 @@ class PacketCarrier(Protocol):
     def room(self, nic: Nic) -> bool:
         """Return whether a NIC takes another packet."""
 
-    def allows(self, group: Group) -> bool:
+    def allows(self, group: NicGroup) -> bool:
         """Return whether a packet of a group may leave, by any of its NICs that has room."""
 
-    def takes(self, number: int, group: Group, size: int) -> bool:
+    def takes(self, number: int, group: NicGroup, size: int) -> bool:
         """Return whether so many bytes between two NICs may leave: they are allowed, and the NIC has room."""
 
     @property
@@ -157,7 +157,7 @@ class PacketFeeder(Feeder[_Message]):
         """What is on each lane that was looked at, by pair of NICs and entropy."""
         self._next_bytes = 0
         """The size of what is to be bound next [emulated bytes]."""
-        self.groups: dict[Group, dict[int, None]] = {}
+        self.groups: dict[NicGroup, dict[int, None]] = {}
         """What its messages are granted with, and the pairs of NICs of each."""
         rows = list(zip(offer.lanes, numbers, strict=True))
         among = {each: _Among(self, self._lines, *each) for each in dict.fromkeys(rows)}
@@ -172,11 +172,11 @@ class PacketFeeder(Feeder[_Message]):
         for pair, group in self._messages[number].among.group_of.items():
             self.groups.setdefault(group, {})[pair] = None
 
-    def unbound(self, group: Group) -> int:
+    def unbound(self, group: NicGroup) -> int:
         """Return what is on no lane yet and may go by a group [bytes]."""
         return sum(self._messages[number].unbound for number in self._sharing[group])
 
-    def other_groups(self, burst: Burst) -> list[Group]:
+    def other_groups(self, burst: Burst) -> list[NicGroup]:
         """Return the groups by which a burst's message may go besides its own."""
         return self._messages[burst.message].among.others[burst.group]
 
@@ -200,14 +200,14 @@ class PacketFeeder(Feeder[_Message]):
             lines = [line for line in lines if line.waiting and self._gives(line, at)]
         return bool(lines)
 
-    def _gives(self, line: Line, at: float) -> bool:
+    def _gives(self, line: NicTurns, at: float) -> bool:
         """Give a NIC what is next, if it has room; return whether it had."""
         if not self._carrier.room(line.nic):
             return False
         self._offer(line, at)
         return True
 
-    def _first_with_room(self, message: _Message, line: Line) -> int | None:
+    def _first_with_room(self, message: _Message, line: NicTurns) -> int | None:
         """Return a lane that takes a packet; most groups allow none, so they are asked first.
 
         A policy may choose any, and be asked whosever turn it is.
@@ -235,13 +235,13 @@ class PacketFeeder(Feeder[_Message]):
         self._carrier.put(self, burst)
 
     def use(self, pair: int, entropy: int) -> LaneUse:
-        """Return what is on a lane, of all messages that may use it."""
+        """Return the use of a lane by all messages that may use it."""
         if (found := self._uses.get((pair, entropy))) is None:
             found = self._uses[pair, entropy] = LaneUse(pair, entropy)
         return found
 
     def state(self, lane: "_Lane") -> LaneState:
-        """Return what a policy may know of a lane."""
+        """Return a lane's state, as a policy may know it."""
         use = lane.use
         backlog = ceil(use.backlog / self._volume) if use.backlog else 0
         return LaneState(backlog, use.rtt_s, self._carrier.takes(lane.pair, lane.group, self._next_bytes))
@@ -305,11 +305,11 @@ class _Lane:
         Its own.
     """
 
-    def __init__(self, pair: int, entropy: int, group: Group, use: LaneUse) -> None:
+    def __init__(self, pair: int, entropy: int, group: NicGroup, use: LaneUse) -> None:
         self.pair, self.entropy, self.group, self.use = pair, entropy, group, use
 
 
-_Asked = list[tuple[Group, list[tuple[int, int]]]]
+_Asked = list[tuple[NicGroup, list[tuple[int, int]]]]
 """Pairs of NICs by their groups, each with its first lane."""
 
 
@@ -317,7 +317,7 @@ class _Among:
     """The lanes that some messages may use: entropies between pairs of NICs."""
 
     def __init__(
-        self, feeder: PacketFeeder, line_of: Mapping[Nic, Line], lanes: Lanes, numbers: tuple[int, ...]
+        self, feeder: PacketFeeder, line_of: Mapping[Nic, NicTurns], lanes: Lanes, numbers: tuple[int, ...]
     ) -> None:
         self._feeder, self._numbers, self._entropies = feeder, numbers, entropies_between(lanes)
         self._first = list(accumulate(map(len, self._entropies), initial=0))
@@ -328,12 +328,12 @@ class _Among:
         """The group of each pair of NICs, by number."""
         self.groups = tuple(dict.fromkeys(self.group_of.values()))
         self.others = {group: [each for each in self.groups if each is not group] for group in self.groups}
-        """What its messages may go by besides each group."""
+        """The groups that its messages may go by besides each group."""
         self.lines = tuple(line_of[nic] for nic in dict.fromkeys(pair.source for pair in pairs.values()))
         """Those of the NICs that send."""
-        self.of_line: dict[Line, _Asked] = {}
+        self.of_line: dict[NicTurns, _Asked] = {}
         """The pairs of each NIC that sends."""
-        self.of_turn: dict[Line, _Asked] = {}
+        self.of_turn: dict[NicTurns, _Asked] = {}
         """All pairs, those of the NIC whose turn it is first: they mostly have room then."""
         for line in self.lines:
             first = dict(zip(numbers, self._first, strict=False))
@@ -344,7 +344,7 @@ class _Among:
 
     def _asked(self, first: Mapping[int, int]) -> _Asked:
         """Return pairs of NICs, of which each has its first lane, by their groups."""
-        by_group: dict[Group, list[tuple[int, int]]] = defaultdict(list)
+        by_group: dict[NicGroup, list[tuple[int, int]]] = defaultdict(list)
         for number, lane in first.items():
             by_group[self.group_of[number]].append((number, lane))
         return list(by_group.items())
@@ -367,7 +367,7 @@ def _that_hears(policy: object) -> HearsLosses | None:
     return policy if isinstance(policy, HearsLosses) else None
 
 
-def _groups(pairs: Mapping[int, QueuePair]) -> dict[int, Group]:
+def _groups(pairs: Mapping[int, QueuePair]) -> dict[int, NicGroup]:
     """Return what each of a message's pairs of NICs is granted with: all to the same NIC."""
     sources: dict[tuple[Nic, int], dict[Nic, None]] = defaultdict(dict)
     for pair in pairs.values():

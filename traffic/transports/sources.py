@@ -15,7 +15,7 @@ from topologies.fabric import Nic
 from traffic.congestion.control import CongestionControl, Granted, ReceiverControl, SourceEnds
 from traffic.transports.control_packets import ControlPackets
 from traffic.transports.datagram_lane import DatagramLane, Source
-from traffic.transports.packet_feeder import Group
+from traffic.transports.packet_feeder import NicGroup
 from traffic.transports.registry import Algorithm
 from traffic.transports.transport import UNLIMITED_BYTES, NicRate
 
@@ -75,7 +75,7 @@ class Sources:
         return len(self._sources)
 
     def add(
-        self, lane: DatagramLane, key: Group | None = None, others: Sequence[DatagramLane] = ()
+        self, lane: DatagramLane, key: NicGroup | None = None, others: Sequence[DatagramLane] = ()
     ) -> Source:
         """Return a new source: a queue pair, or a group of which it is the first, and the others."""
         near, far = lane.queue_pair.source, lane.queue_pair.destination
