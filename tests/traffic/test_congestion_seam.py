@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf, nan
 from typing import cast
 
@@ -29,6 +29,7 @@ from tests.traffic.test_datagram_engine import (
 )
 from topologies.errors import ScenarioError, StuckError
 from topologies.fabric import Nic
+from traffic.congestion.control import Acknowledged, PerPacket, Sent
 from traffic.congestion.credit import QUEUE_PACKETS
 from traffic.spraying.minrtt import MinRtt
 from traffic.spraying.policy import Lanes, LaneSet, LaneState, Message, QueuePair
@@ -59,12 +60,35 @@ def _named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_users_own_may_be_derived_from_one_of_lightrail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     control = algorithm_named(name)
     receiver = control.receiver and type("OwnReceiver", (cast(type, control.receiver),), {})
-    derived = type("Derived", (cast(type, NAMED[name]),), {"receiver": receiver})
-    monkeypatch.setattr(controls, "Derived", derived, raising=False)
+    derived = type(f"From{name}", (cast(type, NAMED[name]),), {"receiver": receiver})
+    monkeypatch.setattr(controls, derived.__name__, derived, raising=False)
     with net(control=own(derived)) as servers:
         (number,) = servers.lanes(ONE)
         servers.post((number, 3 * PACKET, 0))
         assert [arrival.message for arrival in servers.finish()] == [0]
+
+
+@pytest.mark.parametrize("name", ["nscc", "dctcp", "swift"])
+def test_a_users_own_that_is_derived_hears_packet_by_packet(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Counter[str]()
+
+    def hears(what: str) -> Callable[..., None]:
+        def method(control: PerPacket, packet: Sent | Acknowledged, now_s: float) -> None:
+            heard[what] += control.rng is not None
+            getattr(NAMED[name], what)(control, packet, now_s)
+
+        return method
+
+    methods = {what: hears(what) for what in ("on_sent", "on_acknowledged")}
+    derived = type(f"Hearing{name}", (cast(type, NAMED[name]),), methods)
+    monkeypatch.setattr(controls, derived.__name__, derived, raising=False)
+    with net(control=own(derived)) as servers:
+        (number,) = servers.lanes(ONE)
+        servers.post((number, 5 * PACKET, 0))
+        servers.finish()
+    assert min(heard[what] for what in methods) >= 4, "the last may come after all has arrived"
 
 
 def heard_by(of: Net) -> Recorder:

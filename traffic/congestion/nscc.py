@@ -78,8 +78,9 @@ class Nscc:
         "queue delay that quick adapt answers": QUICK_DELAY * TARGET,
     }
 
-    def __init__(self, pipe: Pipe, rng: np.random.Generator, target: float = TARGET) -> None:
-        self.pipe, self._target = pipe, target
+    # Compiled, a default that is no literal would leave classes derived from it without a signature.
+    def __init__(self, pipe: Pipe, rng: np.random.Generator, target: float = 1.0) -> None:
+        self.pipe, self.rng, self._target = pipe, rng, target
         self._scale(pipe)
         self.window_bytes: float = self._most
         self.on_the_way = 0
@@ -129,6 +130,7 @@ class Nscc:
         for packet in sent:
             self.on_the_way += packet.bytes
             self._sent += packet.bytes
+            self.on_sent(packet, now_s)
         for each in acknowledged:
             self.on_the_way -= each.bytes
             self.on_acknowledged(each, now_s)
@@ -144,6 +146,9 @@ class Nscc:
     def next_s(self, now_s: float) -> float:
         """Return infinity: a window opens when something happens."""
         return inf
+
+    def on_sent(self, packet: Sent, now_s: float) -> None:
+        """Hear that a packet was sent, where a class is derived from this one."""
 
     def on_acknowledged(self, packet: Acknowledged, now_s: float) -> None:
         """Move the window by a packet's delay and mark."""
