@@ -49,7 +49,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(f"the engine is not compiled: this Python has no {error.name}; install mypy")
     except OSError as error:
-        sys.exit(f"the engine is not compiled: {error.filename or CHECKOUT}: {error.strerror}")
+        sys.exit(f"the engine is not compiled: {error.filename or sys.prefix}: {error.strerror}")
 
 
 def _compile_into(place: Path) -> None:
