@@ -23,6 +23,11 @@ settings.register_profile(FEW, deadline=None, max_examples=30)
 settings.register_profile(ALL, deadline=None, max_examples=100)
 settings.load_profile(FEW)
 
+# Elsewhere than in sandboxes, lines are counted, and tests replace parts of the engine. Commands that tests
+# start have the compiled one all the same. Here: a conftest of a folder imports some of it before any hook.
+if os.environ.get(ENGINE) != COMPILED and CompiledModules in sys.meta_path:
+    sys.meta_path.remove(CompiledModules)
+
 MEASURED = tuple(CHECKOUT / "tests" / room for room in ("topologies", "controller", "traffic"))
 """The tests of the rooms whose coverage has a floor: they reach it alone."""
 QUICK = "not slow"
@@ -37,10 +42,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     # Workers share the CPUs, and so do commands that tests start: threads of linear algebra are in the way.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not imported yet
-    # Elsewhere than in sandboxes, lines are counted, and tests replace parts of the engine. Commands that
-    # tests start have the compiled one all the same.
-    if os.environ.get(ENGINE) != COMPILED and CompiledModules in sys.meta_path:
-        sys.meta_path.remove(CompiledModules)
     picked = [config.getoption(name, None) for name in ("keyword", "deselect", "lf")]
     # Of the tests by default, those that the compiled engine takes: with few examples, too.
     if config.getoption("markexpr", "") not in ("", QUICK, f"{QUICK} and not interpreted"):

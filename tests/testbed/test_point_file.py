@@ -117,12 +117,12 @@ def check_same(one: Outcome, other: Outcome) -> None:
             assert getattr(mine.tables, name) == getattr(its.tables, name)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_no_file_holds_a_class_that_is_compiled() -> None:
     kinds = {part for kind in get_type_hints(Outcome).values() for part in get_args(kind) or (kind,)}
     assert {kind.__module__ for kind in kinds if isinstance(kind, type)}.isdisjoint(MODULES)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_outcome_of_any_kind_is_read_as_it_was_written(kind: str, tmp_path: Path) -> None:
     outcome = outcome_of_kind(kind)
     point = finished(outcome, traced=True)
