@@ -147,7 +147,7 @@ def measure(datapath: Datapath) -> Calibration:
 
 
 def further_hop(one: CarriedLoad, many: CarriedLoad) -> float:
-    """Return the cost of a further hop as a share of that of a packet over one, by the most over one and over many."""
+    """Return the cost of a further hop over that of a packet over one, by the most over one and over many."""
     further = (one.sent_bps / many.sent_bps - 1) / (many.hop_bps / many.sent_bps - 1)
     return float(np.clip(further, LEAST_FURTHER, MOST_FURTHER))
 
