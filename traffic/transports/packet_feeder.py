@@ -38,7 +38,7 @@ NEW = -1
 
 @dataclass(eq=False)
 class NicGroup:
-    """A group of what is granted together: all from some NICs of a server to another NIC that may go by any of them.
+    """Sources that are granted together: all from some NICs of a server to a NIC that may go by any of them.
 
     What may go by one NIC only has grants of its own: others' paths do not hold it up. There is one for equal
     ends (`group_between`), so that it is looked up by identity: a hash of its NICs took 0.5 us.
