@@ -20,6 +20,8 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+from topologies.errors import ScenarioError
+
 MODULES = (
     "traffic.congestion.credit",
     "traffic.congestion.nscc",
@@ -83,7 +85,16 @@ def is_whole(place: Path) -> bool:
 
 
 def engine() -> str:
-    """Return which engine emulations of this process have: `COMPILED` or `INTERPRETED`."""
+    """Return which engine emulations of this process have: `COMPILED` or `INTERPRETED`.
+
+    Raises
+    ------
+    ScenarioError
+        If the environment asks for another.
+    """
+    asked = os.environ.get(ENGINE) or COMPILED
+    if asked not in (COMPILED, INTERPRETED):
+        raise ScenarioError(f"there is no engine {asked!r}", f"set {ENGINE} to {INTERPRETED}, or to nothing")
     return COMPILED if extensions() else INTERPRETED
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.tools import CHECKOUT, need_compiled_engine
-from traffic.compiled import COMPILED, ENGINE, INTERPRETED, MODULES, SHARED, folder
+from topologies.errors import ScenarioError
+from traffic.compiled import COMPILED, ENGINE, INTERPRETED, MODULES, SHARED, engine, folder
 
 FILES = [
     *("ack_packets", "congestion_seam", "datagram_engine", "engine", "engine_conservation", "late_binding"),
@@ -65,6 +66,12 @@ def test_what_was_made_of_other_sources_is_not_run(checkout: Path, path: str, ex
 
 def test_the_interpreted_one_may_be_asked_for(checkout: Path) -> None:
     assert found(checkout, **{ENGINE: INTERPRETED}) == f"{INTERPRETED} False py"
+
+
+def test_an_engine_that_there_is_not_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENGINE, "interpretd")
+    with pytest.raises(ScenarioError, match="there is no engine 'interpretd'"):
+        engine()
 
 
 @pytest.mark.parametrize("lacks", [f"{MODULES[0]}.so", f"*{SHARED}.so"])
