@@ -23,10 +23,9 @@ from testbed.network.readback import PortSetting, port_settings, unmet
 from testbed.trust.outcome import Measures
 from topologies.errors import NetworkError
 from topologies.fabric import Port
-from traffic.packets import packet_bytes
+from traffic.packets import frame_bytes, packet_bytes
 from traffic.tables import PACKET_COUNTS, WIRE
 from traffic.transports.loop import PacketCounts
-from traffic.transports.transport import packet_s
 
 FORWARDING = "softirq_s"
 PRESSURE, STAT = Path("/proc/pressure/cpu"), Path("/proc/stat")
@@ -142,10 +141,10 @@ class Watch:
 
     @property
     def _packet_s(self) -> float:
-        """The time of a packet at the fastest NIC, at emulated scale [s]."""
+        """Time of a packet at the fastest NIC, at emulated scale, not rounded up as transports do [s]."""
         network = self._network
         fastest_bps = max(map(network.fabric.nic_rate_bps, network.fabric.nics)) * network.rate_factor
-        return packet_s(fastest_bps, packet_bytes(network.mtu))
+        return 8 * frame_bytes(network.mtu) / fastest_bps
 
     @property
     def _switch_cpu(self) -> float:

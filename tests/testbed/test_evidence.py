@@ -23,14 +23,13 @@ from testbed.trust.fidelity import verdict
 from tests.testbed.cases import HEALTHY, experiment_of, small_fabric
 from tests.traffic.relay import taken_back
 from topologies.fabric import Port
-from traffic.packets import DEFAULT_MTU, packet_bytes
+from traffic.packets import DEFAULT_MTU, frame_bytes
 from traffic.transports.loop import Health, PacketCounts
-from traffic.transports.transport import packet_s
 from traffic.workloads.synthetic import uniform
 
 FABRIC = small_fabric()
 RUN = predict(experiment_of(FABRIC, uniform(4), "rails"))
-RATE = 1e-3
+RATE = 2e-3
 COUNTS = PacketCounts(sent=1000, arrived=950, anew=40, late=7)
 PORTS = sorted(FABRIC.link_at)
 SETTING = PortSetting(None, None, DEFAULT_MTU, 0, 0, 0, 0, 0, 0)
@@ -155,7 +154,7 @@ def test_lateness_counts_in_packets_of_a_nic_where_the_engine_sends_them(
 ) -> None:
     with Watch(machine.network) as watch:
         pass
-    a_packet_s = packet_s(RATE * FABRIC.nic_rate_bps(FABRIC.nics[0]), packet_bytes(DEFAULT_MTU))
+    a_packet_s = 8 * frame_bytes(DEFAULT_MTU) / (RATE * FABRIC.nic_rate_bps(FABRIC.nics[0]))
     health = Health(packets=packets, lateness_s=3 * a_packet_s)
     seen = watch.measures(EmulatedRun(RUN, {}, health, 1.0), 0.0)
     assert seen.late_packets == pytest.approx(late)
