@@ -101,7 +101,7 @@ CLOCK_STEP = Limit(
     "steps of this machine's clock",
 )
 ALWAYS = (TOO_SLOW, WAITED, SWITCH_CPU, ENGINE_CPU, SWITCH_STALL, LATE, CLOCK_STEP)
-"""Whatever carries the bytes. A port's buffer bridges 0.1 s; 0.5 s show in any result."""
+"""Whatever carries the bytes. A port's buffer bridges 0.1 s at 160 Mbit/s; 0.5 s show in any result."""
 LINK_RATES = Limit(
     lambda seen: abs(seen.worst_link_error),
     0.04,
