@@ -64,6 +64,7 @@ DatapathOption = Annotated[
     Datapath,
     typer.Option(
         envvar=DEFAULT,
+        metavar="NAME",
         help="What forwards: Open vSwitch's daemon (netdev, the same on every machine), the kernel's"
         " openvswitch module, where the machine has it (kernel), or packet switches that are network"
         " namespaces and route (route, from Linux 6.11 on).",
