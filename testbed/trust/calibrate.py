@@ -45,7 +45,7 @@ TRIALS = 3
 LEAST_FURTHER, MOST_FURTHER = 0.25, 1.0
 """Of what a packet over one hop costs, what each further hop does at least and at most. Overloaded switches
 find many packets at a time, so that a hop costs a tenth; sprayed ones come one by one."""
-SAFE_SHARES = (0.6, 0.52, 0.45, 0.39, 0.34, 0.29, 0.25, 0.21, 0.18, 0.15, 0.12, 0.1)
+SAFE_SHARES = (0.52, 0.45, 0.39, 0.34, 0.29, 0.25, 0.21, 0.18, 0.15, 0.12, 0.1)
 """Shares of what the machine carries at most, of which the first is taken that holds (`safe_share`)."""
 HEADROOM = 1.5
 """A share holds if so many times as much does: other demands cost the engine up to 1.4 times as much."""

@@ -155,3 +155,10 @@ def test_the_baseline_of_circuits_does_not_fail_and_a_point_keeps_its_own_faults
 def test_a_fault_that_the_fabric_does_not_have_is_a_sentence() -> None:
     with pytest.raises(ScenarioError, match="there is none"):
         looked(POINTS[:1], PlannedFailures((WrittenFault("nic:9:9@40%"),), 0.0))
+
+
+def test_a_scheme_that_chooses_as_it_goes_loads_a_machine_twice() -> None:
+    job, fabric = single(uniform(32)), rail_fabric(8, 4)
+    reps = Experiment(fabric, job, "reps")
+    found = load_of(reps, predict(reps))
+    assert found.sent_bps == 2 * load_of(replace(reps, scheme="rails"), predict(reps)).sent_bps
