@@ -46,7 +46,7 @@ def test_it_lights_what_is_owed(
             if 0.9 < ratio < 1.15:
                 break
     assert outcome.verdict.word != "unsound", outcome.verdict.reasons
-    run, predicted = outcome.run, outcome.predicted
+    run = outcome.run
     assert run.messages["end_s"].notna().all()
     assert (run.events["what"] == "lit").sum() >= 12, "circuits were changed at least twice"
     assert machine.busy or 0.9 < ratio < 1.15
