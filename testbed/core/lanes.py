@@ -2,7 +2,7 @@
 
 An operation has a leg for each lane and path that carry it, so its bytes are booked anew when the path of a
 lane changes. A lane by which packets of any entropy go takes several paths at once: its bytes are booked by
-entropy.
+the path of each entropy.
 """
 
 from collections import defaultdict

@@ -62,6 +62,7 @@ ADJUST_PACKETS = 8
 """Packets whose bytes are acknowledged before W takes what is pending, if that is sooner than R."""
 
 
+# `PerPacket` would keep it from being compiled whole: users derive from that, so it stays interpreted.
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Nscc:
     """A window that quick adapt, four increases and one decrease move, an acknowledgement at a time."""
