@@ -26,12 +26,14 @@ itself delivers these when it can; they are not sent again elsewhere, as REPS' t
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from mypy_extensions import mypyc_attr
 
 from topologies.fabric import Fabric, Nic
 from traffic.spraying.policy import ENTROPIES, Lanes, LaneState, Message
+from traffic.spraying.states import has_room
 from traffic.spraying.subflows import Subflows, by_nic
 
 SMOOTHING = 1 / 8
@@ -40,6 +42,9 @@ DRAWS = 4
 """How many random lanes are tried before all NICs are looked at."""
 DRAWN_AT_ONCE = 1024
 """So many random numbers are drawn at once: one by one they take 0.3 us each."""
+
+
+_T = TypeVar("_T")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -185,27 +190,25 @@ class Reps:
     def _drawn(self, connection: "_Connection", usable: "_Usable") -> int | None:
         """Return a random lane of a random NIC, None if no lane may be used."""
         for _ in range(DRAWS):
-            lane = self._one_of(connection.nics)
-            if usable.has(lane):
+            lanes = self._one_of(connection.nics)
+            lane = self._one_of(lanes)
+            # With datagrams a look at the first, which is made already, says it of all.
+            if lane not in usable.failed and has_room(usable.states, lanes[0] if self.entropies else lane):
                 return lane
         nics = [left for lanes in connection.nics if (left := self._left(lanes, usable))]
-        if not nics:
-            return None
-        lane = self._one_of(nics)
-        return lane if usable.has(lane) else None
+        return self._one_of(self._one_of(nics)) if nics else None
 
     def _left(self, lanes: list[int], usable: "_Usable") -> list[int]:
         """Return which lanes of a NIC have room and have not failed."""
         if not self.entropies:
             return [lane for lane in lanes if usable.has(lane)]
-        if not usable.states[lanes[0]].room:  # with datagrams one look says it of all
+        if not has_room(usable.states, lanes[0]):
             return []
         return [lane for lane in lanes if lane not in usable.failed] if usable.failed else lanes
 
-    def _one_of(self, nics: list[list[int]]) -> int:
-        """Return a random lane of a random NIC."""
-        lanes = nics[int(self._next_random() * len(nics))]
-        return lanes[int(self._next_random() * len(lanes))]
+    def _one_of(self, these: list[_T]) -> _T:
+        """Return a random one."""
+        return these[int(self._next_random() * len(these))]
 
     def _next_random(self) -> float:
         """Return the next random number from 0 to below 1: half the time of `rng.integers`."""
@@ -222,7 +225,7 @@ class _Usable:
 
     def has(self, lane: int) -> bool:
         """Return whether a lane is one."""
-        return lane not in self.failed and self.states[lane].room
+        return lane not in self.failed and has_room(self.states, lane)
 
 
 @dataclass(eq=False)

@@ -36,6 +36,8 @@ class States(Sequence[LaneState]):
         How many.
     state
         Returns that of a lane, which counts from 0.
+    room
+        Returns whether a lane has room, in less time.
 
     Examples
     --------
@@ -44,8 +46,14 @@ class States(Sequence[LaneState]):
     (2, [0, 1])
     """
 
-    def __init__(self, count: int, state: Callable[[int], LaneState]) -> None:
-        self._count, self._state = count, state
+    def __init__(
+        self, count: int, state: Callable[[int], LaneState], room: Callable[[int], bool] | None = None
+    ) -> None:
+        self._count, self._state, self._room = count, state, room
+
+    def room(self, lane: int) -> bool:
+        """Return whether a lane has room."""
+        return self._room(lane) if self._room else self._state(lane).room
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -68,3 +76,8 @@ class States(Sequence[LaneState]):
             return [self._state(each) for each in range(self._count)[lane]]
         number = lane if isinstance(lane, int) else index(lane)
         return self._state(number if 0 <= number < self._count else range(self._count)[number])
+
+
+def has_room(states: Sequence[LaneState], lane: int) -> bool:
+    """Return whether a lane has room, by no more than is needed to tell."""
+    return states.room(lane) if isinstance(states, States) else states[lane].room

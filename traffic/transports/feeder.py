@@ -288,15 +288,15 @@ class Feeder(ABC, Generic[Message]):
             return
         lane = None if message.blocked else self._first_with_room(message, line)
         if lane is not None and self._policy:
-            lane = lane_chosen(self._policy, self._first + number, message.states, self._turn_s(at))
+            lane = lane_chosen(self._policy, self._first + number, message.states, self._policy_s(at))
         if lane is None:
             self._parked.setdefault(number, []).append(line)
             return
         line.waiting.append(number)
         self._bind(number, lane, at)
 
-    def _turn_s(self, at: float) -> float:
-        """Return the policy's time of a turn, in which it is asked often [s]."""
+    def _policy_s(self, at: float) -> float:
+        """Return what the policy calls a time at which it is asked, or hears, often [s]."""
         if at != self._at:
             self._at, self._at_real_s = at, self._real_s(at)
         return self._at_real_s
@@ -318,4 +318,4 @@ class Feeder(ABC, Generic[Message]):
         rtt_s /= self._time
         use.took(rtt_s)
         hear: Callable[..., object] = self._policy.acknowledged  # a user's may return something
-        hear(message=self._first + number, lane=lane, rtt_s=rtt_s, marked=marked, now=self._real_s(at))
+        hear(message=self._first + number, lane=lane, rtt_s=rtt_s, marked=marked, now=self._policy_s(at))

@@ -244,7 +244,11 @@ class PacketFeeder(Feeder[_Message]):
         """Return a lane's state, as a policy may know it."""
         use = lane.use
         backlog = ceil(use.backlog / self._volume) if use.backlog else 0
-        return LaneState(backlog, use.rtt_s, self._carrier.takes(lane.pair, lane.group, self._next_bytes))
+        return LaneState(backlog, use.rtt_s, self.has_room(lane))
+
+    def has_room(self, lane: "_Lane") -> bool:
+        """Return whether a lane takes what is next."""
+        return self._carrier.takes(lane.pair, lane.group, self._next_bytes)
 
     # Packets arrive, or are lost
 
@@ -287,7 +291,7 @@ class PacketFeeder(Feeder[_Message]):
                 line.waiting.append(burst.message)
         if self._hears:
             named = self._first + burst.message
-            self._hears.lost(message=named, lane=burst.lane, now=self._real_s(at))
+            self._hears.lost(message=named, lane=burst.lane, now=self._policy_s(at))
 
     def dropped(self, burst: Burst, size: int) -> None:
         """Have bytes of a burst leave its lane that were taken back."""
@@ -340,7 +344,7 @@ class _Among:
             own = {each: lane for each, lane in first.items() if pairs[each].source == line.nic}
             self.of_line[line] = self._asked(own)
             self.of_turn[line] = self._asked(own | first)
-        self.states = States(self._first[-1], self._state)
+        self.states = States(self._first[-1], self._state, self._has_room)
 
     def _asked(self, first: Mapping[int, int]) -> _Asked:
         """Return pairs of NICs, of which each has its first lane, by their groups."""
@@ -351,6 +355,9 @@ class _Among:
 
     def _state(self, lane: int) -> LaneState:
         return self._feeder.state(self.lane(lane))
+
+    def _has_room(self, lane: int) -> bool:
+        return self._feeder.has_room(self.lane(lane))
 
     def lane(self, lane: int) -> _Lane:
         """Return one of the lanes."""
