@@ -8,6 +8,7 @@ nothing is written or read (`testbed.machine.walk`).
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader, FileIO
@@ -30,6 +31,8 @@ from testbed.machine.walk import (
 )
 from topologies.errors import MachineError, ScenarioError
 
+BEGUN = re.compile(r"\..+\.[0-9a-f]{16}\.part")
+"""The name of a file while it is written, beside its place."""
 TAIL_BYTES = 4096
 """How much of a file's end is read at a time to find its last line end."""
 
@@ -140,6 +143,18 @@ def remove(path: Path) -> None:
             os.unlink(path.name, dir_fd=folder)
         except IsADirectoryError:
             os.rmdir(path.name, dir_fd=folder)
+
+
+def remove_begun(path: Path) -> None:
+    """Remove what killed processes had begun to write into a directory, if it is there.
+
+    Only for who has the directory to itself (`directory_lock`): what a living process writes looks the same.
+    """
+    with _refusal(path), suppress(FileNotFoundError), own_folder(path) as folder:
+        for name in filter(
+            BEGUN.fullmatch, os.listdir(f"/proc/self/fd/{folder}")
+        ):  # a place has no list itself
+            os.unlink(name, dir_fd=folder)
 
 
 def make_directory(path: Path) -> bool:

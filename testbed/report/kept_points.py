@@ -19,7 +19,7 @@ import pandas as pd
 from testbed.audit.finding import Audit
 from testbed.core.run import Run
 from testbed.experiment.experiment import Experiment
-from testbed.machine.files import exists, make_directory, read_whole, write_whole
+from testbed.machine.files import exists, make_directory, read_whole, remove_begun, write_whole
 from testbed.machine.shortage import shortage
 from testbed.machine.walk import own_folder
 from testbed.report.checksums import Sums, content_of
@@ -113,6 +113,7 @@ class KeptFiles:
     def __init__(self, directory: Path) -> None:
         self._directory, self._folder = directory, directory / FOLDER
         self._sums = Sums(directory, directory / PARTS / LOCK)
+        self._folders = [directory / name for name in (FOLDER, PARTS, TRACES)]
         self._agrees: dict[str, bool] = {}
         """Whether the file of each point that was looked at is what was written."""
 
@@ -139,8 +140,8 @@ class KeptFiles:
 
         MachineError if a folder of the directory is a link, or another user could exchange what lies in it.
         """
-        for name in (FOLDER, PARTS, TRACES):
-            with suppress(FileNotFoundError), own_folder(self._directory / name):
+        for folder in self._folders:
+            with suppress(FileNotFoundError), own_folder(folder):
                 pass
         try:
             self._sums.keep(lambda name: name.startswith(f"{FOLDER}/"))
@@ -149,6 +150,11 @@ class KeptFiles:
                 f"{printable(error.sentence)}: points have their own checksums, and it is made anew\n"
             )
             self._sums.clear()
+
+    def remove_begun(self) -> None:
+        """Remove what a killed run had begun to write: no other writes into the directory now."""
+        for folder in (self._directory, *self._folders):
+            remove_begun(folder)
 
     def close(self, files: Iterable[Path]) -> None:
         """List the checksums of all files of the directory."""

@@ -165,7 +165,9 @@ class RunDirectory(ABC):
         self._ends.enter_context(directory_lock(self._path))
         try:
             self._check_free()
-            KeptFiles(self._path).begin()
+            files = KeptFiles(self._path)
+            files.begin()
+            files.remove_begun()
             self._write_run()
         except BaseException as error:
             self.__exit__(type(error), error, error.__traceback__)

@@ -286,6 +286,29 @@ def test_a_run_that_is_interrupted_in_its_first_point_can_go_on(
         assert outcome.experiment in results.kept
 
 
+def test_what_a_killed_run_had_begun_to_write_is_removed_unless_another_run_writes(tmp_path: Path) -> None:
+    outcome, out = small_outcomes()[0], tmp_path / "out"
+
+    def go_on() -> None:
+        with ResultsDirectory(RUN, planned=[outcome.experiment], out=out, resume=True) as results:
+            results.add(outcome)
+
+    with ResultsDirectory(RUN, planned=[outcome.experiment], out=out) as results:
+        results.add(outcome)
+    begun = [
+        out / f".summary.csv.{8 * '0f'}.part",
+        out / "points" / f".{outcome.experiment.key}.{8 * 'a1'}.part",
+    ]
+    mine = out / ".notes.part"
+    for file in (*begun, mine):
+        file.touch()
+    with directory_lock(out, shared=True), pytest.raises(ScenarioError, match="another run writes into"):
+        go_on()
+    assert [file.exists() for file in (*begun, mine)] == [True, True, True]
+    go_on()
+    assert [file.exists() for file in (*begun, mine)] == [False, False, True]
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_directory_that_is_removed_in_mid_run_is_a_sentence_and_nothing_takes_its_place(
     replaced: bool, tmp_path: Path
