@@ -92,6 +92,7 @@ def light_control(network: Network, experiment: Experiment) -> Control | None:
     if len(plan.fabric.servers) < 2:
         return None
     slots = FilledSlots(experiment)
+    _planned = plan.schedule  # now: what a scheduler loads first would hold up a clean-up round for 0.15 s
     for ocs in plan.ocses:
         network.northbound.set_delay(ocs, ReconfigurationDelay("control", slots.delay_s))
     backed = LiveBackend(network, slots.dilation, sending=replace(experiment.sending, meeting="drain"))
