@@ -8,7 +8,7 @@ from functools import cache
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TypeVar
+from typing import Generic, TypeVar, cast
 
 from pydantic import TypeAdapter
 
@@ -52,7 +52,7 @@ class ControllerClient:
 
     def fabric(self) -> Fabric:
         """Return the fabric that the controller was given."""
-        return Fabric.from_json(self._send("GET", "/fabric"))
+        return Fabric.from_json(self._request(str, "GET", "/fabric").text())
 
     def switches(self) -> list[SwitchStatus]:
         """Return all switches, with how many rules and groups they count."""
@@ -169,8 +169,8 @@ class ControllerClient:
         wanted = _schedule(program, start_s, notify)
         return self._ask(OcsStatus, "POST", f"/ocs/{name}/schedule", wanted)
 
-    def show_all(self, programs: Mapping[str, Program], notify: Path | None = None) -> None:
-        """Have OCSes show programs that begin at once; return when they have begun.
+    def show_all(self, programs: Mapping[str, Program], notify: Path | None = None) -> "Request[None]":
+        """Have OCSes show programs that begin at once; they have begun when the request is answered.
 
         Parameters
         ----------
@@ -179,15 +179,15 @@ class ControllerClient:
         notify
             As of `show`, for all of them.
 
-        Raises
-        ------
-        DemandError, NetworkError
-            If one of them cannot begin: then none has.
+        Returns
+        -------
+        Request
+            Its answer is an error if one of them cannot begin: then none has.
         """
         wanted = {name: _schedule(program, None, notify) for name, program in programs.items()}
-        self._send("POST", "/ocs/schedules", {"schedules": wanted})
+        return self._request(None, "POST", "/ocs/schedules", {"schedules": wanted})
 
-    def provision(self, name: str, circuits: Sequence[Pair] | str) -> OcsStatus:
+    def provision(self, name: str, circuits: Sequence[Pair] | str) -> "Request[OcsStatus]":
         """Set circuits on an OCS' idle side, in place of those there; what is lit stays as it is.
 
         Parameters
@@ -195,10 +195,10 @@ class ControllerClient:
         name, circuits
             Which OCS, and what its idle side shows from the ``shadow_ready_s`` of the answer on.
         """
-        return self._ask(OcsStatus, "PUT", f"/ocs/{name}/shadow", {"circuits": circuits})
+        return self._request(OcsStatus, "PUT", f"/ocs/{name}/shadow", {"circuits": circuits})
 
-    def flip_all(self, names: Sequence[str], notify: Path | None = None) -> None:
-        """Have OCSes exchange their two sides at once; return when they have begun.
+    def flip_all(self, names: Sequence[str], notify: Path | None = None) -> "Request[None]":
+        """Have OCSes exchange their two sides at once; they have begun when the request is answered.
 
         Parameters
         ----------
@@ -207,12 +207,13 @@ class ControllerClient:
         notify
             As of `show`; the notice of circuits that are lit has an ``until_s`` that is far off.
 
-        Raises
-        ------
-        DemandError, NetworkError
-            If one of them cannot flip now: then none does.
+        Returns
+        -------
+        Request
+            Its answer is an error if one of them cannot flip now: then none does.
         """
-        self._send("POST", "/ocs/flip", {"ocses": list(names), "notify": notify and str(notify)})
+        wanted = {"ocses": list(names), "notify": notify and str(notify)}
+        return self._request(None, "POST", "/ocs/flip", wanted)
 
     def wait_idle(self, name: str, timeout_s: float) -> OcsStatus:
         """Return what an OCS shows once nothing is under way.
@@ -235,29 +236,75 @@ class ControllerClient:
     def _ask(
         self, kind: type[Answer], method: str, path: str, body: Mapping[str, object] | None = None
     ) -> Answer:
-        """Return an answer as a value: JSON's lists are its tuples."""
-        text = self._send(method, path, body)
-        answer: Answer = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # a type has a hash
-        return answer
+        return self._request(kind, method, path, body).answer()
 
-    def _send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> str:
-        connection = _UnixConnection(self._path)
+    def _request(
+        self, kind: type[Answer] | None, method: str, path: str, body: Mapping[str, object] | None = None
+    ) -> "Request[Answer]":
+        return Request(_UnixConnection(self._path), kind, method, path, body)
+
+
+class Request(Generic[Answer]):
+    """A question to the controller, over a connection of its own, that has yet to be answered.
+
+    Parameters
+    ----------
+    connection
+        To the controller.
+    kind
+        What the answer is; None if it says nothing.
+    method, path, body
+        What is asked.
+    """
+
+    def __init__(
+        self,
+        connection: "_UnixConnection",
+        kind: type[Answer] | None,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None,
+    ) -> None:
+        self._connection, self._kind, self._path = connection, kind, path
+        text = None if body is None else json.dumps(body)
         try:
-            text = None if body is None else json.dumps(body)
             connection.request(method, path, text, {"Content-Type": "application/json"})
-            response = connection.getresponse()
+        except (OSError, HTTPException) as error:
+            raise self._unanswered(error) from error
+
+    def fileno(self) -> int:
+        """Return the descriptor that can be read when it is answered."""
+        return self._connection.sock.fileno()
+
+    def close(self) -> None:
+        """Wait for no answer."""
+        self._connection.close()
+
+    def answer(self) -> Answer:
+        """Wait for the answer, and return it as a value: JSON's lists are its tuples."""
+        text = self.text()
+        return cast(Answer, self._kind and _adapter(self._kind).validate_json(text))  # type: ignore[arg-type]
+
+    def text(self) -> str:
+        """Wait for the answer, and return it as it is."""
+        try:
+            response = self._connection.getresponse()
             text = response.read().decode()
         except (OSError, HTTPException) as error:
-            raise NetworkError(f"ask the controller for {path}: {error or type(error).__name__}") from error
+            raise self._unanswered(error) from error
         finally:
-            connection.close()
+            self.close()
         if response.status == REFUSED:
             raise DemandError(_detail(text))
         if response.status == UNAVAILABLE:
             raise NetworkError(_detail(text))
         if response.status != 200:
-            raise NetworkError(f"ask the controller for {path}: {_detail(text)}")
+            raise NetworkError(f"ask the controller for {self._path}: {_detail(text)}")
         return text
+
+    def _unanswered(self, error: Exception) -> NetworkError:
+        self.close()
+        return NetworkError(f"ask the controller for {self._path}: {error or type(error).__name__}")
 
 
 def _schedule(program: Program | str, start_s: float | None, notify: Path | None) -> dict[str, object]:

@@ -131,7 +131,7 @@ class LiveBackend:
         )
         """The paths of its queue pairs over packet switches, as they were seen where that was possible."""
         self._nvlink = LiveNvlink(self._fabric)
-        self._light = LiveLight(network)
+        self._light = LiveLight(network, self._engine.loop)
         self._lanes = LiveLanes(self._fabric, self._engine, network.routes, self._crosses_light)
         self._choosing: dict[int, ReactiveFeeder | PacketFeeder] = {}
         self.on_the_way = 0
@@ -188,6 +188,7 @@ class LiveBackend:
             stack.enter_context(self._engine)
             self._news = stack.enter_context(News(self._network.directory / "light.sock"))
             self._engine.loop.watch(self._news.fileno(), lambda _event: self._read_news())
+            stack.callback(self._light.close)
             stack.enter_context(self.programs.lanes)
             self._stack = stack.pop_all()
         self._start = self._stands_at = time.monotonic()
@@ -201,6 +202,7 @@ class LiveBackend:
             if kind is None and self._faults:
                 self._network.mend()
             if kind is None:
+                self._light.settle()
                 self.programs.darken()
 
     @property
@@ -575,6 +577,7 @@ class LiveBackend:
             self._network.turn_link(port, works=state.up)
 
     def _kill(self, daemon: Daemon) -> None:
+        self._light.settle()
         self._network.kill(daemon, for_good=not self._expects_back)
         if daemon == "switches":
             self._light.lose_switches()

@@ -3,17 +3,21 @@
 import math
 import select
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+from controller.app.client import Request
 from controller.circuits.circuits import Circuits
 from controller.circuits.programs import Day, Program
+from controller.circuits.status import OcsStatus
 from testbed.core.backend import SetCircuits
 from testbed.live.news import TURN_S, News, NowShown
 from testbed.network.network import Network
 from topologies.errors import StuckError
 from topologies.events import Provision
 from topologies.light import Circuit, Configuration
+from traffic.transports.loop import Loop
 
 LIGHT_S, MOST_DELAYS = 20.0, 20
 """An OCS lights what is ordered within so long [s] and so many times its delay, which may vary."""
@@ -24,14 +28,21 @@ LIT_FOR_S = 1e6
 class LiveLight:
     """Orders circuits that stay; all times are those of `time.monotonic`.
 
+    The controller takes 5 to 20 ms to answer an order, and NICs over other circuits send meanwhile: the loop
+    that serves them hears the answer when it comes. An OCS gets no order before its last is answered.
+
     Parameters
     ----------
     network
         Whose OCSes.
+    loop
+        Of the engine.
     """
 
-    def __init__(self, network: Network) -> None:
-        self._network, self._fabric = network, network.fabric
+    def __init__(self, network: Network, loop: Loop) -> None:
+        self._network, self._fabric, self._loop = network, network.fabric, loop
+        self._unanswered: dict[Request[Any], tuple[frozenset[str], Callable[[Any], None]]] = {}
+        """Requests without an answer yet: of which OCSes, and what is done with it."""
         self.ordered: dict[str, tuple[float, tuple[Circuit, ...]]] = {}
         """What each OCS is to light and has not yet, and when it is due."""
         self.setting: dict[str, tuple[float, tuple[Circuit, ...]]] = {}
@@ -56,20 +67,51 @@ class LiveLight:
         if self._is_away:
             return
         if order.flips:
-            self._network.northbound.flip_all(tuple(order.circuits), news)
+            self._ask(order.circuits, lambda: self._network.northbound.flip_all(tuple(order.circuits), news))
         else:
             self._show(order.circuits, news)
 
     def _show(self, configuration: Configuration, news: Path) -> None:
         programs = {ocs: self._lasting(ocs, pairs) for ocs, pairs in configuration.items()}
-        self._network.northbound.show_all(programs, news)
+        self._ask(configuration, lambda: self._network.northbound.show_all(programs, news))
 
     def _provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
-        self._beside[ocs] = circuits
-        ready_s = math.inf
+        self._beside[ocs], self.setting[ocs] = circuits, (math.inf, circuits)
+
+        def is_set(status: OcsStatus) -> None:
+            self.setting[ocs] = status.shadow_ready_s or time.monotonic(), circuits
+
         if not self._is_away:
-            ready_s = self._network.northbound.provision(ocs, circuits).shadow_ready_s or time.monotonic()
-        self.setting[ocs] = ready_s, circuits
+            self._ask([ocs], lambda: self._network.northbound.provision(ocs, circuits), is_set)
+
+    def _ask(
+        self,
+        ocses: Iterable[str],
+        ask: Callable[[], Request[Any]],
+        then: Callable[[Any], None] = lambda _: None,
+    ) -> None:
+        """Ask the controller for something of OCSes, and do something with its answer when it comes."""
+        about = frozenset(ocses)
+        self.settle(about)
+        request = ask()
+        self._unanswered[request] = about, then
+        self._loop.watch(request.fileno(), lambda _event: self._hear(request))
+
+    def _hear(self, request: Request[Any]) -> None:
+        self._loop.forget(request.fileno())
+        _, then = self._unanswered.pop(request)
+        then(request.answer())
+
+    def settle(self, ocses: Iterable[str] | None = None) -> None:
+        """Wait until the controller has answered all that concerns some OCSes; by default any."""
+        for request, (about, _) in list(self._unanswered.items()):
+            if ocses is None or not about.isdisjoint(ocses):
+                self._hear(request)
+
+    def close(self) -> None:
+        """Wait for no answers."""
+        for request in self._unanswered:
+            request.close()
 
     def lose_switches(self) -> None:
         """Have orders wait: the switches' daemon is killed, and with it all circuits."""
@@ -77,6 +119,7 @@ class LiveLight:
 
     def leave(self, ocses: Iterable[str]) -> None:
         """Leave OCSes to programs."""
+        self.settle()
         for ocs in ocses:
             self._lit.pop(ocs, None)
 
@@ -93,6 +136,7 @@ class LiveLight:
         setting = set(self.setting)
         for ocs, circuits in self._beside.items():
             self._provision(ocs, circuits)
+        self.settle()
         ready_s = max((at for at, _ in self.setting.values()), default=0.0)
         while self.ordered or time.monotonic() < ready_s:
             select.select([news], [], [], TURN_S)

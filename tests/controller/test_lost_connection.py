@@ -87,7 +87,7 @@ def test_a_controller_that_takes_over_leaves_an_ocs_as_it_was(tmp_path: Path) ->
         switch = old.switch(OCS)
         old.client.wait_ready(SECONDS)
         old.client.set_delay(OCS, delay)
-        old.client.provision(OCS, "2>3 3>2")
+        old.client.provision(OCS, "2>3 3>2").answer()
         old.client.light(OCS, "0>1 1>0")
         old.client.wait_idle(OCS, SECONDS)
         record = old.client.ocs_record(OCS)
@@ -100,7 +100,7 @@ def test_a_controller_that_takes_over_leaves_an_ocs_as_it_was(tmp_path: Path) ->
         assert new.client.ocs_record(OCS) == record
         assert again.flows == kept
         assert again.told[:5] == ["clear", "flow", "flow", "flow", "barrier"]  # circuits in one step
-        new.client.flip_all([OCS])
+        new.client.flip_all([OCS]).answer()
         new.client.wait_idle(OCS, SECONDS)
         assert [entry.number for entry in new.client.ocs_log(OCS)] == [1, 2]
         new.switch(OCS)

@@ -241,7 +241,7 @@ def test_circuits_that_an_ocs_does_not_permit_are_refused_before_any_is_taken_aw
         with pytest.raises(DemandError, match="OCS n0b0 cannot show 0>2 1>5"):
             client.show("n0b0", "20ms 0>2,1>3 20ms 0>2,1>5")
         with pytest.raises(DemandError, match="OCS n0b0 cannot show 0>2 1>5"):
-            client.provision("n0b0", "0>2 1>5")
+            client.provision("n0b0", "0>2 1>5").answer()
         assert (client.ocs("n0b0").circuits, len(client.ocs_log("n0b0"))) == (((0, 1), (1, 0)), 1)
 
 

@@ -67,7 +67,9 @@ def test_programs_of_several_ocses_begin_all_or_none(
         if bound:
             news.bind(str(tmp_path / "news"))
         with pytest.raises(kind, match=why):
-            three.client.show_all({"ocs0": lasting((0, 1)), last: lasting((1, 0))}, notify=tmp_path / "news")
+            three.client.show_all(
+                {"ocs0": lasting((0, 1)), last: lasting((1, 0))}, notify=tmp_path / "news"
+            ).answer()
     assert nothing_began(three, ("ocs0", "ocs1"))
 
 
@@ -82,7 +84,7 @@ def test_the_notices_of_48_ocses_to_one_unread_socket_all_come(tmp_path: Path) -
         news.bind(str(tmp_path / "news"))
         news.settimeout(SECONDS)
         before = controller.threads()
-        client.show_all({name: lasting((0, 1), (1, 0)) for name in names}, notify=tmp_path / "news")
+        client.show_all({name: lasting((0, 1), (1, 0)) for name in names}, notify=tmp_path / "news").answer()
         eventually(lambda: all(client.ocs(name).circuits for name in names))
         assert controller.threads() < before + 20, "one waits for room, and the northbound has some"
         heard = defaultdict[str, list[object]](list)
@@ -100,7 +102,9 @@ def test_a_subscriber_in_common_is_kept_until_none_of_its_ocses_is_left(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as news:
         news.bind(str(tmp_path / "news"))
         news.settimeout(SECONDS)
-        three.client.show_all({"ocs0": lasting((0, 1)), "ocs1": lasting((1, 0))}, notify=tmp_path / "news")
+        three.client.show_all(
+            {"ocs0": lasting((0, 1)), "ocs1": lasting((1, 0))}, notify=tmp_path / "news"
+        ).answer()
         for _ in range(4):
             news.recv(1 << 16)
         three.client.show("ocs0", "1s 2>3")
@@ -115,12 +119,12 @@ def test_ocses_are_provisioned_in_the_background_and_flipped_together(
     names = ("ocs0", "ocs1", "ocs2")
     connected(three, *names)
     client = three.client
-    client.show_all({name: lasting((0, 1), (1, 0)) for name in names})
+    client.show_all({name: lasting((0, 1), (1, 0)) for name in names}).answer()
     eventually(lambda: all(client.ocs(name).circuits for name in names))
     for name in names:
         client.set_delay(name, FLIPS)
         asked_s = monotonic()
-        status = client.provision(name, "0>1 2>3")
+        status = client.provision(name, "0>1 2>3").answer()
         assert status.shadow_ready_s
         assert status.shadow_ready_s - asked_s >= FLIPS.delay_s
         assert (status.shadow, status.circuits, status.flip_s) == (((0, 1), (2, 3)), ((0, 1), (1, 0)), 0.001)
@@ -128,7 +132,7 @@ def test_ocses_are_provisioned_in_the_background_and_flipped_together(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as news:
         news.bind(str(tmp_path / "news"))
         news.settimeout(SECONDS)
-        client.flip_all(names, tmp_path / "news")
+        client.flip_all(names, tmp_path / "news").answer()
         heard = [json.loads(news.recv(1 << 16)) for _ in range(6)]
     shown = {notice["ocs"]: notice["circuits"] for notice in heard if notice["until_s"] is not None}
     assert shown == {name: [[0, 1], [2, 3]] for name in names}
@@ -136,7 +140,7 @@ def test_ocses_are_provisioned_in_the_background_and_flipped_together(
         status, entry = client.ocs(name), client.ocs_log(name)[-1]
         assert (status.shadow, status.busy) == (((0, 1), (1, 0)), False)
         assert (entry.circuits, entry.delay_s, entry.darkened) == (((0, 1), (2, 3)), 0.001, 1)
-    client.flip_all(["ocs1"])
+    client.flip_all(["ocs1"]).answer()
     client.wait_idle("ocs1", SECONDS)
     assert [client.ocs(name).circuits[1] for name in names] == [(2, 3), (1, 0), (2, 3)]
 
@@ -157,22 +161,22 @@ def test_several_ocses_flip_all_or_none(
     three: Controller, last: str, kind: type[LightrailError], why: str
 ) -> None:
     connected(three, "ocs0", "ocs1")
-    three.client.provision("ocs0", "0>1")
+    three.client.provision("ocs0", "0>1").answer()
     three.client.set_delay("ocs1", ReconfigurationDelay("slow", 100.0))
-    three.client.provision("ocs1", "0>1")
+    three.client.provision("ocs1", "0>1").answer()
     with pytest.raises(kind, match=why):
-        three.client.flip_all(["ocs0", last])
+        three.client.flip_all(["ocs0", last]).answer()
     with pytest.raises(DemandError, match=r"notify .*missing"):
-        three.client.flip_all(["ocs0"], Path("/missing"))
+        three.client.flip_all(["ocs0"], Path("/missing")).answer()
     assert nothing_began(three, ("ocs0", "ocs1"))
 
 
 def test_a_switch_that_comes_back_must_be_provisioned_anew(three: Controller) -> None:
     (switch,) = connected(three, "ocs0")
-    three.client.provision("ocs0", "0>1")
+    three.client.provision("ocs0", "0>1").answer()
     switch.__exit__()
     eventually(lambda: "ocs0" in three.client.status().missing)
     connected(three, "ocs0")
     assert (three.client.ocs("ocs0").shadow, three.client.ocs("ocs0").shadow_ready_s) == (None, None)
     with pytest.raises(DemandError, match="OCS ocs0 has nothing provisioned"):
-        three.client.flip_all(["ocs0"])
+        three.client.flip_all(["ocs0"]).answer()

@@ -91,16 +91,16 @@ def test_what_leaves_ocses_that_flip_together_obeys_their_logs(booted: Booted) -
         northbound = net.network.northbound
         with probes(net):
             program = Program((Day(Circuits(SERVERS, HERE), LONG_S),))
-            northbound.show_all(dict.fromkeys(names, program))
+            northbound.show_all(dict.fromkeys(names, program)).answer()
             lit(net, names, HERE)
             for name in names:
                 northbound.set_delay(name, DELAY)
-                northbound.provision(name, THERE)
+                northbound.provision(name, THERE).answer()
             assert carry_more(net, names), "while the idle side is set"
             ready_s = max(northbound.ocs(name).shadow_ready_s or 0.0 for name in names)
             assert until(lambda: time.monotonic() > ready_s, LIT_S)
             for flip in range(FLIPS):
-                northbound.flip_all(names)
+                northbound.flip_all(names).answer()
                 lit(net, names, HERE if flip % 2 else THERE)
         logs = {name: northbound.ocs_log(name) for name in names}
     assert tap.missed == 0
