@@ -65,7 +65,7 @@ from traffic.transports.datagram_sockets import datagram_ends
 from traffic.transports.engine import Engine
 from traffic.transports.host_settings import CREDIT, TransportSetup
 from traffic.transports.late_binding import ReactiveFeeder
-from traffic.transports.loop import STUCK_S, Health
+from traffic.transports.loop import STUCK_S, Arrival, Health
 from traffic.transports.packet_feeder import PacketFeeder
 from traffic.transports.registry import algorithm_named
 from traffic.transports.round_trips import Crossing, shares_of
@@ -376,6 +376,9 @@ class LiveBackend:
 
         With ``first`` the clock stands, if nothing is on its way, until shapers lend all they can, which is
         what is predicted. Else what they lend would depend on how long a decision takes here.
+
+        Sockets are served after each order: to decide on a message takes 0.8 ms, and of 48 rings in step as
+        many begin at once. NICs had nothing to send for 16 % of the time when all were decided on before.
         """
         if inside := [each for each in flows if isinstance(each, Flows) and each.inside]:
             self._nvlink.start(inside, self.now_ps)
@@ -388,6 +391,8 @@ class LiveBackend:
                 self._engine.post(each.lane, self._dilation.emulated_bytes(each.bytes), each.op)
                 self._lanes.post(each.lane.tolist())
                 self._go_on()
+        if self._stands_at is None and not self._quiet:
+            self._take(self._engine.serve(0.0))
 
     def _choose(self, chosen: Chosen) -> None:
         """Let operations choose among queue pairs as they go, each chunk when its NIC can send it."""
@@ -633,8 +638,7 @@ class LiveBackend:
                 landed, ended = self.programs.turn()
                 arrived += landed
                 self._happened += [LightChanged(ocs, (), self.now_ps) for ocs in ended]
-            self._happened += [Arrived(message, self._at_ps(at), number) for message, at, number in arrived]
-            self._arrived_at = max([self._arrived_at, *(each.at for each in arrived)])
+            self._take(arrived)
             self._look_for_drained()
             self._light.check_due()
             if to_ps == NEVER and not arrived:
@@ -647,6 +651,11 @@ class LiveBackend:
                 self._least_ps = idle_ps
         happened, self._happened = self._happened, []
         return happened
+
+    def _take(self, arrived: Sequence[Arrival]) -> None:
+        """Report what has arrived."""
+        self._happened += [Arrived(message, self._at_ps(at), number) for message, at, number in arrived]
+        self._arrived_at = max([self._arrived_at, *(each.at for each in arrived)])
 
     def _check_for_light(self) -> None:
         """Raise StuckError if all that is left waits for light, and none is ordered."""
