@@ -1,4 +1,4 @@
-"""Entropies on the real Open vSwitch: datagrams go as on paper, and all arrive at the right NIC."""
+"""Entropies on real switches: datagrams go as on paper, and all arrive at the right NIC."""
 
 import select
 import socket
@@ -91,8 +91,9 @@ def sent(net: Live, lanes: Sequence[QueuePair]) -> list[tuple[str, Ends]]:
 def test_datagrams_of_each_entropy_go_as_on_paper_and_arrive(
     booted: Booted, fabric: Fabric, pairs: list[tuple[Nic, Nic]], paths: list[int]
 ) -> None:
-    tables, ends = FlowTables(fabric, forwarding_rules(fabric)), partial(datagram_ends, fabric)
     with booted(fabric) as net:
+        tables = FlowTables(fabric, forwarding_rules(fabric), hashing=net.network.hashing)
+        ends = partial(datagram_ends, fabric)
         for (source, destination), number in zip(pairs, paths, strict=True):
             lanes = [QueuePair(source, destination, entropy) for entropy in range(ENTROPIES)]
             with Tap(net.network.wiring) as tap:

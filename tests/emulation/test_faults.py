@@ -18,11 +18,11 @@ import pytest
 
 from controller.packet.flow_table import FlowTables
 from controller.packet.routing import forwarding_rules
+from testbed.machine.datapath import default_datapath
 from testbed.machine.residue import until
 from tests.emulation.conftest import Booted
 from tests.emulation.live import Live
 from tests.tools import CHECKOUT
-from topologies.addresses import interface
 from topologies.errors import NetworkError
 from topologies.fabric import Fabric, Link
 from topologies.fat_tree import fat_tree_fabric
@@ -45,9 +45,10 @@ def pairs(fabric: Fabric) -> list[QueuePair]:
     return [QueuePair(a, b, entropy) for entropy, (a, b) in enumerate(ends)]
 
 
-def on_paper(fabric: Fabric, ruled_for: Set[Link], failed: Set[Link]) -> set[QueuePair]:
+def on_paper(net: Live, ruled_for: Set[Link], failed: Set[Link]) -> set[QueuePair]:
     """Return who hears back, when rules made for some failed links meet those that have failed."""
-    tables = FlowTables(fabric, forwarding_rules(fabric, ruled_for), failed)
+    fabric = net.fabric
+    tables = FlowTables(fabric, forwarding_rules(fabric, ruled_for), failed, net.network.hashing)
     return {
         qp
         for qp in pairs(fabric)
@@ -58,7 +59,7 @@ def on_paper(fabric: Fabric, ruled_for: Set[Link], failed: Set[Link]) -> set[Que
 
 def assert_as_on_paper(net: Live, ruled_for: Set[Link] = NONE, failed: Set[Link] = NONE) -> None:
     """Compare the network with the paper; ports take a moment to be seen dead."""
-    expected, found = on_paper(net.fabric, ruled_for, failed), set[QueuePair]()
+    expected, found = on_paper(net, ruled_for, failed), set[QueuePair]()
     look_s = FIRST_LOOK_S
 
     def same() -> bool:
@@ -71,10 +72,17 @@ def assert_as_on_paper(net: Live, ruled_for: Set[Link] = NONE, failed: Set[Link]
     assert until(same, READY_S), f"{len(found - expected)} too many, {len(expected - found)} too few"
 
 
-def turn(fabric: Fabric, link: Link, state: str) -> None:
+def turn(net: Live, link: Link, *, works: bool) -> None:
     """Turn a link's switch port up or down."""
-    port = link.b if link.b.node in fabric.switch_index else link.a
-    subprocess.run(["ip", "link", "set", interface(fabric, port), state], check=True)
+    port = link.b if link.b.node in net.fabric.switch_index else link.a
+    net.network.turn_link(port, works=works)
+
+
+def gone_around(net: Live, failed: Set[Link] = NONE) -> None:
+    """Have packet switches go around failed links: by their controller's rules, or by the run's routes."""
+    net.network.switches.follow(failed)
+    if not net.network.wiring.routers:
+        net.network.northbound.wait_ready(READY_S, failed)
 
 
 class Victim:
@@ -116,13 +124,13 @@ def test_links_that_fail_are_gone_around_and_used_again(booted: Booted, fabric: 
         assert_as_on_paper(net)
         failed: frozenset[Link] = NONE
         for link in rng.sample(fabric.links, 3):
-            turn(fabric, link, "down")
+            turn(net, link, works=False)
             failed |= {link}
-            net.network.northbound.wait_ready(READY_S, failed)
+            gone_around(net, failed)
             assert_as_on_paper(net, failed, failed)
         for link in failed:
-            turn(fabric, link, "up")
-        net.network.northbound.wait_ready(READY_S)
+            turn(net, link, works=True)
+        gone_around(net)
         assert_as_on_paper(net)
 
 
@@ -139,11 +147,11 @@ def test_switches_forward_on_without_the_controller_which_learns_what_it_missed(
         with pytest.raises(NetworkError, match=r"the controller ended during the run \(exit code -9\)"):
             net.network.check_alive()
         for link in failed:
-            turn(fabric, link, "down")
+            turn(net, link, works=False)
         assert_as_on_paper(net, NONE, failed)
         with controller.again():
             assert until(lambda: answers(net), READY_S)
-            net.network.northbound.wait_ready(READY_S, failed)
+            gone_around(net, failed)
             assert_as_on_paper(net, failed, failed)
 
 
@@ -157,6 +165,8 @@ def answers(net: Live) -> bool:
 
 
 def test_without_its_switch_daemon_nothing_is_reached_and_with_it_all_again(booted: Booted) -> None:
+    if default_datapath() == "route":
+        pytest.skip("packet switches that route have no daemon")
     fabric = rail_fabric(3, 2, 2)
     with booted(fabric) as net:
         daemon = Victim("ovs-vswitchd")
