@@ -22,6 +22,7 @@ from testbed.machine.commands import output_of
 from testbed.machine.multipath import picks_as_computed
 from testbed.machine.netlink import kernel_has_netem
 from topologies.errors import MachineError, ScenarioError
+from topologies.fabric import Fabric
 
 Datapath = Literal["netdev", "kernel", "route"]
 DEFAULT = "LIGHTRAIL_DATAPATH"
@@ -53,6 +54,11 @@ def hashing_of(datapath: Datapath) -> Hashing:
 def bridge_type(datapath: Datapath) -> str:
     """Return what Open vSwitch's database calls a datapath."""
     return "system" if datapath == "kernel" else "netdev"
+
+
+def bridges(fabric: Fabric, datapath: Datapath) -> frozenset[str]:
+    """Return the switches of a fabric that are bridges of Open vSwitch."""
+    return frozenset(each.name for each in fabric.switches if each.kind == "ocs" or datapath != "route")
 
 
 def check_datapath(datapath: Datapath) -> None:

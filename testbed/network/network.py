@@ -24,7 +24,7 @@ from controller.packet.flow_table import Hashing
 from controller.packet.routing import check_shares, forwarding_rules
 from testbed.machine.commands import Child
 from testbed.machine.congestion import check_marks
-from testbed.machine.datapath import Datapath, check_datapath, default_datapath, hashing_of
+from testbed.machine.datapath import Datapath, bridges, check_datapath, default_datapath, hashing_of
 from testbed.machine.kernel import inside_namespace
 from testbed.machine.sandbox import RUN_DIRECTORY, inside_sandbox, raise_descriptor_limit
 from testbed.network.bridges import (
@@ -158,7 +158,7 @@ class Network:
         check_datapath(self.datapath)
         check_netem(self.netems)
         check_marks(self.host.marked_for, self.datapath, self.mtu)
-        check_open_files(self.fabric, raise_descriptor_limit(), hosts=self.has_hosts)
+        check_open_files(self.fabric, raise_descriptor_limit(), self.datapath, hosts=self.has_hosts)
         with self._stack as stack:
             mark = Mark.own()
             # In a sandbox the tools of Open vSwitch look for its sockets here (OVS_RUNDIR).
@@ -454,7 +454,7 @@ class Network:
 
     def _boot(self, stack: ExitStack, mark: Mark) -> None:
         private, directory, routed = inside_sandbox(), self.directory, self.datapath == "route"
-        bridged = {each.name for each in self.fabric.switches if each.kind == "ocs" or not routed}
+        bridged = bridges(self.fabric, self.datapath)
         if self.has_hosts:
             self._news = stack.enter_context(NewsSocket(directory / NEWS))
         self._controller = stack.enter_context(self._new_controller())

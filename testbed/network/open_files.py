@@ -6,6 +6,7 @@ is exact (`tests/emulation/test_open_files.py`), the rest is some ten more than 
 
 import os
 
+from testbed.machine.datapath import Datapath, bridges
 from topologies.errors import MachineError
 from topologies.fabric import Fabric
 
@@ -20,31 +21,34 @@ HOST_FILES = 4
 TOO_MANY = "raise the limit (ulimit -Hn), or take a smaller fabric"
 
 
-def switch_files(fabric: Fabric) -> int:
+def switch_files(fabric: Fabric, datapath: Datapath) -> int:
     """Return how many files Open vSwitch opens for a fabric: a socket for each port beside its own."""
-    own = DAEMON_FILES + CPU_FILES * (os.cpu_count() or 1)
-    return own + BRIDGE_FILES * len(fabric.switches) + _switch_ports(fabric)
+    own, bridged = DAEMON_FILES + CPU_FILES * (os.cpu_count() or 1), bridges(fabric, datapath)
+    return own + BRIDGE_FILES * len(bridged) + _ports(fabric, bridged)
 
 
-def engine_files(fabric: Fabric, sockets: int) -> int:
+def engine_files(fabric: Fabric, sockets: int, datapath: Datapath) -> int:
     """Return how many files the worker opens that boots a fabric, beside so many sockets of an engine.
 
-    It holds each server's namespace, and a copy of each socket by which Open vSwitch receives.
+    It holds the namespace of each server and of each switch that routes, and a copy of each socket by which
+    Open vSwitch receives.
     """
-    return WORKER_FILES + len(fabric.servers) + _switch_ports(fabric) + sockets
+    bridged = bridges(fabric, datapath)
+    namespaces = len(fabric.servers) + len(fabric.switches) - len(bridged)
+    return WORKER_FILES + namespaces + _ports(fabric, bridged) + sockets
 
 
-def check_open_files(fabric: Fabric, most: int, *, hosts: bool = False) -> None:
+def check_open_files(fabric: Fabric, most: int, datapath: Datapath, *, hosts: bool = False) -> None:
     """Raise MachineError if a process may not have as many open files as booting a fabric takes.
 
     Hosts run applications, a command each.
     """
     of_hosts = HOST_FILES * len(fabric.servers) if hosts else 0
-    if (needed := max(switch_files(fabric), engine_files(fabric, of_hosts))) > most:
+    if (needed := max(switch_files(fabric, datapath), engine_files(fabric, of_hosts, datapath))) > most:
         raise MachineError(
             f"fabric {fabric.name} takes {needed:,} open files, and this user may have {most:,}", TOO_MANY
         )
 
 
-def _switch_ports(fabric: Fabric) -> int:
-    return sum(port.node in fabric.switch_index for port in fabric.link_at)
+def _ports(fabric: Fabric, switches: frozenset[str]) -> int:
+    return sum(port.node in switches for port in fabric.link_at)

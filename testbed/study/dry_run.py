@@ -8,6 +8,7 @@ from rich.text import Text
 
 from testbed.experiment.experiment import Experiment
 from testbed.experiment.run_time import START_BYTES, boots, memory_bytes, run_time
+from testbed.machine.datapath import Datapath
 from testbed.machine.processes import PROCESSES
 from testbed.machine.sandbox import raise_descriptor_limit
 from testbed.network.open_files import TOO_MANY, engine_files, switch_files
@@ -47,7 +48,7 @@ def foreseen(study: Study, options: Options, needed_bytes: float) -> list[Render
         numbers.setdefault(constants_of(each), constant_numbers(each))
     about = similitude_table(numbers, study.real_link_delay_s), _scales(experiments)
     takes = _takes(experiments, seen, needed_bytes)
-    return [*about, _points(experiments, seen), _open_files(experiments, seen), takes]
+    return [*about, _points(experiments, seen), _open_files(experiments, seen, options.datapath), takes]
 
 
 def _scales(experiments: Sequence[Experiment]) -> Text:
@@ -82,11 +83,12 @@ def _points(experiments: Sequence[Experiment], looked: Sequence[Glance]) -> Text
     return Text(f"{there}, {sent_bytes / 1e6:.3g} MB to send.")
 
 
-def _open_files(experiments: Sequence[Experiment], looked: Sequence[Glance]) -> Text:
+def _open_files(experiments: Sequence[Experiment], looked: Sequence[Glance], datapath: Datapath) -> Text:
     """Return how many files the busiest process opens, and how many it may."""
     counts = [
-        (max(switch_files(each.fabric), engine_files(each.fabric, _sockets(each, glance))), each)
+        (max(switch_files(each.fabric, datapath), engine_files(each.fabric, sockets, datapath)), each)
         for each, glance in zip(experiments, looked, strict=True)
+        for sockets in [_sockets(each, glance)]
     ]
     (needed, most_of), most = max(counts, key=lambda count: count[0]), raise_descriptor_limit()
     advice = f"; {TOO_MANY}, or --transport credit, which opens a socket per NIC" * (needed > most)

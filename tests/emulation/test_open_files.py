@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.machine.datapath import default_datapath
 from testbed.network.open_files import engine_files, switch_files
 from testbed.network.openvswitch import PrivateOpenVSwitch
 from tests.emulation.conftest import Booted
@@ -29,8 +30,9 @@ def test_the_daemon_and_the_worker_open_what_is_foretold(booted: Booted, servers
     with booted(fabric) as net:
         assert isinstance(net.network.openvswitch, PrivateOpenVSwitch)
         daemon, worker = files(net.network.openvswitch.pid), files("self") - before
-    assert daemon <= switch_files(fabric) <= daemon + ROOM
-    assert worker <= engine_files(fabric, 0) <= worker + ROOM
+    datapath = default_datapath()
+    assert daemon <= switch_files(fabric, datapath) <= daemon + ROOM
+    assert worker <= engine_files(fabric, 0, datapath) <= worker + ROOM
 
 
 def test_closing_the_sockets_takes_little_address_space(booted: Booted) -> None:
