@@ -26,6 +26,7 @@ from testbed.apps.lightrail_ssh import RefusedError, answered, ask, tell
 from testbed.cli.faults_by_hand import StandingFaults
 from testbed.experiment.dilation import Dilation
 from testbed.machine.congestion import check_congestion_control
+from testbed.machine.datapath import bridges, default_datapath
 from testbed.machine.processes import interrupt_deferred
 from testbed.network.network import Network
 from testbed.study.options import emulated_bps
@@ -128,7 +129,9 @@ class ApplicationNetwork:
             self._door, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             stack.enter_context(self._door)
             with inside:
-                worker = stack.enter_context(EmulationWorker(waits=self._waits, keep=(inside.fileno(),)))
+                keep, bridged = (inside.fileno(),), bool(bridges(self.fabric, default_datapath()))
+                worker = EmulationWorker(waits=self._waits, keep=keep, bridged=bridged)
+                stack.enter_context(worker)
                 self._orders = worker.call(serving, self._boots, inside.fileno())
                 stack.enter_context(closing(self._orders))
                 next(self._orders)

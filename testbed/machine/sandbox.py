@@ -80,14 +80,24 @@ class Sandbox:
     terminal
         Whether it has this process' standard streams, and Ctrl-C, which then is the command's alone. Else it
         reads nothing, writes to this process' standard error, and has a session of its own.
+    bridged
+        Whether it is to have bridges of Open vSwitch, as of `check_tools`.
     """
 
-    def __init__(self, command: Sequence[str], *, keep: Sequence[int] = (), terminal: bool = False) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        keep: Sequence[int] = (),
+        terminal: bool = False,
+        bridged: bool = True,
+    ) -> None:
         self._command, self._keep, self._terminal = list(command), tuple(keep), terminal
+        self._bridged = bridged
 
     def __enter__(self) -> "Sandbox":
         """Start the command; MachineError if a tool or a right is missing."""
-        _check_tools()
+        check_tools(bridged=self._bridged)
         with ExitStack() as stack:
             self._control, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             stack.enter_context(self._control)
@@ -158,12 +168,15 @@ class Sandbox:
             self._process.wait()
 
 
-def _check_tools() -> None:
+def check_tools(*, bridged: bool) -> None:
+    """Raise MachineError if this machine lacks what a sandbox needs; a tun device only for bridges."""
     if missing := [tool for tool in TOOLS if not shutil.which(tool, path=_path())]:
         raise MachineError(
             f"this machine lacks {', '.join(missing)} (Open vSwitch and Mininet)",
             PROVISION,
         )
+    if not bridged:
+        return
     if not os.path.exists(TUN):
         raise MachineError(
             f"{TUN} does not exist, and Open vSwitch needs it",

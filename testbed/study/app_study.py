@@ -21,6 +21,7 @@ from testbed.apps.app_record import AppEvent, AppRecord
 from testbed.apps.app_run import AppNews, AppPlan, Began, Going, Told, applied, full_load, output_file
 from testbed.apps.launchers import Launch
 from testbed.apps.phases import between_servers, busy_share, traffic_phases
+from testbed.machine.datapath import bridges
 from testbed.machine.files import GrowingFile, directory_lock, make_directory, remove
 from testbed.machine.sandbox import raise_descriptor_limit
 from testbed.machine.signals import ENDING
@@ -73,7 +74,8 @@ def run_app(plan: AppPlan, how: Carrying) -> int:
         captures = tuple(replace(each, descriptor=outputs.descriptor(each.name)) for each in plan.captures)
         keep = (stop.fileno(), *(each.descriptor for each in captures))
         plan = replace(plan, stop=stop.fileno(), captures=captures)
-        with EmulationWorker(waits=how.waits, keep=keep) as worker:
+        bridged = bool(bridges(plan.fabric, plan.datapath))
+        with EmulationWorker(waits=how.waits, keep=keep, bridged=bridged) as worker:
             plan = replace(plan, rate=_rate(worker, plan, how))
             heard, record = _followed(worker.call(applied, plan), plan, outputs, stopping.fileno())
         outputs.place()

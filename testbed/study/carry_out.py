@@ -25,11 +25,11 @@ from testbed.study.dry_run import foreseen
 from testbed.study.emulating import network_of
 from testbed.study.emulation import emulated_study, machine_checked
 from testbed.study.going_on import say_how_to_join
+from testbed.study.machine import worker_for
 from testbed.study.output import print_results, print_tables, progress_bar, say, sheet_table
 from testbed.study.prediction import predicted
 from testbed.study.scaling import check_slots, prepared
 from testbed.study.study import Options, Study
-from testbed.study.worker import EmulationWorker
 from traffic.spraying.registry import policy_named
 
 
@@ -83,7 +83,7 @@ def _explore(study: Study, options: Options) -> None:
     machine = machine_checked(study, options).told()
     with progress_bar() as progress:
         shown = _shown(prepared(study, options, machine, progress))
-    with EmulationWorker(sandbox=not options.no_sandbox, waits=not options.no_wait, terminal=True) as worker:
+    with worker_for([each.fabric for each in shown], options, terminal=True) as worker:
         list(worker.call(explored, study.title, shown, options.datapath))
 
 

@@ -20,7 +20,7 @@ from testbed.study.directories import (
     planned_before,
 )
 from testbed.study.emulating import Asked, Begun, Described, Event, check_able, emulated, where_of
-from testbed.study.machine import Machine, machine_by, weakest
+from testbed.study.machine import Machine, machine_by, weakest, worker_for
 from testbed.study.output import progress_bar, say
 from testbed.study.prediction import kept_point
 from testbed.study.ray_cluster import RayCluster, opened
@@ -40,7 +40,7 @@ def emulated_study(study: Study, options: Options) -> Directory:
     if options.cluster:
         with opened(options.cluster) as cluster:
             return _on_cluster(study, options, cluster)
-    with EmulationWorker(sandbox=not options.no_sandbox, waits=not options.no_wait) as worker:
+    with worker_for(study.fabrics, options) as worker:
         machine = checked_machine(worker, study, options).told()
         try:
             doubtful = machine.calibration
@@ -63,13 +63,13 @@ def _on_cluster(study: Study, options: Options, cluster: RayCluster) -> Director
 def events_of(asked: Sequence[Asked], options: Options, real_link_delay_s: float) -> list[Event]:
     """Return what an emulation worker of this machine has to say of the points of one network."""
     settings = options.datapath, real_link_delay_s, None, True
-    with EmulationWorker(sandbox=not options.no_sandbox, waits=not options.no_wait) as worker:
+    with worker_for([each.experiment.fabric for each in asked], options) as worker:
         return list(worker.call(emulated, asked, *settings))
 
 
 def machine_checked(study: Study, options: Options) -> Machine:
     """Return what this machine carries, as of `checked_machine`, by a worker of its own."""
-    with EmulationWorker(sandbox=not options.no_sandbox, waits=not options.no_wait) as worker:
+    with worker_for(study.fabrics, options) as worker:
         return checked_machine(worker, study, options)
 
 

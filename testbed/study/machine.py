@@ -1,15 +1,16 @@
 """What this machine carries, for the scale of an emulation; measured in a worker where nothing is kept."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from testbed.machine.datapath import Datapath
+from testbed.machine.datapath import Datapath, bridges
 from testbed.study.output import say
 from testbed.study.study import Options, Study
 from testbed.study.worker import EmulationWorker
 from testbed.trust.calibrate import CALIBRATIONS, Calibration
 from testbed.trust.dark_excess import DARK_EXCESSES, DarkExcess
+from topologies.fabric import Fabric
 from traffic.compiled import advice
 
 
@@ -42,6 +43,14 @@ def weakest(machines: Sequence[Machine]) -> Machine:
     )
 
 
+def worker_for(fabrics: Iterable[Fabric], options: Options, *, terminal: bool = False) -> EmulationWorker:
+    """Return a worker, to be entered, that is to boot some fabrics."""
+    bridged = any(bridges(fabric, options.datapath) for fabric in fabrics)
+    return EmulationWorker(
+        sandbox=not options.no_sandbox, waits=not options.no_wait, terminal=terminal, bridged=bridged
+    )
+
+
 def machine_for(study: Study, options: Options) -> Machine:
     """Return what this machine carries; how long its OCSes are dark only where a study needs it."""
     datapath = options.datapath
@@ -49,7 +58,7 @@ def machine_for(study: Study, options: Options) -> Machine:
     if known and not options.calibrate:
         (machine,) = measured(datapath, study.waits_for_light, anew=False)
         return machine
-    with EmulationWorker(sandbox=not options.no_sandbox, waits=not options.no_wait) as worker:
+    with worker_for(study.fabrics, options) as worker:
         return machine_by(worker, study, options)
 
 

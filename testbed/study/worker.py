@@ -27,7 +27,7 @@ from types import FrameType
 from typing import NoReturn, TypeVar, cast
 
 from testbed.machine.machine_lock import machine_lock
-from testbed.machine.sandbox import Sandbox, inside_sandbox
+from testbed.machine.sandbox import Sandbox, check_tools, inside_sandbox
 from testbed.machine.shortage import EMULATION_BYTES, RAISE_MEMORY, too_little
 from testbed.study.packed import pack, unpack
 from topologies.errors import MachineError
@@ -59,13 +59,21 @@ class EmulationWorker:
         Whether it waits for another emulation's end; else that is a MachineError.
     keep
         Descriptors that it has too, under the same numbers.
+    bridged
+        Whether its networks have bridges of Open vSwitch.
     """
 
     def __init__(
-        self, *, sandbox: bool = True, terminal: bool = False, waits: bool = True, keep: Sequence[int] = ()
+        self,
+        *,
+        sandbox: bool = True,
+        terminal: bool = False,
+        waits: bool = True,
+        keep: Sequence[int] = (),
+        bridged: bool = True,
     ) -> None:
         self._wants_sandbox, self._terminal, self._waits = sandbox, terminal, waits
-        self._keep = tuple(keep)
+        self._keep, self._bridged = tuple(keep), bridged
         self._is_open = self._is_called = False
         self._sandbox: Sandbox | None = None
 
@@ -75,6 +83,8 @@ class EmulationWorker:
             raise MachineError(said, RAISE_MEMORY)
         with ExitStack() as stack:
             if not inside_sandbox():
+                if self._wants_sandbox:
+                    check_tools(bridged=self._bridged)  # before others' emulations are waited for
                 lock = stack.enter_context(machine_lock(waits=self._waits))
                 if self._wants_sandbox:
                     self._start(stack, lock)
@@ -136,7 +146,8 @@ class EmulationWorker:
         path = [*map(str, sys.path), os.getcwd()]  # where `own_object` finds a user's modules too
         python = [sys.executable, "-P", "-c", BOOT, str(there.fileno()), json.dumps(path)]
         with there:
-            sandbox = Sandbox(python, keep=(there.fileno(), lock, *self._keep), terminal=self._terminal)
+            keep = (there.fileno(), lock, *self._keep)
+            sandbox = Sandbox(python, keep=keep, terminal=self._terminal, bridged=self._bridged)
             self._sandbox = stack.enter_context(sandbox)
 
     def _close_call(self) -> None:

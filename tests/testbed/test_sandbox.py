@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from testbed.machine import sandbox_init
-from testbed.machine.sandbox import TOOLS, Sandbox, inside_sandbox
+from testbed.machine.datapath import bridges, datapath_named
+from testbed.machine.sandbox import TOOLS, Sandbox, check_tools, inside_sandbox
+from testbed.study.worker import EmulationWorker
 from tests.tools import path_of
 from topologies.errors import MachineError
+from topologies.parallel_ocs import parallel_ocs_fabric
+from topologies.rail import rail_fabric
 
 NO_RIGHT = "unshare: unshare failed: Operation not permitted"
 CONTAINER = (
@@ -60,6 +64,23 @@ def test_a_missing_tun_device_is_told_how_to_make(machine: Path) -> None:
     assert hint == (
         f"create it: mkdir -p /dev/net && mknod {tun} c 10 200 (a container: run it with --device {tun})"
     )
+
+
+def test_what_is_missing_is_told_before_other_emulations_are_waited_for(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine / "tun").unlink()
+    monkeypatch.setattr("testbed.study.worker.machine_lock", lambda **_: pytest.fail("it waits"))
+    with pytest.raises(MachineError, match="Open vSwitch needs it"), EmulationWorker():
+        pass
+
+
+def test_switches_that_route_need_no_tun_device_but_beside_an_ocs(machine: Path) -> None:
+    (machine / "tun").unlink()
+    check_tools(bridged=bool(bridges(rail_fabric(2, 2), "route")))
+    for fabric, datapath in ((rail_fabric(2, 2), "netdev"), (parallel_ocs_fabric(2, 2), "route")):
+        with pytest.raises(MachineError, match="Open vSwitch needs it"):
+            check_tools(bridged=bool(bridges(fabric, datapath_named(datapath))))
 
 
 def test_a_tun_device_for_root_alone_is_told_of(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
