@@ -74,7 +74,7 @@ def app(
     ] = None,
     calibrate: Annotated[
         bool,
-        typer.Option("--calibrate", help="Measure anew first what this machine carries (20 s)."),
+        typer.Option("--calibrate", help="Measure anew first what this machine carries (25 s)."),
     ] = False,
     transport: Annotated[
         str, typer.Option(help="The TCP of hosts: tcp (cubic), tcp:bbr, tcp:reno, tcp:dctcp ...")

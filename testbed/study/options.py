@@ -35,7 +35,7 @@ DryRun = Annotated[
     typer.Option(
         "--dry-run",
         help="Print what the emulation would keep of the real network's dimensionless numbers, and how long"
-        " the run would take, and boot nothing; a machine that is not calibrated is first (20 s).",
+        " the run would take, and boot nothing; a machine that is not calibrated is first (25 s).",
     ),
 ]
 NicRate = Annotated[float, typer.Option("--rate", help="Rate of a NIC, at real scale [Gbit/s].")]

@@ -90,7 +90,7 @@ class Options:
         bool,
         typer.Option(
             "--calibrate",
-            help="Measure anew first what this machine carries (20 s), on which the automatic rate depends.",
+            help="Measure anew first what this machine carries (25 s), on which the automatic rate depends.",
         ),
     ] = False
     dry_run: DryRun = False

@@ -4,8 +4,8 @@ Two things limit an emulation: the engine's work per packet, and the switches' p
 measured by all-to-alls of datagrams whose NICs are too fast for the machine: over paths of one hop, on which
 the engine has most to do, and over a fat-tree. A share of that is then chosen at which traffic is on time: an
 all-to-all at half as much again takes the time known for it, and keeps no event waiting for long. All takes
-some twenty seconds, so it is kept per machine, kernel, engine, Open vSwitch and datapath
-(`testbed.trust.kept`). One that a known-answer control contradicts is taken anew.
+some 25 seconds, beside other work a minute, so it is kept per machine, kernel, engine, Open vSwitch and
+datapath (`testbed.trust.kept`). One that a known-answer control contradicts is taken anew.
 """
 
 import time
@@ -289,4 +289,4 @@ def _rounded(bps: float) -> float:
 
 
 CALIBRATIONS = KeptMeasurements("calibration", FORMAT_VERSION, Calibration, measure)
-"""Those of the machines of a user's home; one is measured in some twenty seconds."""
+"""Those of the machines of a user's home; one is measured in some 25 seconds."""
