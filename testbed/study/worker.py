@@ -31,6 +31,7 @@ from testbed.machine.sandbox import Sandbox, check_tools, inside_sandbox
 from testbed.machine.shortage import EMULATION_BYTES, RAISE_MEMORY, too_little
 from testbed.study.packed import pack, unpack
 from topologies.errors import MachineError
+from traffic.compiled import engine
 
 Event = TypeVar("Event")
 HEADER_BYTES = 1 << 12
@@ -124,7 +125,7 @@ class EmulationWorker:
             raise MachineError("an emulation worker answers one call at a time, while it is open")
         if self._sandbox is None:
             return (yield from cast(Generator[Event, object, object], function(*arguments)))
-        call = pack((function, arguments))
+        call = pack((engine(), function, arguments))
         self._is_called = True  # and remains so if the wait is interrupted: its answer would be the wrong one
         kind, value = self._asked("call", call)
         while kind == "value":
@@ -225,8 +226,14 @@ def _answer(channel: _Channel, call: bytes) -> tuple[str, bytes]:
 
 def _returned(channel: _Channel, call: bytes) -> object:
     """Send what a function yields, each value when it is asked for, and return what it returns."""
-    call_of = tuple[Callable[..., Generator[object, object]], tuple[object, ...]]
-    function, arguments = cast(call_of, unpack(call))
+    call_of = tuple[str, Callable[..., Generator[object, object]], tuple[object, ...]]
+    kind, function, arguments = cast(call_of, unpack(call))
+    if kind != engine():
+        raise MachineError(
+            "the engine was edited or compiled after this run had begun: the worker's engine is "
+            f"{engine()}, this run's {kind}",
+            "begin the run again",
+        )
     if not gc.isenabled():
         gc.freeze()  # what is imported stays
         gc.enable()

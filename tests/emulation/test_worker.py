@@ -121,6 +121,13 @@ def test_a_call_is_a_generator_that_is_carried_out_inside() -> None:
         assert list(worker.call(surroundings)) == [(True, os.getcwd(), 0, os.devnull)]
 
 
+def test_a_worker_with_another_engine_than_its_run_names_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmulationWorker() as worker:
+        monkeypatch.setattr("testbed.study.worker.engine", lambda: "older")
+        with pytest.raises(MachineError, match=r"the worker's engine is \w+, this run's older; begin"):
+            list(worker.call(counted, 1))
+
+
 def test_a_call_is_sent_values() -> None:
     with EmulationWorker() as worker:
         call = worker.call(summed)
