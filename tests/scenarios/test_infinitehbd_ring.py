@@ -1,5 +1,6 @@
 """InfiniteHBD's rings while nodes die: tables by hand, bad input, and what the paper's claims rest on."""
 
+from functools import cache
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -35,6 +36,12 @@ def asked(*nodes: int, hops: int = 2, mode: Mode = "shrink", tp: int = 16, stead
     )
 
 
+@cache
+def predicted(experiment: Experiment) -> Run:
+    """Return the prediction of an experiment: several tests look at one."""
+    return predict(experiment)
+
+
 def ran(*options: str | Path) -> "CompletedProcess[str]":
     """Run the scenario without an emulation."""
     return command.ran("infinitehbd_ring", "--model-only", *options)
@@ -47,7 +54,7 @@ def test_worked_example_of_the_paper_s_wiring(hops: int) -> None:
     assert (first.group, after.group) == ((0, 1, 2, 3), (0, 1, 3))
     assert first.gpus == (0, 1, 4, 7, 6, 9, 12, 15, 14, 13, 10, 11, 8, 5, 2, 3)
     assert len(after.edges - first.edges) == 2, "two lanes over one link"
-    run = predict(experiment)
+    run = predicted(experiment)
     rings = ring_table(experiment, run)
     assert rings["gpus"].tolist() == [16, 12]
     assert rings["took_s"].tolist() == pytest.approx(
@@ -65,7 +72,7 @@ def test_worked_example_of_the_paper_s_wiring(hops: int) -> None:
 def test_two_dead_neighbours_are_bridged_with_three_hops_by_the_mixed_bundles() -> None:
     experiment = asked(1, 2, hops=3)
     assert [stage.group for stage in stages_of(experiment)] == [(0, 1, 2, 3), (0, 2, 3), (0, 3)]
-    table = dying_table(experiment, predict(experiment))
+    table = dying_table(experiment, predicted(experiment))
     assert table["ocses"].tolist() == [["n0b1", "n2b0"], ["n0b1", "n0b2", "n3b0", "n3b2"]]
     assert table["neighbours"].tolist() == table["nodes"].tolist() == [[0, 2], [0, 3]]
     assert table["whole_s"].notna().all()
@@ -76,7 +83,7 @@ def test_two_dead_neighbours_are_bridged_with_three_hops_by_the_mixed_bundles() 
 def test_a_replaced_node_leaves_as_many_gpus_as_before() -> None:
     experiment = asked(2, 3, mode="replace")
     assert [stage.group for stage in stages_of(experiment)] == [(0, 1, 2, 3), (0, 1, 3, 4), (4, 5, 6, 7)]
-    run = predict(experiment)
+    run = predicted(experiment)
     assert ring_table(experiment, run)["share"].tolist() == pytest.approx([1, 1, 1], rel=1e-6)
     assert run.messages.loc[run.messages["node"].str.startswith("again"), "end_s"].notna().all()
 
@@ -140,7 +147,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path, options: list[str], said: str
 def test_steps_of_whole_picoseconds_are_sound(size_bytes: int) -> None:
     """A step of x.5 ps ends at x, and a ring has 30 of them."""
     dying = Dying((2,), "shrink", 0.4, 1e-3, 1)
-    sound(predict(dying_ring(KHopRing(8, 4, 2), 16, size_bytes, dying, gpu_bps=GPU_BPS)))
+    sound(predicted(dying_ring(KHopRing(8, 4, 2), 16, size_bytes, dying, gpu_bps=GPU_BPS)))
 
 
 def cells(sheet: Sheet) -> list[list[str]]:
@@ -159,7 +166,7 @@ def slowed(run: Run, factors: dict[str, float]) -> Run:
 def ruled(experiment: Experiment, seen: Run, word: Word = "faithful") -> dict[str, Claim]:
     """Return the claims by their texts over one emulated run."""
     emulated = None if word == "model" else seen
-    outcome = Outcome(experiment, predict(experiment), emulated, Verdict(word))
+    outcome = Outcome(experiment, predicted(experiment), emulated, Verdict(word))
     return {claim.text: claim for claim in dying_findings([outcome]).claims}
 
 
@@ -170,7 +177,7 @@ NEIGHBOURS = "a bypass changes no node but the two neighbours"
 @pytest.mark.parametrize("word", ["model", "void"])
 def test_nothing_is_claimed_without_a_sound_emulation(word: Word) -> None:
     experiment = asked(2)
-    claims = ruled(experiment, predict(experiment), word)
+    claims = ruled(experiment, predicted(experiment), word)
     assert {claim.verdict for claim in claims.values()} == {"not comparable"}
     assert claims[FULL].reason == claims[NEIGHBOURS].reason == "nothing sound was emulated"
 
@@ -189,7 +196,7 @@ def test_medians_rule_what_a_fault_costs_and_faster_breaks_nothing(
     slower: dict[str, float], full: str, bypassed: str
 ) -> None:
     experiment = asked(2, steadies=3)
-    seen = slowed(predict(experiment), slower)
+    seen = slowed(predicted(experiment), slower)
     claims = ruled(experiment, seen)
     assert (claims[FULL].verdict, claims[BYPASSED].verdict) == (full, bypassed)
 
@@ -200,7 +207,7 @@ def test_a_larger_ring_is_held_to_the_bandwidth_of_a_smaller_one(factor: float, 
     outcomes = []
     for tp_gpus, factors in ((16, dict[str, float]()), (32, slower)):
         experiment = asked(2, tp=tp_gpus, steadies=3)
-        run = predict(experiment)
+        run = predicted(experiment)
         outcomes.append(Outcome(experiment, run, slowed(run, factors), Verdict("faithful")))
     text = "no bandwidth is lost from 16 to 32 GPUs"
     both, alone = (
@@ -214,7 +221,7 @@ def test_a_larger_ring_is_held_to_the_bandwidth_of_a_smaller_one(factor: float, 
 
 def test_a_run_that_does_not_take_the_time_of_its_model_says_nothing_of_rates() -> None:
     experiment = asked(2, steadies=3)
-    run = predict(experiment)
+    run = predicted(experiment)
     messages, tasks = (
         table.assign(start_s=1.2 * table["start_s"], end_s=1.2 * table["end_s"])
         for table in (run.messages, run.tasks)
@@ -228,7 +235,7 @@ def test_a_run_that_does_not_take_the_time_of_its_model_says_nothing_of_rates() 
 
 def test_the_light_log_says_which_nodes_changed_and_not_the_plan() -> None:
     experiment = asked(2, 0)
-    run = predict(experiment)
+    run = predicted(experiment)
     assert ruled(experiment, run)[NEIGHBOURS].verdict == "holds"
     at_s = run.events.loc[run.events["what"] == "lit", "at_s"].max()
     lit = pd.DataFrame({"at_s": [at_s], "what": ["lit"], "which": ["n5b2 0>1 1>0"]})
@@ -245,7 +252,7 @@ def test_the_light_log_says_which_nodes_changed_and_not_the_plan() -> None:
 
 def test_tables_have_the_emulation_above_the_model_and_a_drawing_per_ring() -> None:
     experiment = asked(2, 0)
-    run = predict(experiment)
+    run = predicted(experiment)
     found = dying_findings([Outcome(experiment, run, run, Verdict("faithful"))])
     rings, faults = found.sheets
     assert [row[0] for row in cells(faults)] == [

@@ -212,7 +212,7 @@ def test_a_worker_that_is_stopped_is_named_and_may_go_on(tmp_path: Path) -> None
         str(CHECKOUT / "scenarios" / "rails_uniform.py"),
         *SMALL,
         "--seeds",
-        "60",
+        "20",
         "--out",
         "out",
     ]
