@@ -332,7 +332,7 @@ def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = MUTANTS[name]
     monkeypatch.setattr(mutant.function, "__code__", mutated(mutant).__code__)
     if is_hypothesis_test(mutant.caught_by):  # the first failure will do, and the same one each time
-        quick = settings(derandomize=True, max_examples=100, phases=(Phase.generate,), deadline=None)
+        quick = settings(derandomize=True, max_examples=400, phases=(Phase.generate,), deadline=None)
         monkeypatch.setattr(mutant.caught_by, "_hypothesis_internal_use_settings", quick)
     with pytest.raises(Exception) as caught:  # noqa: PT011  # of any kind but hypothesis' own
         mutant.caught_by()
