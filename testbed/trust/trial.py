@@ -7,14 +7,14 @@ from dataclasses import replace
 from testbed.audit.finding import Wire
 from testbed.core.event_log import NO_LOGS, EventLog
 from testbed.experiment.audit_of import lent_by_shapers, with_audit
-from testbed.experiment.experiment import Experiment
+from testbed.experiment.experiment import LIMIT, Experiment
 from testbed.live.emulate import emulate
 from testbed.live.light_log import drawn_s
 from testbed.model.predict import is_informed, predict
 from testbed.network.network import Network
 from testbed.trust.carried import carried
 from testbed.trust.evidence import Watch
-from testbed.trust.fidelity import LIT, PACKETS, verdict, verdict_of_light
+from testbed.trust.fidelity import CHOSEN, LIT, PACKETS, Limit, verdict, verdict_of_light
 from testbed.trust.outcome import Outcome, bound_s, completion_s
 from topologies.fabric import Port
 from traffic.bounds import NOTHING_LENT
@@ -67,7 +67,7 @@ def tried(
             bound_s=bound_s(experiment, lent_bytes, forwarded=True),
             emulated_s=experiment.dilation.emulated_s(predicted_s),
             unmet=broken,
-            limits=LIT if experiment.over_circuits else PACKETS,
+            limits=limits_of(experiment),
         )
     counted = Wire(experiment.dilation.volume, experiment.mtu, measures.retransmits, emulation.on_the_way)
     run = watch.with_packets(watch.wired(emulation.run), emulation.packets)
@@ -89,6 +89,13 @@ def tried(
         order=emulation.order,
         queueing=emulation.queueing,
     )
+
+
+def limits_of(experiment: Experiment) -> tuple[Limit, ...]:
+    """Return what the measures of a run without slots are held to."""
+    if experiment.over_circuits:
+        return LIT
+    return CHOSEN if experiment.predicted_as == LIMIT else PACKETS
 
 
 def lent_real_bytes(experiment: Experiment, network: Network) -> Mapping[Port, float]:

@@ -6,7 +6,7 @@ from math import inf, isclose
 import pytest
 
 from testbed.trust import agreement, calibrate, fidelity, scale, similitude
-from testbed.trust.fidelity import CONTROL, DRAINED, PACKETS, PRESSED, Limit
+from testbed.trust.fidelity import CONTROL, DRAINED, LATE_CHOICE, PACKETS, PRESSED, Limit
 from tests.docs.pages import DOCS
 
 UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "%": 1e-2}
@@ -23,6 +23,7 @@ ROWS: dict[str, Limit | str] = {
     "longest time for which the engine": "stalls of the engine",
     "lateness of the engine": "how late the engine was",
     "the same in packets": "how many packets the engine",
+    "the same where packets choose": LATE_CHOICE,
     "time in which NICs had nothing": "for how long the engine was away",
     "a step of the wall clock": "steps of this machine's clock",
     "datagrams lost": DRAINED,

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import fields, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -25,11 +26,14 @@ from testbed.trust.fidelity import (
     with_control,
 )
 from testbed.trust.outcome import Measures, Outcome, Verdict
+from testbed.trust.trial import limits_of
 from tests.testbed import ocs_cases
 from tests.testbed.cases import HEALTHY, experiment_of, outcome_of, small_fabric
 from topologies.parallel_ocs import parallel_ocs_fabric
+from topologies.rail import rail_fabric
 from traffic.demand import Demand
 from traffic.scheme_setup import WhileLitSetup
+from traffic.steps import single
 from traffic.transports.slots import GUARD_S, Meeting, SlotRecord
 from traffic.workloads.synthetic import uniform
 
@@ -67,6 +71,20 @@ def judged(
 ) -> Verdict:
     """Return a verdict of a run that took as long as it had to."""
     return verdict(measures, measured_s=measured_s, bound_s=bound_s, emulated_s=emulated_s)
+
+
+def test_packets_that_choose_are_late_sooner_than_placed_ones() -> None:
+    fabric = rail_fabric(2, 2, 2)
+    words = {}
+    for scheme in ("rails", "reps"):
+        experiment = Experiment(fabric, single(uniform(fabric.gpus)), scheme)
+        late = (replace(HEALTHY, late_packets=packets) for packets in (0.9, 1.1, 3.9, 4.1, 10.1))
+        judged_by = partial(verdict, measured_s=1.0, bound_s=1.0, limits=limits_of(experiment))
+        words[scheme] = [judged_by(each).word for each in late]
+    assert words == {
+        "rails": ["faithful", "faithful", "faithful", "strained", "void"],
+        "reps": ["faithful", "strained", "strained", "void", "void"],
+    }
 
 
 @pytest.mark.parametrize("name", JUDGED)
