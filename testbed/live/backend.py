@@ -320,6 +320,10 @@ class LiveBackend:
                 paths: Sequence[Path] = tap.paths(of, self._ends)
             self.packet_paths.saw(of, paths)
             self._network.impair(self._dilation.time)
+            for queue_pair in filter(
+                _is_sprayed, queue_pairs
+            ):  # each message's end asks for them: 10 ms then
+                self.packet_paths.by_entropy(queue_pair, frozenset())
         else:
             paths = self.packet_paths.open(of)
             for number in numbers:
@@ -330,12 +334,14 @@ class LiveBackend:
             around = paths_over(self._fabric, failed, network.routing, self._sprays, network.hashing)
             for queue_pair in queue_pairs:
                 around.crossed(queue_pair)
+            for queue_pair in filter(_is_sprayed, queue_pairs):
+                around.by_entropy(queue_pair)
         for number, path in zip(numbers, paths, strict=True):
             self._crosses(number, path)
 
     def _sample(self, queue_pair: QueuePair) -> QueuePair:
         """Return one whose path is looked at: of those of many entropies, that of the first."""
-        return replace(queue_pair, entropy=0) if queue_pair.entropy == SPRAYED else queue_pair
+        return replace(queue_pair, entropy=0) if _is_sprayed(queue_pair) else queue_pair
 
     def _ends(self, queue_pair: QueuePair) -> Ends:
         """Return how the packets of a queue pair are addressed."""
@@ -715,6 +721,10 @@ class LiveBackend:
 
     def _real_s(self, at: float) -> float:
         return self._dilation.real_s(at - self._start)
+
+
+def _is_sprayed(queue_pair: QueuePair) -> bool:
+    return queue_pair.entropy == SPRAYED
 
 
 def patience_s(stuck_s: float, faults: Sequence[Fault], dilation: Dilation) -> float:
