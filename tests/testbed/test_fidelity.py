@@ -78,7 +78,7 @@ def test_packets_that_choose_are_late_sooner_than_placed_ones() -> None:
     words = {}
     for scheme in ("rails", "reps"):
         experiment = Experiment(fabric, single(uniform(fabric.gpus)), scheme)
-        late = (replace(HEALTHY, late_packets=packets) for packets in (0.9, 1.1, 3.9, 4.1, 10.1))
+        late = (replace(HEALTHY, late_packets=packets) for packets in (1.4, 1.6, 3.9, 4.1, 10.1))
         judged_by = partial(verdict, measured_s=1.0, bound_s=1.0, limits=limits_of(experiment))
         words[scheme] = [judged_by(each).word for each in late]
     assert words == {
