@@ -100,8 +100,10 @@ def scale_text(outcomes: Sequence[Outcome]) -> str:
         _span(sorted({float(f"{getattr(scale, name):.3g}") for scale in scales}))
         for name in ("rate", "volume", "time")
     )
+    routed = any(outcome.experiment.hashing == "kernel" for outcome in outcomes if outcome.emulated)
+    over = " over switches that route (--datapath route)" * routed
     return (
-        f"Emulated with real packets: rates × {rates}, bytes × {volumes}, so times × {times}. "
+        f"Emulated with real packets{over}: rates × {rates}, bytes × {volumes}, so times × {times}. "
         f"All numbers below are at real scale. {said}"
     )
 

@@ -183,6 +183,14 @@ def test_the_sentence_says_what_was_run() -> None:
     )
 
 
+def test_the_sentence_names_switches_that_route() -> None:
+    outcomes = [
+        replace(each, experiment=replace(each.experiment, hashing="kernel"))
+        for each in small_outcomes(seeds=1)
+    ]
+    assert "real packets over switches that route (--datapath route): " in sentence(outcomes)
+
+
 @pytest.mark.parametrize(
     ("delay_s", "loss", "said"),
     [
