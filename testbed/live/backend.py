@@ -320,9 +320,8 @@ class LiveBackend:
                 paths: Sequence[Path] = tap.paths(of, self._ends)
             self.packet_paths.saw(of, paths)
             self._network.impair(self._dilation.time)
-            for queue_pair in filter(
-                _is_sprayed, queue_pairs
-            ):  # each message's end asks for them: 10 ms then
+            # Each message's end asks for the paths of its lanes, which would take 10 ms then.
+            for queue_pair in filter(_is_sprayed, queue_pairs):
                 self.packet_paths.by_entropy(queue_pair, frozenset())
         else:
             paths = self.packet_paths.open(of)

@@ -151,9 +151,8 @@ def remove_begun(path: Path) -> None:
     Only for who has the directory to itself (`directory_lock`): what a living process writes looks the same.
     """
     with _refusal(path), suppress(FileNotFoundError), own_folder(path) as folder:
-        for name in filter(
-            BEGUN.fullmatch, os.listdir(f"/proc/self/fd/{folder}")
-        ):  # a place has no list itself
+        names = os.listdir(f"/proc/self/fd/{folder}")  # a descriptor of a place (O_PATH) has no list itself
+        for name in filter(BEGUN.fullmatch, names):
             os.unlink(name, dir_fd=folder)
 
 
