@@ -92,7 +92,7 @@ def tried(
 
 
 def limits_of(experiment: Experiment) -> tuple[Limit, ...]:
-    """Return what the measures of a run without slots are held to."""
+    """Return the limits of the measures of a run without slots."""
     if experiment.over_circuits:
         return LIT
     return CHOSEN if experiment.predicted_as == LIMIT else PACKETS

@@ -296,7 +296,7 @@ class Feeder(ABC, Generic[Message]):
         self._bind(number, lane, at)
 
     def _policy_s(self, at: float) -> float:
-        """Return what the policy calls a time at which it is asked, or hears, often [s]."""
+        """Return a time at which the policy is asked, or hears, often, on the policy's clock [s]."""
         if at != self._at:
             self._at, self._at_real_s = at, self._real_s(at)
         return self._at_real_s
