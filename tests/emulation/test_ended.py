@@ -74,7 +74,7 @@ def test_what_ends_an_emulation_ends_all_of_it(by: signal.Signals, tmp_path: Pat
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("word", ["ovs-vswitchd", "controller"])
+@pytest.mark.parametrize("word", ["ovs-vswitchd", pytest.param("controller", marks=pytest.mark.slow)])
 def test_a_daemon_that_is_stopped_is_named_and_may_go_on(word: str, tmp_path: Path) -> None:
     with emulated(tmp_path) as (run, mark):
         daemon = process_of(mark, word)

@@ -31,6 +31,8 @@ CALLER = "from tests.emulation.called import call_for_ever; call_for_ever({})"
 """It has a worker call what stays."""
 CALL_S = 0.3
 """About how long that takes to start [s]."""
+MORE = [pytest.param(moment, marks=pytest.mark.slow) for moment in (2, 3, 4)]
+"""More moments drawn of those in which something starts."""
 BOOT_S = 1.5
 """About how long the victim takes to boot, Python's start included [s]."""
 START_S = 60.0
@@ -160,7 +162,7 @@ def started(
         raise FinalError(f"left on the host: {', '.join(left)}")
 
 
-@pytest.mark.parametrize("moment", range(5))
+@pytest.mark.parametrize("moment", [0, 1, *MORE])
 def test_launcher_killed_outright(user: list[str], tmp_path: Path, moment: int) -> None:
     with started(user, tmp_path) as victim:
         victim.lives(random.Random(moment).uniform(0, BOOT_S))
@@ -168,7 +170,7 @@ def test_launcher_killed_outright(user: list[str], tmp_path: Path, moment: int) 
         assert victim.end()[0] == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("moment", [*range(4), "up"])
+@pytest.mark.parametrize("moment", [0, *MORE, "up"])
 def test_a_worker_ends_with_its_caller(user: list[str], tmp_path: Path, moment: int | str) -> None:
     with started(user, tmp_path, command=[sys.executable, "-c", CALLER.format("")]) as victim:
         if moment == "up":

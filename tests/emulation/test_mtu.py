@@ -51,6 +51,7 @@ def test_the_kernel_has_the_mtu_and_the_buffer_and_another_mtu_is_noticed(booted
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("modest")
 def test_a_scenario_runs_in_small_packets_and_says_what_it_kept(tmp_path: Path, machine: Machine) -> None:
     need_sandbox()

@@ -94,6 +94,7 @@ def test_a_device_whose_delays_vary_carries_every_byte_and_is_named(tmp_path: Pa
     assert [plan_of(each.rule).setup.delay for each in kept] == [polatis]
 
 
+@pytest.mark.slow  # test_ocs.py keeps light between slots, test_repeat.py carries out an emulation again
 def test_a_matrix_file_decides_the_servers_and_every_byte_of_it_arrives(
     tmp_path: Path, machine: Machine
 ) -> None:

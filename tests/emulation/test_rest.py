@@ -38,7 +38,7 @@ def live(case: Rest) -> tuple[Run, int]:
 
 
 @pytest.mark.real_cpus
-@pytest.mark.parametrize("policy", ["ecmp", "minrtt"])
+@pytest.mark.parametrize("policy", [pytest.param("ecmp", marks=pytest.mark.slow), "minrtt"])
 def test_what_a_plan_leaves_over_goes_over_packets_once(
     sandbox: Box | None, machine: Machine, policy: str
 ) -> None:

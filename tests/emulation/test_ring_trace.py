@@ -12,7 +12,8 @@ from testbed.study.options import DEFAULT_TRANSPORTS
 from tests.tools import CHECKOUT, need_sandbox
 from tests.traffic.test_readers_simai import simai
 
-pytestmark = [pytest.mark.emulation, pytest.mark.usefixtures("modest")]
+# test_job.py emulates a ring too, and unit tests read the trace.
+pytestmark = [pytest.mark.emulation, pytest.mark.slow, pytest.mark.usefixtures("modest")]
 
 ROW = "micro -1 1 NONE 0 1 NONE 0 1 {} 100000000 1"
 

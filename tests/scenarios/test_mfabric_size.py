@@ -46,6 +46,7 @@ def test_claims_are_about_the_worst_size() -> None:
     assert "2,048 GPUs 2.0" in worth.reason
 
 
+@pytest.mark.slow  # test_mfabric_training.py predicts a step on all fabrics
 def test_a_replica_on_16_servers_is_predicted() -> None:
     setup = StepSetup([], sizes=(16,))
     found = {point: iteration(setup, point) for point in STUDY.points(setup)}
