@@ -234,11 +234,12 @@ class HostServer:
         connection.end.close()
 
     def _kill_all(self) -> None:
-        """Kill the session of each process that still runs."""
-        for connection in self._connections.values():
-            if connection.process:
-                with connection.process:
+        """Kill the session of each process whose end was not seen, also of those whose clients have gone."""
+        for key in self._selector.get_map().values():
+            if isinstance(key.fileobj, HostProcess):
+                with key.fileobj:
                     pass
+        for connection in self._connections.values():
             connection.end.close()
 
 
