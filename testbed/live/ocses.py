@@ -3,9 +3,8 @@
 import math
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from controller.app.client import Request
 from controller.circuits.circuits import Circuits
@@ -41,8 +40,8 @@ class LiveLight:
 
     def __init__(self, network: Network, loop: Loop) -> None:
         self._network, self._fabric, self._loop = network, network.fabric, loop
-        self._unanswered: dict[Request[Any], tuple[frozenset[str], Callable[[Any], None]]] = {}
-        """Requests without an answer yet: of which OCSes, and what is done with it."""
+        self._unanswered: dict[Request[None] | Request[OcsStatus], frozenset[str]] = {}
+        """Requests without an answer yet, and of which OCSes each is."""
         self.ordered: dict[str, tuple[float, tuple[Circuit, ...]]] = {}
         """What each OCS is to light and has not yet, and when it is due."""
         self.setting: dict[str, tuple[float, tuple[Circuit, ...]]] = {}
@@ -61,50 +60,42 @@ class LiveLight:
         if isinstance(order, Provision):
             self._provision(order.ocs, order.circuits)
             return
+        self.settle(order.circuits)
         self._order(order.circuits)
         if order.flips:
             self._beside |= {ocs: self._lit.get(ocs, ()) for ocs in order.circuits}
         if self._is_away:
             return
         if order.flips:
-            self._ask(order.circuits, lambda: self._network.northbound.flip_all(tuple(order.circuits), news))
+            self._await(self._network.northbound.flip_all(tuple(order.circuits), news), order.circuits)
         else:
             self._show(order.circuits, news)
 
     def _show(self, configuration: Configuration, news: Path) -> None:
         programs = {ocs: self._lasting(ocs, pairs) for ocs, pairs in configuration.items()}
-        self._ask(configuration, lambda: self._network.northbound.show_all(programs, news))
+        self._await(self._network.northbound.show_all(programs, news), configuration)
 
     def _provision(self, ocs: str, circuits: tuple[Circuit, ...]) -> None:
+        self.settle([ocs])
         self._beside[ocs], self.setting[ocs] = circuits, (math.inf, circuits)
-
-        def is_set(status: OcsStatus) -> None:
-            self.setting[ocs] = status.shadow_ready_s or time.monotonic(), circuits
-
         if not self._is_away:
-            self._ask([ocs], lambda: self._network.northbound.provision(ocs, circuits), is_set)
+            self._await(self._network.northbound.provision(ocs, circuits), [ocs])
 
-    def _ask(
-        self,
-        ocses: Iterable[str],
-        ask: Callable[[], Request[Any]],
-        then: Callable[[Any], None] = lambda _: None,
-    ) -> None:
-        """Ask the controller for something of OCSes, and do something with its answer when it comes."""
-        about = frozenset(ocses)
-        self.settle(about)
-        request = ask()
-        self._unanswered[request] = about, then
+    def _await(self, request: Request[None] | Request[OcsStatus], ocses: Iterable[str]) -> None:
+        """Have the loop hear the answer to a request about OCSes, of which none waits for another."""
+        self._unanswered[request] = frozenset(ocses)
         self._loop.watch(request.fileno(), lambda _event: self._hear(request))
 
-    def _hear(self, request: Request[Any]) -> None:
+    def _hear(self, request: Request[None] | Request[OcsStatus]) -> None:
         self._loop.forget(request.fileno())
-        _, then = self._unanswered.pop(request)
-        then(request.answer())
+        del self._unanswered[request]
+        if status := request.answer():  # of an OCS that was to provision something
+            _, circuits = self.setting[status.name]
+            self.setting[status.name] = status.shadow_ready_s or time.monotonic(), circuits
 
     def settle(self, ocses: Iterable[str] | None = None) -> None:
         """Wait until the controller has answered all that concerns some OCSes; by default any."""
-        for request, (about, _) in list(self._unanswered.items()):
+        for request, about in list(self._unanswered.items()):
             if ocses is None or not about.isdisjoint(ocses):
                 self._hear(request)
 
@@ -129,6 +120,7 @@ class LiveLight:
         Returned is what those of them lit that had been ordered something else than they showed.
         """
         self._is_away = False
+        self.settle()
         late = {ocs: circuits for ocs, (_, circuits) in self.ordered.items()}
         wanted = self._lit | late
         self._order(wanted)

@@ -71,7 +71,7 @@ class Northbound:
         """Set the idle side of an OCS."""
         assert not self.is_away
         self.shadows[name] = set(circuits)
-        return Answered(SimpleNamespace(shadow_ready_s=None))
+        return Answered(SimpleNamespace(name=name, shadow_ready_s=None))
 
     def _report(self, names: Sequence[str] | Mapping[str, Program], path: Path) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
