@@ -43,7 +43,10 @@ def _say() -> None:
 
 def _below(parent: int) -> Iterator[tuple[int, str, str]]:
     """Yield number, name and state of each process below one; what ends meanwhile is left out."""
-    for file in (PROC / str(parent) / "task").glob("*/children"):
+    threads = list[Path]()
+    with suppress(OSError):  # one that ends just now has no threads that could be listed
+        threads += (PROC / str(parent) / "task").glob("*/children")
+    for file in threads:
         for number in map(int, _text(file).split()):
             head, _, rest = _text(PROC / str(number) / "stat").rpartition(")")
             if rest:
